@@ -1,0 +1,92 @@
+# Forge Jobs: everything a contributor runs. `make` alone prints what there is.
+# Kept to what both GNU make 4 and the make 3.81 of macOS understand.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+INSTALL := $(PIP) install --quiet --quiet --require-hashes -r
+
+# make setup PYTHON=python3.12 chooses the interpreter; make test T="tests/core -x" narrows the run.
+PYTHON ?=
+T ?=
+SEEDS ?= 100
+SEED ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench storm sim fmt lock clean
+
+help: ## Show this list
+	@echo "Forge Jobs: durable background jobs for Python."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.package $(VENV)/.dev ## Create .venv and install the package with its test tools
+	@echo "Ready: $(BIN)/forge and the test tools are installed."
+
+demo: $(VENV)/.package ## Workers and sample jobs on a SQLite file, live in the terminal
+	@$(BIN)/forge demo $(ARGS)
+
+test: setup check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+	@echo "Running the tests ..."
+	@$(PY) -m pytest $(T)
+
+check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
+	@echo "Checking lint rules and format (ruff) ..."
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "Some files are not formatted: run make fmt." >&2; exit 1; }
+	@echo "Checking types (pyright, strict) ..."
+	@$(BIN)/pyright
+	@echo "Checking who imports whom (import-linter) ..."
+	@$(BIN)/lint-imports --no-logo
+	@echo "Checking sizes and names ..."
+	@$(PY) scripts/check_shape.py
+
+bench: $(VENV)/.package $(VENV)/.bench ## Measure against the targets, with peers in the same run
+	@$(PY) -m benchmarks $(ARGS)
+
+storm: $(VENV)/.package $(VENV)/.dev ## Kill workers and producers at random and count what was lost
+	@$(PY) -m tests.storm $(ARGS)
+
+sim: $(VENV)/.package $(VENV)/.dev ## Simulate a faulty cluster (SEEDS=100, or SEED=7 to replay one)
+	@$(PY) -m forge_jobs.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+
+fmt: $(VENV)/.dev ## Format the code and fix what ruff can fix
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+lock: ## Compile requirements/*.in into hashed pins (needs uv)
+	@scripts/lock.sh $(ARGS)
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	find src tests benchmarks examples scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Each stamp stands for one finished step, so that a second run has nothing to do.
+
+$(VENV)/.made: scripts/find-python.sh
+	@python=$$(PYTHON="$(PYTHON)" scripts/find-python.sh) && \
+	echo "Creating the virtual environment in $(VENV) with $$($$python --version) ..." && \
+	$$python -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.made requirements/base.txt requirements/build.txt
+	@echo "Installing what Forge Jobs needs to run (requirements/base.txt) ..."
+	@$(INSTALL) requirements/base.txt -r requirements/build.txt
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.base pyproject.toml
+	@echo "Installing the package itself, linked to this folder ..."
+	@$(PIP) install --quiet --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made requirements/dev.txt
+	@echo "Installing the test tools (requirements/dev.txt, about 100 MB the first time) ..."
+	@$(INSTALL) requirements/dev.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.made requirements/bench.txt
+	@echo "Installing the peers to measure against (requirements/bench.txt) ..."
+	@$(INSTALL) requirements/bench.txt
+	@touch $@
