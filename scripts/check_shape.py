@@ -1,4 +1,4 @@
-"""Check what no linter checks: file and function length, width of the store contracts, module names."""
+"""Check what no linter checks: length of files and functions, width of contracts, module names."""
 
 import ast
 import sys

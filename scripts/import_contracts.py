@@ -1,4 +1,4 @@
-"""A contract for import-linter: a room imports a short list of rooms directly, and nothing else of ours.
+"""A contract for import-linter: a room imports a short list of rooms directly, no other of ours.
 
 The built-in kinds either look at indirect imports too or insist that every named module exists.
 This one judges direct imports alone, and a room that is not built yet breaks nothing.

@@ -1,0 +1,50 @@
+"""What holds for every test: a clean environment, repeatable examples, nothing left running."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import settings
+
+# A developer's own FORGE_URL or DATABASE_URL must reach no test and no child of a test.
+for name in list(os.environ):
+    if name.startswith("FORGE_") or name == "DATABASE_URL":
+        del os.environ[name]
+
+# The machine may be slow, so examples carry no deadline; the same commit tries the same examples.
+settings.register_profile("forge", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("forge")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_config_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep a developer's own forge.toml out of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config-home")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_running() -> Iterator[None]:
+    """Fail the run, and clean up after it, when a test leaves a process behind."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    left = [child for child in psutil.Process().children(recursive=True) if child not in before]
+    _, alive = psutil.wait_procs(left, timeout=5)
+    described: list[str] = []
+    for child in alive:
+        try:
+            command = " ".join(child.cmdline())
+            if "multiprocessing.resource_tracker" not in command:
+                described.append(f"pid {child.pid}: {command}")
+                child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    assert not described, "tests left processes running:\n" + "\n".join(described)
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    return Path(__file__).resolve().parent.parent
