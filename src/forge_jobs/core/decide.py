@@ -1,0 +1,165 @@
+"""From an outcome to the one write that records it.
+
+``decide`` is pure: the same job, outcome, time and roll give the same finish. A backend applies the
+finish; only two facts are added there, since only the store knows them: a pending cancel request
+(see ``settled``) and the store's present time (delays are relative).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, assert_never
+
+from msgspec import Struct
+
+from .instant import SECOND, Instant
+from .job import ClaimedJob, NewJob
+from .outcome import (
+    AnyOutcome,
+    Crashed,
+    Dead,
+    Done,
+    Failed,
+    Missing,
+    Snooze,
+    Stopped,
+    Throttled,
+)
+from .retry import DEFAULT_BACKOFF, Backoff
+from .status import Event, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """Limits that are not attempts."""
+
+    throttle_s: float = 86_400.0
+    missing_s: float = 86_400.0
+    missing_delay_s: float = 15.0
+    crashes_most: int = 3
+
+
+DEFAULT_BUDGETS = Budgets()
+
+
+class Finish(Struct, frozen=True, gc=False):
+    """The write that ends one claim; valid only for its owner and epoch.
+
+    ``delay_s`` is counted from store time; None with THROTTLE means that the queue's curve decides.
+    ``jobs`` are inserted in the same transaction, only if the finish is applied. ``ran_s`` is how
+    long the handler ran, for the metrics. ``queue`` and ``kind`` repeat the row's, so that counting
+    needs no reading.
+    """
+
+    key: int
+    epoch: int
+    event: Event
+    status: JobStatus
+    queue: str
+    kind: str
+    delay_s: float | None = 0.0
+    result: bytes | None = None
+    error: str | None = None
+    scope: str | None = None
+    jobs: tuple[NewJob, ...] = ()
+    ran_s: float = 0.0
+
+
+class _Move(NamedTuple):
+    event: Event
+    status: JobStatus
+    delay_s: float | None = 0.0
+    error: str | None = None
+
+
+def decide(
+    job: ClaimedJob,
+    outcome: AnyOutcome,
+    *,
+    now: Instant,
+    roll: float = 0.5,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    budgets: Budgets = DEFAULT_BUDGETS,
+    result: bytes | None = None,
+    jobs: tuple[NewJob, ...] = (),
+    ran_s: float = 0.0,
+) -> Finish:
+    """The finish for one outcome. ``result`` (encoded) and ``jobs`` go along with Done only."""
+    if isinstance(outcome, Done):
+        return done(job, result=result, jobs=jobs, ran_s=ran_s)
+    match outcome:
+        case Failed() | Stopped():
+            # Stopped becomes ``cancelled`` in the store; if the request is gone it is a failure.
+            move = _failed(job, Event.FAIL, outcome.message, backoff.jittered_s(job.attempts, roll))
+        case Crashed(message=message):
+            move = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
+        case Dead(message=message):
+            move = _Move(Event.DIE, JobStatus.DEAD, error=message)
+        case Throttled(retry_after_s=hint_s):
+            move = _throttled(job, hint_s, now, budgets)
+        case Snooze(delay_s=delay_s):
+            move = _Move(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
+        case Missing():
+            move = _missing(job, now, roll, budgets)
+        case _:
+            assert_never(outcome)
+    scope = outcome.scope if isinstance(outcome, Throttled) else None
+    return Finish(
+        job.key, job.epoch, move.event, move.status, job.queue, job.kind,
+        delay_s=move.delay_s, error=move.error, scope=scope, ran_s=ran_s,
+    )  # fmt: skip
+
+
+def done(
+    job: ClaimedJob, *, result: bytes | None, jobs: tuple[NewJob, ...] = (), ran_s: float = 0.0
+) -> Finish:
+    """The finish of a success, which needs neither time nor chance."""
+    return Finish(
+        job.key, job.epoch, Event.DONE, JobStatus.DONE, job.queue, job.kind,
+        0.0, result, None, None, jobs, ran_s,
+    )  # fmt: skip
+
+
+def _failed(job: ClaimedJob, event: Event, message: str, delay_s: float) -> _Move:
+    if job.attempts >= job.max_attempts:
+        return _Move(event, JobStatus.DEAD, error=message)
+    return _Move(event, JobStatus.FAILED, delay_s, message)
+
+
+def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) -> _Move:
+    if job.crashes + 1 >= budgets.crashes_most:
+        return _Move(Event.CRASH, JobStatus.DEAD, error=message)
+    return _failed(job, Event.CRASH, message, delay_s)
+
+
+def _throttled(job: ClaimedJob, hint_s: float | None, now: Instant, budgets: Budgets) -> _Move:
+    if _used_up(job.throttled_since, now, budgets.throttle_s):
+        spent = f"throttled for more than {budgets.throttle_s:.0f} s without a success"
+        return _Move(Event.THROTTLE, JobStatus.DEAD, error=spent)
+    return _Move(Event.THROTTLE, JobStatus.SCHEDULED, hint_s)
+
+
+def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Move:
+    error = f"no worker of this queue has a handler for kind {job.kind!r}"
+    if _used_up(job.missing_since, now, budgets.missing_s):
+        return _Move(Event.MISSING, JobStatus.DEAD, error=error)
+    return _Move(Event.MISSING, JobStatus.SCHEDULED, budgets.missing_delay_s * (0.5 + roll), error)
+
+
+def settled(status: JobStatus, *, cancel_requested: bool) -> JobStatus:
+    """Where a finish really leads: a requested cancel wins over everything but Done."""
+    if cancel_requested and status is not JobStatus.DONE:
+        return JobStatus.CANCELLED
+    return status
+
+
+def reaped(
+    *, started: bool, attempts: int, max_attempts: int, cancel_requested: bool
+) -> tuple[JobStatus, int]:
+    """(state, attempts) of a running job whose owner died."""
+    left = attempts if started else max(attempts - 1, 0)
+    if cancel_requested:
+        return JobStatus.CANCELLED, left
+    return (JobStatus.DEAD if left >= max_attempts else JobStatus.PENDING), left
+
+
+def _used_up(since: Instant | None, now: Instant, budget_s: float) -> bool:
+    return since is not None and now - since > budget_s * SECOND

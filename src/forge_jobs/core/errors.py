@@ -1,0 +1,235 @@
+"""Every error the package raises, in one tree.
+
+::
+
+    ForgeError
+     ├ Invalid          the caller is wrong; repeating the call cannot help
+     │   ├ BadName  BadOption  BadDuration  BadTime  BadUrl  BadConfig  BadAppPath
+     │   ├ BadPayload ─ PayloadTooLarge
+     │   ├ BadArguments  UnknownKind  KindTaken  NoQueues  NotYet
+     ├ NotFound         the named job, queue, schedule or limit does not exist
+     ├ Conflict         KeyTaken  Refused
+     ├ StoreError
+     │   ├ Unavailable  certainly no effect: safe to repeat
+     │   ├ Unknown      an effect is possible: repeat only with a dedupe key
+     │   ├ Full         disk or memory is full; nothing was stored
+     │   ├ NotWritable  Corrupt  SchemaMismatch
+     ├ ResultTimeout  JobFailed     while waiting for a result
+     └ Closed           the client was closed, or the interpreter is shutting down
+
+Each class has a stable ``code``; programs compare the class or the code, never the text.
+"""
+
+from typing import ClassVar
+
+
+class ForgeError(Exception):
+    """The root of all errors of this package."""
+
+    code: ClassVar[str] = "forge_error"
+
+
+class Invalid(ForgeError):
+    """The request itself is wrong."""
+
+    code = "invalid"
+
+
+class BadName(Invalid):
+    """A name of a queue, kind, tag, key or lane breaks its rule."""
+
+    code = "bad_name"
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(f"{field} {value!r} is not allowed: {rule}")
+        self.field = field
+
+
+class BadOption(Invalid):
+    """An option is unknown, or its value is outside its range."""
+
+    code = "bad_option"
+
+
+class BadDuration(Invalid):
+    """A duration could not be read."""
+
+    code = "bad_duration"
+
+    def __init__(self, field: str, value: object) -> None:
+        super().__init__(
+            f"{field}={value!r} is not a duration: use seconds, a timedelta, "
+            'or text such as "30s", "10m", "1h30m"; it must not be negative'
+        )
+        self.field = field
+
+
+class BadTime(Invalid):
+    """A moment without a time zone."""
+
+    code = "bad_time"
+
+    def __init__(self, field: str, value: object) -> None:
+        super().__init__(
+            f"{field}={value!r} has no time zone: pass an aware datetime, "
+            "for example datetime.now(timezone.utc)"
+        )
+        self.field = field
+
+
+class BadUrl(Invalid):
+    """A store address that cannot be used. The message never repeats a password."""
+
+    code = "bad_url"
+
+
+class BadConfig(Invalid):
+    """A setting in the environment or in forge.toml is wrong."""
+
+    code = "bad_config"
+
+
+class BadAppPath(Invalid):
+    """``pkg.module:object`` did not lead to a Forge object."""
+
+    code = "bad_app_path"
+
+
+class BadPayload(Invalid):
+    """The arguments cannot be stored as JSON."""
+
+    code = "bad_payload"
+
+
+class PayloadTooLarge(BadPayload):
+    """The arguments are larger than the limit."""
+
+    code = "payload_too_large"
+
+    def __init__(self, size: int, limit: int, *, what: str = "payload") -> None:
+        super().__init__(
+            f"{what} is {size:,} bytes and the limit is {limit:,}: store the data elsewhere and "
+            "pass a reference, or raise payload_limit on the task"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class BadArguments(Invalid):
+    """The arguments do not fit the task's signature."""
+
+    code = "bad_arguments"
+
+
+class UnknownKind(Invalid):
+    """No task of that kind is registered and none was published by a worker."""
+
+    code = "unknown_kind"
+
+
+class KindTaken(Invalid):
+    """A second task was registered under the same kind."""
+
+    code = "kind_taken"
+
+
+class NoQueues(Invalid):
+    """A worker was started without a queue to serve."""
+
+    code = "no_queues"
+
+
+class NotYet(Invalid):
+    """The feature is part of the interface but not built yet."""
+
+    code = "not_yet"
+
+
+class NotFound(ForgeError):
+    """The named thing does not exist."""
+
+    code = "not_found"
+
+
+class Conflict(ForgeError):
+    """The request is fine but the present state does not allow it."""
+
+    code = "conflict"
+
+
+class KeyTaken(Conflict):
+    """Another live job holds the same dedupe key."""
+
+    code = "key_taken"
+
+
+class Refused(Conflict):
+    """The job's state does not allow this action."""
+
+    code = "refused"
+
+
+class StoreError(ForgeError):
+    """The store could not do its part."""
+
+    code = "store_error"
+
+
+class Unavailable(StoreError):
+    """The store cannot be reached; the call certainly had no effect."""
+
+    code = "unavailable"
+
+
+class Unknown(StoreError):
+    """The answer was lost; the call may have had its effect."""
+
+    code = "unknown_effect"
+
+
+class Full(StoreError):
+    """No room left; nothing was stored."""
+
+    code = "full"
+
+
+class NotWritable(StoreError):
+    """The store exists but may not be written, or its place is unsuitable."""
+
+    code = "not_writable"
+
+
+class Corrupt(StoreError):
+    """The stored data is damaged."""
+
+    code = "corrupt"
+
+
+class SchemaMismatch(StoreError):
+    """The database was made by another version of this package."""
+
+    code = "schema_mismatch"
+
+
+class ResultTimeout(ForgeError):
+    """The job did not end within the time given; it goes on regardless."""
+
+    code = "result_timeout"
+
+
+class JobFailed(ForgeError):
+    """The awaited job ended as dead or cancelled."""
+
+    code = "job_failed"
+
+    def __init__(self, job_id: str, status: str, error: str | None) -> None:
+        super().__init__(f"job {job_id} ended as {status}: {error or 'no reason recorded'}")
+        self.job_id = job_id
+        self.status = status
+        self.error = error
+
+
+class Closed(ForgeError):
+    """The client is closed, or the interpreter is shutting down."""
+
+    code = "closed"

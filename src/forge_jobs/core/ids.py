@@ -1,0 +1,48 @@
+"""Public job ids: ULIDs that carry the store's own key.
+
+A ULID has 48 bits of milliseconds and 80 bits that are usually random. Ours hold the store's row
+key (64 bits) and the tag of the database (16 bits), so that an id leads straight to its row without
+an index of its own, sorts by age, and is recognised when it belongs to another database.
+"""
+
+from typing import Final
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUE: Final = {char: value for value, char in enumerate(_ALPHABET)}
+_PAIRS: Final = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+_LENGTH = 26
+
+
+def encode(number: int) -> str:
+    """26 Crockford base-32 characters for a 128-bit number."""
+    pairs = _PAIRS
+    return "".join([pairs[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def decode(text: str) -> int | None:
+    """The number behind 26 characters, or None when the text is no ULID."""
+    if len(text) != _LENGTH or text[0] > "7":
+        return None
+    number = 0
+    for char in text.upper():
+        value = _VALUE.get(char)
+        if value is None:
+            return None
+        number = number << 5 | value
+    return number
+
+
+def job_id(key: int, enqueued_at: int, tag: int) -> str:
+    """The public id of the row ``key`` that was enqueued at an instant in the database ``tag``."""
+    return encode(enqueued_at // 1000 << 80 | key << 16 | tag)
+
+
+def row_key(public_id: str, tag: int) -> tuple[int, int] | None:
+    """(row key, enqueue millisecond) behind a public id; None when it is not of this database.
+
+    The caller compares the millisecond with the row's: a made-up id must not find a job.
+    """
+    number = decode(public_id)
+    if number is None or number & 0xFFFF != tag:
+        return None
+    return number >> 16 & 0xFFFF_FFFF_FFFF_FFFF, number >> 80

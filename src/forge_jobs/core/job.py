@@ -1,0 +1,174 @@
+"""What a job is: the request to store one, the claim on one, and the record people read."""
+
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from .instant import Instant
+from .status import JobStatus
+
+DEFAULT_PRIORITY = 0
+DEFAULT_MAX_ATTEMPTS = 5
+ERRORS_KEPT = 32
+
+
+class LaneOrder(StrEnum):
+    """How jobs of one lane follow each other."""
+
+    NONE = "none"
+    SERIAL = "serial"
+    STRICT = "strict"
+
+
+class UniqueWhile(StrEnum):
+    """How long a dedupe key is taken, apart from ``dedupe_for``."""
+
+    LIVE = "live"
+    WAITING = "waiting"
+
+
+class Successor(Struct, frozen=True):
+    """The task to enqueue when this job dies."""
+
+    kind: str
+    queue: str
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+
+
+class NewJob(Struct, frozen=True, kw_only=True):
+    """A validated request to store one job.
+
+    Times may be given relative to store time (``delay_s``, ``expires_s``) or absolute (``run_at``,
+    ``expires_at``, which win). ``payload`` is JSON text that comes back byte for byte. ``hold``
+    stores the job as held: its limit key is known to be full.
+    """
+
+    kind: str
+    queue: str
+    payload: bytes = b"{}"
+    priority: int = DEFAULT_PRIORITY
+    delay_s: float = 0.0
+    run_at: Instant | None = None
+    expires_s: float | None = None
+    expires_at: Instant | None = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout_s: float | None = None
+    dedupe_key: str | None = None
+    dedupe_for_s: float | None = None
+    unique_while: UniqueWhile = UniqueWhile.LIVE
+    tags: tuple[str, ...] = ()
+    limit_key: str | None = None
+    lane: str | None = None
+    order: LaneOrder = LaneOrder.NONE
+    hold: bool = False
+    on_dead: Successor | None = None
+    trace: str | None = None
+
+
+class Bindable(Protocol):
+    """Anything that turns call arguments into a NewJob: a task, or a task with options."""
+
+    def bind(self, *args: object, **kwargs: object) -> NewJob:
+        """Check the arguments against the signature and build the request."""
+        ...
+
+
+class Enqueued(Struct, frozen=True):
+    """What became of a NewJob. ``duplicate``: its dedupe key was taken, this is that job."""
+
+    key: int
+    id: str
+    duplicate: bool
+    status: JobStatus
+
+
+class Claim(Struct, frozen=True):
+    """The right to write one job: row key and epoch, valid for the owner it was given to."""
+
+    key: int
+    epoch: int
+
+
+class ClaimedJob(Struct, frozen=True, gc=False):
+    """A claimed job as a worker needs it; fields in the order in which backends build them.
+
+    ``attempts`` counts this run. ``started`` tells whether the store already marked it started
+    (False: prefetched). ``throttled_since`` and ``missing_since`` start the two budgets.
+    """
+
+    key: int
+    epoch: int
+    kind: str
+    queue: str
+    payload: bytes
+    attempts: int
+    max_attempts: int
+    enqueued_at: Instant
+    run_at: Instant
+    started: bool = True
+    priority: int = 0
+    crashes: int = 0
+    timeout_s: float | None = None
+    throttled_since: Instant | None = None
+    missing_since: Instant | None = None
+    tags: tuple[str, ...] = ()
+    limit_key: str | None = None
+    trace: str | None = None
+
+
+class AttemptError(Struct, frozen=True):
+    """One failed attempt in a job's bounded error history."""
+
+    at: Instant
+    attempt: int
+    message: str
+
+
+class LogLine(Struct, frozen=True):
+    """One line a handler wrote with ``ctx.log``."""
+
+    at: Instant
+    level: str
+    message: str
+
+
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """A stored job, whole, as people and tests read it."""
+
+    key: int
+    id: str
+    kind: str
+    queue: str
+    status: JobStatus
+    payload: bytes
+    priority: int
+    attempts: int
+    max_attempts: int
+    epoch: int
+    enqueued_at: Instant
+    run_at: Instant
+    owner: int | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    expires_at: Instant | None = None
+    timeout_s: float | None = None
+    last_error: str | None = None
+    errors: tuple[AttemptError, ...] = ()
+    result: bytes | None = None
+    progress: float | None = None
+    progress_note: str | None = None
+    tags: tuple[str, ...] = ()
+    dedupe_key: str | None = None
+    dedupe_for_s: float | None = None
+    unique_while: UniqueWhile = UniqueWhile.LIVE
+    limit_key: str | None = None
+    lane: str | None = None
+    order: LaneOrder = LaneOrder.NONE
+    crashes: int = 0
+    throttles: int = 0
+    throttled_since: Instant | None = None
+    missing_since: Instant | None = None
+    cancel_requested_at: Instant | None = None
+    on_dead: Successor | None = None
+    trace: str | None = None

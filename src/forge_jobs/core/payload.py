@@ -1,0 +1,115 @@
+"""JSON in and out, with the same verdict for every backend.
+
+Refused everywhere: NaN and infinities, NUL characters and lone surrogates (Postgres cannot store
+them), more than 64 levels, and more bytes than the limit.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from .errors import BadPayload, PayloadTooLarge
+
+PAYLOAD_BYTES_MOST: Final = 1 << 20
+RESULT_BYTES_MOST: Final = 256 << 10
+DEPTH_MOST: Final = 64
+
+
+def encode(value: object, *, limit: int = PAYLOAD_BYTES_MOST, what: str = "payload") -> bytes:
+    """JSON bytes of ``value``, or BadPayload / PayloadTooLarge that says what to change."""
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise BadPayload(f"{what} cannot be stored as JSON: {error}") from error
+    check(data, limit=limit, what=what, plain=value)
+    return data
+
+
+def check(data: bytes, *, limit: int = PAYLOAD_BYTES_MOST, what: str, plain: object = None) -> None:
+    """Refuse JSON bytes that some backend could not hold or give back unchanged."""
+    if len(data) > limit:
+        raise PayloadTooLarge(len(data), limit, what=what)
+    if b"\\u0000" in data and "\0" in _text_of(data):
+        raise BadPayload(f"{what} holds a NUL character (\\u0000), which not every store can keep")
+    if b"null" in data and plain is not None and _holds_nan(plain):
+        raise BadPayload(f"{what} holds NaN or an infinity, which JSON does not have")
+    if data.count(b"[") + data.count(b"{") > DEPTH_MOST and _depth(data) > DEPTH_MOST:
+        raise BadPayload(f"{what} is nested deeper than {DEPTH_MOST} levels")
+
+
+def decode(data: bytes) -> Any:
+    """The plain value behind JSON bytes."""
+    return msgspec.json.decode(data)
+
+
+def decode_text(text: str | bytes, *, what: str = "payload") -> Any:
+    """The value of JSON text from outside, or BadPayload with the place of the error."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadPayload(f"{what} is not valid JSON: {error}") from error
+
+
+def _plain(value: object) -> object:
+    # pydantic models, if that library is in use, without importing it
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise TypeError(f"objects of type {type(value).__name__} have no JSON form")
+
+
+def _text_of(data: bytes) -> str:
+    return "".join(_strings(msgspec.json.decode(data)))
+
+
+def _strings(value: object) -> list[str]:
+    found: list[str] = []
+    stack: list[object] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, dict):
+            for name, inner in item.items():  # pyright: ignore[reportUnknownVariableType]
+                stack.extend((name, inner))  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(item, list):
+            stack.extend(item)  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def _holds_nan(value: object) -> bool:
+    plain = msgspec.to_builtins(value, enc_hook=_plain)
+    stack: list[object] = [plain]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and (item != item or item in (float("inf"), float("-inf"))):
+            return True
+        if isinstance(item, dict):
+            stack.extend(item.values())  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)  # pyright: ignore[reportUnknownArgumentType]
+    return False
+
+
+def _depth(data: bytes) -> int:
+    deepest = level = 0
+    in_string = escaped = False
+    for byte in data:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif byte == 0x5C:
+                escaped = True
+            elif byte == 0x22:
+                in_string = False
+        elif byte == 0x22:
+            in_string = True
+        elif byte in (0x5B, 0x7B):
+            level += 1
+            deepest = max(deepest, level)
+        elif byte in (0x5D, 0x7D):
+            level -= 1
+    return deepest
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)

@@ -1,0 +1,75 @@
+"""When a failed attempt is tried again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .errors import BadOption
+from .instant import Duration, seconds
+
+_DOUBLINGS_MOST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The delays after the first, second, … failure, without chance.
+
+    >>> [Backoff(base_s=15, max_s=3600).delay_s(n) for n in (1, 2, 3)]
+    [15, 30, 60]
+    """
+
+    base_s: float = 15.0
+    max_s: float = 3_600.0
+    jitter: float = 0.1
+    steps_s: tuple[float, ...] = ()
+
+    def delay_s(self, failures: int) -> float:
+        """The wait after the ``failures``-th failure, before jitter."""
+        if self.steps_s:
+            return self.steps_s[min(failures, len(self.steps_s)) - 1]
+        return min(self.base_s * 2 ** min(max(failures - 1, 0), _DOUBLINGS_MOST), self.max_s)
+
+    def jittered_s(self, failures: int, roll: float) -> float:
+        """The same, spread by up to ``jitter`` in both directions; ``roll`` lies in [0, 1)."""
+        return self.delay_s(failures) * (1 + self.jitter * (2 * roll - 1))
+
+
+class Retry:
+    """A task's own retry rule.
+
+    ``Retry(base="15s", max="1h", jitter=0.1)`` doubles from ``base`` to ``max``;
+    ``Retry(delays=["30s", "2m"])`` gives exact steps (the last one repeats, no jitter unless asked
+    for). ``only`` limits retries to these exceptions, ``never`` excludes some; what is not retried
+    is dead at once.
+    """
+
+    __slots__ = ("backoff", "never", "only")
+
+    def __init__(
+        self,
+        *,
+        base: Duration = 15.0,
+        max: Duration = 3_600.0,
+        jitter: float | None = None,
+        delays: Sequence[Duration] = (),
+        only: tuple[type[BaseException], ...] = (),
+        never: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        steps = tuple(seconds(step, field="delays") for step in delays)
+        spread = (0.0 if steps else 0.1) if jitter is None else jitter
+        if not 0 <= spread <= 1:
+            raise BadOption(f"Retry(jitter={jitter!r}) must lie between 0 and 1")
+        base_s, max_s = seconds(base, field="base"), seconds(max, field="max")
+        if base_s > max_s:
+            raise BadOption(f"Retry(base={base!r}) is longer than max={max!r}: raise max")
+        self.backoff = Backoff(base_s=base_s, max_s=max_s, jitter=spread, steps_s=steps)
+        self.only = only
+        self.never = never
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether this exception is worth another attempt."""
+        if self.never and isinstance(error, self.never):
+            return False
+        return not self.only or isinstance(error, self.only)
+
+
+DEFAULT_BACKOFF = Backoff()

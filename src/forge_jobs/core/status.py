@@ -1,0 +1,138 @@
+"""The states of a job and every legal move between them, as data.
+
+The memory backend, the conformance suite and the documentation read this table; nothing else may
+say which move is legal.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class JobStatus(StrEnum):
+    """Where a job stands."""
+
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    HELD = "held"
+    RUNNING = "running"
+    FAILED = "failed"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What happens to a job."""
+
+    ENQUEUE = "enqueue"
+    PROMOTE = "promote"
+    HOLD = "hold"
+    UNHOLD = "unhold"
+    CLAIM = "claim"
+    DONE = "done"
+    FAIL = "fail"
+    DIE = "die"
+    CRASH = "crash"
+    THROTTLE = "throttle"
+    SNOOZE = "snooze"
+    MISSING = "missing"
+    RELEASE = "release"
+    REAP = "reap"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    RETRY = "retry"
+    RUN_NOW = "run_now"
+    DELETE = "delete"
+
+
+class Attempts(StrEnum):
+    """What a move does to the number of attempts."""
+
+    KEPT = "kept"
+    SPENT = "spent"
+    GIVEN_BACK = "given back"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One legal move. ``source`` None means "does not exist yet", ``target`` None means "gone"."""
+
+    source: JobStatus | None
+    event: Event
+    target: JobStatus | None
+    attempts: Attempts
+    when: str
+
+
+_S, _P, _H, _R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.HELD, JobStatus.RUNNING
+_F, _D, _X, _C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
+
+WAITING: Final = (_S, _P, _H, _F)
+TERMINAL: Final = (_D, _X, _C)
+LIVE: Final = (*WAITING, _R)
+RETRYABLE: Final = (_F, _X, _C)
+
+_KEPT, _SPENT = Attempts.KEPT, Attempts.SPENT
+_BACK, _RESET = Attempts.GIVEN_BACK, Attempts.RESET
+
+
+def _rules() -> tuple[Rule, ...]:
+    rules = [
+        Rule(None, Event.ENQUEUE, _P, _KEPT, "due now and its dedupe key is free"),
+        Rule(None, Event.ENQUEUE, _S, _KEPT, "due later and its dedupe key is free"),
+        Rule(None, Event.ENQUEUE, _H, _KEPT, "due now, but its limit key is known to be full"),
+        Rule(_S, Event.PROMOTE, _P, _KEPT, "its time has come"),
+        Rule(_F, Event.PROMOTE, _P, _KEPT, "its back-off is over"),
+        Rule(_P, Event.HOLD, _H, _KEPT, "its limit key is full"),
+        Rule(_H, Event.UNHOLD, _P, _KEPT, "there is room for its key"),
+        Rule(_P, Event.CLAIM, _R, _SPENT, "queue open, claiming process alive"),
+        Rule(_R, Event.DONE, _D, _KEPT, "always stands, also after a cancel request"),
+        Rule(_R, Event.FAIL, _F, _KEPT, "attempts left"),
+        Rule(_R, Event.FAIL, _X, _KEPT, "no attempt left"),
+        Rule(_R, Event.DIE, _X, _KEPT, "permanent error"),
+        Rule(_R, Event.CRASH, _F, _KEPT, "its own child process died, below the crash limit"),
+        Rule(_R, Event.CRASH, _X, _KEPT, "its own child process died, crash limit reached"),
+        Rule(_R, Event.THROTTLE, _S, _BACK, "within the throttle budget"),
+        Rule(_R, Event.THROTTLE, _X, _KEPT, "throttle budget used up"),
+        Rule(_R, Event.SNOOZE, _S, _BACK, "the handler asked to be called later"),
+        Rule(_R, Event.MISSING, _S, _BACK, "no handler here, within its budget"),
+        Rule(_R, Event.MISSING, _X, _KEPT, "no handler anywhere for too long"),
+        Rule(_R, Event.RELEASE, _P, _BACK, "handed back unfinished"),
+        Rule(_R, Event.REAP, _P, _KEPT, "owner dead, the job had started, attempts left"),
+        Rule(_R, Event.REAP, _P, _BACK, "owner dead, the job had not started"),
+        Rule(_R, Event.REAP, _X, _KEPT, "owner dead, no attempt left"),
+        Rule(_R, Event.CANCEL, _R, _KEPT, "recorded as a request"),
+        Rule(_R, Event.DELETE, _R, _KEPT, "recorded as a cancel request"),
+    ]
+    cancellable = (Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE)
+    for event in (*cancellable, Event.MISSING, Event.RELEASE, Event.REAP):
+        rules.append(Rule(_R, event, _C, _KEPT, "a cancel was requested"))
+    for status in WAITING:
+        rules.append(Rule(status, Event.CANCEL, _C, _KEPT, "never starts afterwards"))
+        rules.append(Rule(status, Event.EXPIRE, _C, _KEPT, "its expiry has passed"))
+    for status in RETRYABLE:
+        rules.append(Rule(status, Event.RETRY, _P, _RESET, "no other live job holds its key"))
+    for status in (_S, _F):
+        rules.append(Rule(status, Event.RUN_NOW, _P, _KEPT, "a person is impatient"))
+    for status in (*WAITING, *TERMINAL):
+        rules.append(Rule(status, Event.DELETE, None, _KEPT, "a person wants it gone"))
+    return tuple(rules)
+
+
+TRANSITIONS: Final = _rules()
+
+
+def targets(source: JobStatus | None, event: Event) -> tuple[JobStatus | None, ...]:
+    """All states ``event`` may lead to from ``source``; empty when the move is illegal."""
+    return tuple(
+        dict.fromkeys(
+            rule.target for rule in TRANSITIONS if rule.source == source and rule.event == event
+        )
+    )
+
+
+def is_terminal(status: JobStatus) -> bool:
+    """Whether nothing but a person can move the job again."""
+    return status in TERMINAL

@@ -1,0 +1,50 @@
+"""The throttle gate of a queue: how long it closes and when its memory fades.
+
+The gate counts limiter *events*, not workers: throttles that arrive while it is closed change
+nothing, so ten handlers hitting one limit close the queue once.
+"""
+
+from dataclasses import dataclass
+
+from .instant import SECOND, Instant, after
+from .retry import Backoff
+
+FLAT_THROTTLE_S = 60.0
+DECAY_GRACE_S = 120.0
+COUNT_MOST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A queue's throttle state: closed while ``until`` lies ahead."""
+
+    until: Instant | None = None
+    count: int = 0
+
+    def closed(self, now: Instant) -> bool:
+        """Whether nothing may be claimed at this moment."""
+        return self.until is not None and self.until > now
+
+
+OPEN = Gate()
+
+
+def throttle_delay_s(gate: Gate, hint_s: float | None, curve: Backoff | None) -> float:
+    """How long to wait: the limiter's own hint, else the curve, else a flat minute."""
+    if hint_s is not None:
+        return hint_s
+    return FLAT_THROTTLE_S if curve is None else curve.delay_s(gate.count + 1)
+
+
+def throttled(gate: Gate, now: Instant, delay_s: float) -> Gate:
+    """The gate after one throttle; a closed gate stays as it is."""
+    if gate.closed(now):
+        return gate
+    return Gate(until=after(now, delay_s), count=min(gate.count + 1, COUNT_MOST))
+
+
+def succeeded(gate: Gate, now: Instant) -> Gate:
+    """The gate after a success: forgotten only when it has been open for two quiet minutes."""
+    if gate.count == 0 or gate.until is None:
+        return OPEN if gate.count == 0 and not gate.closed(now) else gate
+    return OPEN if gate.until <= now - int(DECAY_GRACE_S * SECOND) else gate

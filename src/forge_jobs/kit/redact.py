@@ -1,0 +1,34 @@
+"""Secrets out of everything people see."""
+
+import re
+from urllib.parse import urlsplit, urlunsplit
+
+HIDDEN = "***"
+_SECRET_KEY = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|api_?key|authorization|credential|private_?key|cookie",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.\-]*://[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE)
+
+
+def url(address: str) -> str:
+    """A store address without its password."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return HIDDEN
+    if parts.password is None:
+        return address
+    user = f"{parts.username or ''}:{HIDDEN}@"
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=user + host))
+
+
+def text(message: str) -> str:
+    """Any text with passwords in addresses hidden."""
+    return _URL_PASSWORD.sub(rf"\g<head>{HIDDEN}", message)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a field of that name should not be shown."""
+    return _SECRET_KEY.search(name) is not None

@@ -1,0 +1,157 @@
+"""The one periodic loop.
+
+A service is a ``tick`` that says when to be called again. The loop owns everything that each copy
+of such a loop gets wrong once: jitter, error back-off, a time limit, interruptible sleep, the
+leader check and a last tick on stop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from .clock import Clock
+from .entropy import Entropy
+
+_LOG = logging.getLogger("forge_jobs.service")
+
+_ERROR_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
+_AGAIN_S = 0.0
+_FOLLOWER_S = 5.0
+
+
+class Scope(Enum):
+    """Who runs a service: every node, or only the holder of the coordinator lease."""
+
+    NODE = "node"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """When a service wants its next tick. Times are wall time of the service's clock."""
+
+    after_s: float | None = None
+    at: int | None = None
+
+    @classmethod
+    def again(cls) -> "Next":
+        """There is more to do: come back at once."""
+        return cls(after_s=_AGAIN_S)
+
+    @classmethod
+    def after(cls, seconds: float) -> "Next":
+        """Nothing to do for that long."""
+        return cls(after_s=seconds)
+
+    @classmethod
+    def at_instant(cls, instant: int, *, at_most_s: float) -> "Next":
+        """Something is due then; look again after ``at_most_s`` all the same."""
+        return cls(at=instant, after_s=at_most_s)
+
+
+class PeriodicService(Protocol):
+    """A piece of background work."""
+
+    @property
+    def name(self) -> str:
+        """For logs and metrics."""
+        ...
+
+    @property
+    def scope(self) -> Scope:
+        """Every node, or only the coordinator."""
+        ...
+
+    async def tick(self) -> Next:
+        """Do one bounded step; raise freely, the loop logs and backs off."""
+        ...
+
+
+class StopFlag:
+    """Tells services to end; wakes their sleep."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """End every loop that watches this flag."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether the end was announced."""
+        return self._event.is_set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Sleep; True as soon as the flag is set."""
+        if timeout_s <= 0:
+            await asyncio.sleep(0)  # noqa: TID251  -- yields to other tasks, no time passes
+            return self._event.is_set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLoop:
+    """What every service loop of a process shares."""
+
+    clock: Clock
+    entropy: Entropy
+    stop: StopFlag
+    is_leader: Callable[[], Awaitable[bool]]
+    tick_limit_s: float = 30.0
+    jitter: float = 0.1
+
+
+async def run_service(
+    service: PeriodicService, loop: ServiceLoop, *, last_tick: bool = False
+) -> None:
+    """Call ``service.tick`` until told to stop; with ``last_tick`` once more after that."""
+    errors = 0
+    while not loop.stop.is_set():
+        try:
+            if service.scope is Scope.CLUSTER and not await loop.is_leader():
+                delay_s = _FOLLOWER_S
+            else:
+                async with asyncio.timeout(loop.tick_limit_s):
+                    following = await service.tick()
+                delay_s = _delay_s(following, loop.clock.now())
+            errors = 0
+        except Exception as error:
+            delay_s = _ERROR_DELAYS_S[min(errors, len(_ERROR_DELAYS_S) - 1)]
+            errors += 1
+            _LOG.warning(
+                "service tick failed",
+                extra={"service": service.name, "error": repr(error), "retry_in": delay_s},
+            )
+        if delay_s > 0:
+            delay_s *= 1 + loop.jitter * loop.entropy.roll()
+        if await loop.stop.wait(delay_s):
+            break
+    if last_tick:
+        await _tick_once_more(service, loop)
+
+
+async def _tick_once_more(service: PeriodicService, loop: ServiceLoop) -> None:
+    try:
+        async with asyncio.timeout(loop.tick_limit_s):
+            await service.tick()
+    except Exception as error:
+        _LOG.warning(
+            "last service tick failed", extra={"service": service.name, "error": repr(error)}
+        )
+
+
+def _delay_s(following: Next, now: int) -> float:
+    waits: list[float] = []
+    if following.after_s is not None:
+        waits.append(following.after_s)
+    if following.at is not None:
+        waits.append(max(0.0, (following.at - now) / 1_000_000))
+    return min(waits, default=0.0)

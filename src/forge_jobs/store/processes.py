@@ -1,0 +1,115 @@
+"""The contract for worker processes: who is alive, who leads, what operators asked of them.
+
+A process is *alive* from ``register`` until ``leave``, until its lease runs out by store time, or
+until the backend knows better (on SQLite: its locked file is free, it was killed). Dead is final: a
+process that was declared dead registers anew and gets another key.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from forge_jobs.core.instant import Instant
+
+
+class NewProcess(Struct, frozen=True, kw_only=True):
+    """A worker process that wants to take part. ``host_id`` is fresh for every boot."""
+
+    host_id: str
+    label: str
+    queues: tuple[str, ...]
+    pid: int
+    hostname: str
+    version: str = ""
+    lease_s: float = 15.0
+
+
+class Pulse(Struct, frozen=True, kw_only=True):
+    """What a process tells about itself with each beat."""
+
+    running: int = 0
+    slots: Mapping[str, int] = {}
+    memory_bytes: int = 0
+
+
+class Beat(Struct, frozen=True):
+    """The answer to a beat. ``alive`` False: declared dead, stop working and register anew."""
+
+    alive: bool
+    now: Instant
+
+
+class Control(Struct, frozen=True):
+    """What operators want: ``version`` changes with every action on queues and processes;
+    ``cancels`` are keys of this process's running jobs that were asked to stop; ``quiet`` asks the
+    process to claim nothing more."""
+
+    version: int
+    cancels: Sequence[int] = ()
+    quiet: bool = False
+
+
+class ProcessRecord(Struct, frozen=True, kw_only=True):
+    """A worker process as people read it."""
+
+    key: int
+    host_id: str
+    label: str
+    queues: tuple[str, ...]
+    pid: int
+    hostname: str
+    version: str
+    started_at: Instant
+    beat_at: Instant
+    lease_s: float
+    running: int = 0
+    slots: Mapping[str, int] = {}
+    memory_bytes: int = 0
+    quiet: bool = False
+
+
+class ProcessStore(Protocol):
+    """Who is alive."""
+
+    async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
+        """Take part; the answer is the owner key for claims. ``replaces`` names the host_id of a
+        process known to be dead (a parent saw it die): it is declared dead in the same call."""
+        ...
+
+    async def beat(self, key: int, pulse: Pulse) -> Beat:
+        """Renew the lease. Never revives a process that was declared dead."""
+        ...
+
+    async def leave(self, key: int) -> None:
+        """Go in good order: everything still owned is released (attempt given back) and the
+        process is gone. Leaving twice is fine."""
+        ...
+
+    async def bury(self) -> int:
+        """Remove processes that are dead and own nothing any more; how many."""
+        ...
+
+    async def all(self) -> list[ProcessRecord]:
+        """All living processes, by host_id."""
+        ...
+
+    async def control(self, key: int) -> Control:
+        """What operators want of this process; cheap enough for twice a second."""
+        ...
+
+    async def quiet(self, host_id: str, *, quiet: bool) -> None:
+        """Ask a process to stop (or go on) claiming. NotFound if it is not alive."""
+        ...
+
+    async def next_expiry(self) -> Instant | None:
+        """The earliest instant at which a living process's lease runs out; None without any."""
+        ...
+
+    async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
+        """Take or renew a named leadership; True while this process holds it."""
+        ...
+
+    async def yield_lead(self, name: str, key: int) -> None:
+        """Give a leadership up at once; no effect when somebody else holds it."""
+        ...
