@@ -1,0 +1,124 @@
+"""What a measure may use: temporary stores, agents of the installed systems, the size of the run.
+
+Every store lives under one temporary directory that is removed at the end, whatever happens.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from benchmarks.figures import Figure, Outcome, Series
+from benchmarks.processes import Agent, start_child
+from benchmarks.systems import MODULES, OURS, installed
+
+OPEN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much to do: the whole measurement, or a smoke run that only proves the frame works."""
+
+    rounds: int
+    quick: bool
+
+    def jobs(self, whole: int, quick: int) -> int:
+        return quick if self.quick else whole
+
+    def pairs_a_round(self, at_least: int = 15) -> int:
+        """Alternating windows in a round, so that all rounds together have at least 15."""
+        return 1 if self.quick else -(-at_least // self.rounds)
+
+
+@dataclass(slots=True)
+class Bench:
+    """The surroundings of a run."""
+
+    size: Size
+    home: Path
+    systems: frozenset[str]
+    facts: list[str] = field(default_factory=list[str])
+    _number: Iterator[int] = field(default_factory=itertools.count)
+
+    def has(self, system: str) -> bool:
+        return system in self.systems
+
+    def say(self, fact: str) -> None:
+        """Keep a fact for the report, once."""
+        if fact not in self.facts:
+            self.facts.append(fact)
+
+    @contextmanager
+    def store(self) -> Iterator[Path]:
+        """A fresh directory for one store, removed afterwards to keep the disk's state alike."""
+        path = self.home / f"store-{next(self._number)}"
+        path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def agent(
+        self, system: str, store: Path, synchronous: str, *, flags: tuple[str, ...] = ()
+    ) -> Agent:
+        """Start a process for `system`; it has opened its store when this returns."""
+        arguments = ["benchmarks.agent", system, str(store), synchronous, *flags]
+        child = start_child(arguments, self.home / f"{system}.log", {})
+        agent = Agent(child, f"{system} ({synchronous.upper()})")
+        try:
+            agent.event("open", OPEN_SECONDS)
+        except BaseException:
+            agent.close()
+            raise
+        return agent
+
+
+class Measure(Protocol):
+    """One thing to measure: prepare, run rounds, check what is left, judge."""
+
+    name: str
+    title: str
+
+    def setup(self, bench: Bench) -> None: ...
+
+    def round(self, bench: Bench, number: int) -> list[Figure]: ...
+
+    def verify(self, bench: Bench) -> list[str]: ...
+
+    def judge(self, series: Series) -> list[Outcome]: ...
+
+
+@contextmanager
+def open_bench(size: Size, chosen: frozenset[str] | None = None) -> Iterator[Bench]:
+    """A bench with every installed system (or those of `chosen`), and a home that goes away."""
+    systems = frozenset(name for name in MODULES if installed(name))
+    home = Path(tempfile.mkdtemp(prefix="forge-bench-"))
+    try:
+        yield Bench(size, home, systems if chosen is None else systems & chosen)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def settle(store: Path) -> None:
+    """The same for everyone before the clock starts: statistics, and the log folded in."""
+    for path in (*store.rglob("*.db"), *store.rglob("*.sqlite3")):
+        with sqlite3.connect(path) as connection:
+            connection.execute("ANALYZE")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+
+
+def in_turn(items: list[str], number: int) -> list[str]:
+    """The order of a round: rotated, so that nobody is always first or always after the same."""
+    shift = number % len(items) if items else 0
+    return items[shift:] + items[:shift]
+
+
+__all__ = ["OURS", "Bench", "Measure", "Size", "in_turn", "open_bench", "settle"]

@@ -1,0 +1,99 @@
+"""How one contender empties a seeded queue: shared by the measures drain, def and await.
+
+A producer process seeds the store and leaves; the store is settled; a worker process opens it
+and says "up", which starts the clock. Peers are counted by their own loop (Huey when the last
+handler was called, the others when the last row was acknowledged). Ours is watched from outside
+by the parent until the store holds no unfinished job, so its clock stops at the last durable
+finish.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.bench import OURS, Bench, settle
+from benchmarks.figures import Figure
+from benchmarks.systems import forge_rows
+
+DRAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One system in one setting. `keeps`: finished rows are still there at the end."""
+
+    label: str
+    system: str
+    synchronous: str
+    jobs: int
+    keeps: bool
+    seed: dict[str, Any] = field(default_factory=dict[str, Any])
+    drain: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def peers_full(jobs: int) -> list[Contender]:
+    """Huey at the two thread counts that bracket its best, and persist-queue with fsync."""
+    return [
+        Contender("huey, 1 thread", "huey", "full", jobs, False, {}, {"threads": 1}),
+        Contender("huey, 4 threads", "huey", "full", jobs, False, {}, {"threads": 4}),
+        Contender("persist-queue FULL", "persist-queue", "full", jobs, True),
+    ]
+
+
+def peers_normal(jobs: int) -> list[Contender]:
+    """The two tables with a loop, once keeping finished rows as we do, once throwing them away."""
+    pruned, cleared = {"prune_every": 100}, {"clear_every": 1_000}
+    return [
+        Contender("litequeue", "litequeue", "normal", jobs, True),
+        Contender("litequeue, pruned", "litequeue", "normal", jobs, False, {}, pruned),
+        Contender("persist-queue", "persist-queue", "normal", jobs, True),
+        Contender("persist-queue, cleared", "persist-queue", "normal", jobs, False, {}, cleared),
+    ]
+
+
+def ours(label: str, synchronous: str, jobs: int, kind: str) -> Contender:
+    work = {"kind": kind}
+    return Contender(label, OURS, synchronous, jobs, True, work, work)
+
+
+def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[Figure]:
+    """Seed, settle, drain, check the rows; jobs per second and processor time per job."""
+    with bench.store() as store:
+        with bench.agent(contender.system, store, contender.synchronous) as producer:
+            producer.ask("seed", DRAIN_SECONDS, jobs=contender.jobs, **contender.seed)
+        settle(store)
+        with bench.agent(contender.system, store, contender.synchronous) as worker:
+            worker.send("drain", jobs=contender.jobs, **contender.drain)
+            up = worker.event("up", DRAIN_SECONDS)
+            if contender.system == OURS:
+                ended = forge_rows.await_empty(store, DRAIN_SECONDS)
+                done = worker.answer(DRAIN_SECONDS)
+                done["seconds"] = ended - up["at"]
+                done["jobs"] = contender.jobs - up["handled"]
+            else:
+                done = worker.answer(DRAIN_SECONDS)
+            if contender.system != OURS:
+                note_durability(bench, contender, worker.ask("durability"))
+        with bench.agent(contender.system, store, contender.synchronous) as reader:
+            check_rows(contender, reader.ask("rows"), problems)
+    return [
+        Figure(contender.label, "jobs/s", done["jobs"] / done["seconds"], "/s"),
+        Figure(contender.label, "cpu", done["cpu"] / contender.jobs * 1e6, "µs/job"),
+    ]
+
+
+def note_durability(bench: Bench, contender: Contender, level: dict[str, Any]) -> None:
+    bench.say(
+        f"{contender.label}: synchronous {level['synchronous']}, journal {level['journal']}"
+        f" (read back), finished rows {'kept' if contender.keeps else 'not kept'}"
+    )
+
+
+def check_rows(contender: Contender, rows: dict[str, Any], problems: list[str]) -> None:
+    if rows["waiting"] != 0:
+        problems.append(f"{contender.label}: {rows['waiting']} jobs left unfinished")
+    if contender.keeps and rows["finished"] != contender.jobs:
+        problems.append(
+            f"{contender.label}: {rows['finished']} finished rows for {contender.jobs} jobs"
+        )

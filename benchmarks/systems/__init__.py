@@ -1,0 +1,43 @@
+"""One module per system under measurement, all with the same verbs, each run in its own process.
+
+Verbs answer with a plain dictionary. `seed` and `enqueue` put no-op jobs in, `drain` runs them,
+`listen` runs a worker that stamps arrivals, `trickle` feeds it, `rows` counts what is kept.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Announce = Callable[..., None]
+Opener = Callable[[Path, str, Announce], object]
+
+OURS = "forge"
+PACKAGES = {
+    "forge": "forge_jobs.backends.sqlite",
+    "huey": "huey",
+    "litequeue": "litequeue",
+    "persist-queue": "persistqueue",
+}
+MODULES = {
+    "forge": "benchmarks.systems.forge",
+    "huey": "benchmarks.systems.huey",
+    "litequeue": "benchmarks.systems.litequeue",
+    "persist-queue": "benchmarks.systems.persist_queue",
+}
+
+
+def load(name: str) -> Opener:
+    """The opener of a system. Imported late: a child must load only what it measures."""
+    module: Any = importlib.import_module(MODULES[name])
+    return module.open_system
+
+
+def installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(PACKAGES[name]) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False

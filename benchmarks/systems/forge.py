@@ -1,0 +1,109 @@
+"""Forge Jobs itself, through its public names only.
+
+Keeps: every finished job as a history row with its times and result. Acknowledges: after the
+handler, fenced by owner and epoch; a killed worker's job runs again. Counted when the finish is
+durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.systems import Announce, forge_rows
+from benchmarks.systems.timing import span, trickle
+
+CALL_LIMIT_SECONDS = 55.0
+BATCH = 1_000
+
+
+class ForgeSystem:
+    """One Forge on one file."""
+
+    def __init__(self, directory: Path, synchronous: str, announce: Announce) -> None:
+        os.environ["FORGE_URL"] = forge_rows.url(directory, synchronous)
+        from benchmarks.systems import forge_app  # reads FORGE_URL when imported
+
+        self._app = forge_app
+        self._directory = directory
+        self._announce = announce
+
+    def _put_many(self, jobs: int, kind: str = "noop") -> None:
+        task = self._app.TASKS[kind]
+        for first in range(0, jobs, BATCH):
+            task.enqueue_many([()] * min(BATCH, jobs - first))
+
+    def _put(self, jobs: int) -> None:
+        for _ in range(jobs):
+            self._app.noop.enqueue()
+
+    def seed(self, jobs: int, kind: str = "noop") -> dict[str, Any]:
+        self._put_many(jobs, kind)
+        return {}
+
+    def seed_later(self, jobs: int) -> dict[str, Any]:
+        """Jobs that come due long after the run."""
+        self._app.noop.using(delay="30d").enqueue_many([()] * jobs)
+        return {}
+
+    def enqueue(self, jobs: int) -> dict[str, Any]:
+        return span(lambda: self._put(jobs), jobs)
+
+    def enqueue_bulk(self, jobs: int) -> dict[str, Any]:
+        return span(lambda: self._put_many(jobs), jobs)
+
+    def enqueue_concurrent(self, jobs: int, callers: int) -> dict[str, Any]:
+        """Tasks of one event loop, each awaiting its own `aenqueue` after the other."""
+        share = jobs // callers
+
+        async def caller() -> None:
+            for _ in range(share):
+                await self._app.noop.aenqueue()
+
+        async def everyone() -> None:
+            await asyncio.gather(*(caller() for _ in range(callers)))
+
+        return span(lambda: asyncio.run(everyone()), share * callers)
+
+    def drain(self, jobs: int, kind: str = "noop", skip: int = 0, **_: Any) -> dict[str, Any]:
+        """A worker in this process until `skip + jobs` handlers were called.
+
+        The processor time is that of the last `jobs` of them. Jobs handled before the worker says
+        "up" are told to the parent, which does not count them.
+        """
+        return asyncio.run(self._drain(jobs, skip))
+
+    async def _drain(self, jobs: int, skip: int) -> dict[str, Any]:
+        tally, loop, reached = self._app.TALLY, asyncio.get_running_loop(), asyncio.Event()
+        cpu = {"from": time.process_time()}
+        tally.calls = 0
+        tally.marks.clear()
+
+        def begin() -> None:
+            cpu["from"] = time.process_time()
+
+        def end() -> None:
+            cpu["to"] = time.process_time()
+            loop.call_soon_threadsafe(reached.set)
+
+        if skip:
+            tally.marks[skip] = begin
+        tally.marks[skip + jobs] = end
+        queues = [f"{self._app.QUEUE}:{self._app.SLOTS}"]
+        async with self._app.forge.worker(queues=queues):
+            self._announce("up", at=time.monotonic(), handled=tally.calls)
+            await asyncio.wait_for(reached.wait(), CALL_LIMIT_SECONDS)
+        return {"jobs": jobs, "cpu": cpu["to"] - cpu["from"]}
+
+    def trickle(self, jobs: int, gap: float) -> dict[str, Any]:
+        return {"calls": trickle(self._app.stamp.enqueue, jobs, gap)}
+
+    def rows(self) -> dict[str, Any]:
+        return dict(forge_rows.counts(self._directory))
+
+
+def open_system(directory: Path, synchronous: str, announce: Announce) -> ForgeSystem:
+    return ForgeSystem(directory, synchronous, announce)

@@ -1,0 +1,24 @@
+"""The project's targets that this benchmark can judge, as data."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Sense, Target
+
+DRAIN_FULL = Target("drain-full", "drain, FULL, to Huey", 10, 25, "×")
+DRAIN_NORMAL = Target("drain-normal", "drain, NORMAL, to litequeue", 10, 25, "×")
+DRAIN_NORMAL_ANY = Target(
+    "drain-normal-any", "drain, NORMAL, to any peer, rows kept or not (extra)", 10, 25, "×"
+)
+ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.0, 1.1, "×")
+ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.7, 0.9, "×")
+IDLE_P50 = Target("idle-p50", "enqueue to start, other process, p50", 3, 1, "ms", Sense.AT_MOST)
+IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms", Sense.AT_MOST)
+IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELOW)
+MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.AT_MOST)
+AWAIT = Target("await", "handlers that await 10 ms, of 10,000 jobs/s", 90, 97, "%")
+DEF_FULL = Target("def-full", "def no-op jobs, FULL, to the best peer", 5, 10, "×")
+DEF_NORMAL = Target("def-normal", "def no-op jobs, NORMAL, to litequeue", 5, 10, "×")
+DEF_NORMAL_ANY = Target(
+    "def-normal-any", "def no-op, NORMAL, to any peer, rows kept or not (extra)", 5, 10, "×"
+)
+DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.AT_MOST)
