@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -48,15 +48,21 @@ class Child:
         return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def start_child(arguments: list[str], log: Path, environment: dict[str, str]) -> Child:
-    """Start `python -m …` from the project's root with its words kept in `log`."""
+def start_child(
+    arguments: list[str], log: Path, environment: dict[str, str], *, speaks: bool = True
+) -> Child:
+    """Start `python -m …` from the project's root, its words kept in `log`.
+
+    A child that does not speak to us writes its output to the log as well: nobody would empty
+    the pipe, and a full pipe stops a process.
+    """
     with log.open("ab") as words:
         process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.fspath(ROOT), **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if speaks else words,
             stderr=words,
         )
     return Child(process, log)
@@ -69,7 +75,6 @@ class Agent:
     child: Child
     name: str
     _unread: bytes = b""
-    _pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     @property
     def pid(self) -> int:

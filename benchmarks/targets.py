@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.figures import Sense, Target
 
-DRAIN_FULL = Target("drain-full", "drain, FULL, to Huey", 10, 25, "×")
-DRAIN_NORMAL = Target("drain-normal", "drain, NORMAL, to litequeue", 10, 25, "×")
+DRAIN_FULL = Target("drain-full", "drain, FULL, to the best peer", 10, 25, "×")
+DRAIN_NORMAL = Target("drain-normal", "drain, NORMAL, to litequeue, rows kept", 10, 25, "×")
 DRAIN_NORMAL_ANY = Target(
     "drain-normal-any", "drain, NORMAL, to any peer, rows kept or not (extra)", 10, 25, "×"
 )
@@ -17,7 +17,7 @@ IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELO
 MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.AT_MOST)
 AWAIT = Target("await", "handlers that await 10 ms, of 10,000 jobs/s", 90, 97, "%")
 DEF_FULL = Target("def-full", "def no-op jobs, FULL, to the best peer", 5, 10, "×")
-DEF_NORMAL = Target("def-normal", "def no-op jobs, NORMAL, to litequeue", 5, 10, "×")
+DEF_NORMAL = Target("def-normal", "def no-op, NORMAL, to litequeue, rows kept", 5, 10, "×")
 DEF_NORMAL_ANY = Target(
     "def-normal-any", "def no-op, NORMAL, to any peer, rows kept or not (extra)", 5, 10, "×"
 )

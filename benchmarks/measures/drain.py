@@ -62,12 +62,12 @@ class Drain:
 
     def judge(self, series: Series) -> list[Outcome]:
         full, normal, any_normal = self.judged
-        huey = series.best(["huey, 1 thread", "huey, 4 threads"], "jobs/s")
+        best_full = series.best([one.label for one in peers_full(0)], "jobs/s")
         kept = series.best(["litequeue"], "jobs/s")
         anyone = series.best([one.label for one in peers_normal(0)], "jobs/s")
         our_normal = series.median(self.ours_normal, "jobs/s")
         return [
-            ratio(full, series.median(self.ours_full, "jobs/s"), huey),
+            ratio(full, series.median(self.ours_full, "jobs/s"), best_full),
             ratio(normal, our_normal, kept),
             ratio(any_normal, our_normal, anyone),
         ]

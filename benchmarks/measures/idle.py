@@ -118,7 +118,7 @@ def start_worker(bench: Bench, store: Path, stamps: Path) -> Child:
         "FORGE_URL": forge_rows.url(store, "full"),
         "FORGE_BENCH_STAMPS": str(stamps),
     }
-    return start_child(arguments, bench.home / "worker.log", environment)
+    return start_child(arguments, bench.home / "worker.log", environment, speaks=False)
 
 
 def family(pid: int) -> list[psutil.Process]:
