@@ -1,0 +1,71 @@
+"""What the ``on_dead`` task of a job is told about the job that died.
+
+Every backend builds the same request with ``successor`` in the transaction that makes a job dead.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from .instant import Instant
+from .job import NewJob, Successor
+
+
+class DeadJob(Struct, frozen=True, kw_only=True):
+    """The job that died; ``payload`` is what it was enqueued with, times are microseconds."""
+
+    id: str
+    kind: str
+    queue: str
+    attempts: int
+    error: str | None
+    payload: Any
+    enqueued_at: Instant
+    died_at: Instant
+
+
+class _Letter(Struct, frozen=True):
+    job: DeadJob
+
+
+def payload(
+    *,
+    job_id: str,
+    kind: str,
+    queue: str,
+    attempts: int,
+    error: str | None,
+    payload: bytes,
+    enqueued_at: Instant,
+    died_at: Instant,
+) -> bytes:
+    """The arguments of the ``on_dead`` task: one parameter named ``job``.
+
+    The dead job's own payload goes in byte for byte.
+    """
+    return msgspec.json.encode(
+        _Letter(
+            DeadJob(
+                id=job_id,
+                kind=kind,
+                queue=queue,
+                attempts=attempts,
+                error=error,
+                payload=msgspec.Raw(payload),
+                enqueued_at=enqueued_at,
+                died_at=died_at,
+            )
+        )
+    )
+
+
+def successor(on_dead: Successor, letter: bytes, *, trace: str | None = None) -> NewJob:
+    """The request for the ``on_dead`` task, ``letter`` being the ``payload`` above."""
+    return NewJob(
+        kind=on_dead.kind,
+        queue=on_dead.queue,
+        max_attempts=on_dead.max_attempts,
+        payload=letter,
+        trace=trace,
+    )
