@@ -1,0 +1,315 @@
+"""Acting: what an operator may do to jobs, queues and workers.
+
+Bulk work goes in bounded steps by cursor, so that it ends even while jobs move underneath it, and
+reports after each step. A filter only ever reaches the states its action applies to.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from forge_jobs.config import DEFAULT_QUEUE_WORKERS
+from forge_jobs.core import names
+from forge_jobs.core.errors import BadOption, Conflict, NotFound
+from forge_jobs.core.ids import decode
+from forge_jobs.core.job import JobRecord, NewJob
+from forge_jobs.core.select import Acted, Cursor, Filter, Selection
+from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
+from forge_jobs.core.tally import CappedCount
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.queues import QueueChange, QueueConfig
+
+from .audit import Audit, AuditEntry, LogAudit
+from .look import COUNT_CAP
+
+BATCH = 500
+
+OnProgress: TypeAlias = Callable[[Acted], None]
+
+
+class Action(StrEnum):
+    """What may be done to jobs."""
+
+    RETRY = "retry"
+    CANCEL = "cancel"
+    RUN_NOW = "run-now"
+    DELETE = "delete"
+    DUPLICATE = "duplicate"
+
+
+APPLIES: Final[Mapping[Action, tuple[JobStatus, ...]]] = {
+    Action.RETRY: RETRYABLE,
+    Action.CANCEL: LIVE,
+    Action.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED),
+    Action.DELETE: (*WAITING, *TERMINAL),
+    Action.DUPLICATE: tuple(JobStatus),
+}
+
+
+class Copied(Struct, frozen=True):
+    """What duplicating did; ``ids`` of the copies when the originals were named by id."""
+
+    acted: Acted
+    ids: tuple[str, ...] = ()
+
+
+class _Step(Protocol):
+    def __call__(
+        self, selection: Selection, *, limit: int, after: Cursor | None
+    ) -> Awaitable[Acted]: ...
+
+
+def narrowed(action: Action, filter: Filter) -> Filter:
+    """The filter, kept to the states ``action`` applies to; BadOption when it names another."""
+    allowed = APPLIES[action]
+    strays = [status for status in filter.statuses if status not in allowed]
+    if strays:
+        raise BadOption(
+            f"{action} does not apply to {', '.join(strays)} jobs: use {', '.join(allowed)}"
+        )
+    statuses = filter.statuses or allowed
+    return Filter(
+        queue=filter.queue,
+        kind=filter.kind,
+        statuses=() if len(statuses) == len(JobStatus) else statuses,
+        tag=filter.tag,
+        dedupe_key=filter.dedupe_key,
+        error=filter.error,
+        enqueued_from=filter.enqueued_from,
+        enqueued_until=filter.enqueued_until,
+    )
+
+
+class Operator:
+    """A person (or program) at the controls of one store; ``actor`` names them in the audit."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        actor: str,
+        audit: Audit | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._store = store
+        self._actor = actor
+        self._audit = audit or LogAudit()
+        self._clock = clock
+
+    # -------------------------------------------------------------------------------------- jobs
+
+    async def preview(self, action: Action, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:
+        """How many jobs the action would reach, counted up to ``cap``."""
+        return await self._store.ledger.count(narrowed(action, filter), cap=cap)
+
+    async def retry(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
+        """Bring failed, dead and cancelled jobs back with all their attempts."""
+        return await self._bulk(Action.RETRY, selection, self._store.jobs.retry, progress)
+
+    async def run_now(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
+        """Start scheduled jobs and waiting retries without waiting for their time."""
+        return await self._bulk(Action.RUN_NOW, selection, self._store.jobs.run_now, progress)
+
+    async def delete(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
+        """Remove jobs that do not run; a running one named by id is asked to stop instead."""
+        return await self._bulk(Action.DELETE, selection, self._store.jobs.delete, progress)
+
+    async def cancel(
+        self, selection: Selection, *, reason: str = "", progress: OnProgress | None = None
+    ) -> Acted:
+        """Cancel jobs that wait and ask running ones to stop."""
+        said = reason or f"cancelled by {self._actor}"
+
+        async def step(selection: Selection, *, limit: int, after: Cursor | None = None) -> Acted:
+            return await self._store.jobs.cancel(selection, reason=said, limit=limit, after=after)
+
+        return await self._bulk(Action.CANCEL, selection, step, progress)
+
+    async def duplicate(
+        self, selection: Selection, *, progress: OnProgress | None = None
+    ) -> Copied:
+        """Enqueue each job once more, due now and without its dedupe key."""
+        ids: list[str] = []
+
+        async def step(selection: Selection, *, limit: int, after: Cursor | None = None) -> Acted:
+            if selection.filter is not None:
+                page = await self._store.jobs.page(selection.filter, limit=limit, after=after)
+                await self._store.jobs.enqueue([again(record) for record in page.jobs])
+                return Acted(changed=len(page.jobs), next=page.next)
+            found = [await self._store.jobs.get(job_id) for job_id in selection.ids]
+            copies = [again(record) for record in found if record is not None]
+            made = await self._store.jobs.enqueue(copies) if copies else []
+            ids.extend(job.id for job in made)
+            return Acted(changed=len(made), missing=len(found) - len(made))
+
+        acted = await self._bulk(Action.DUPLICATE, selection, step, progress)
+        return Copied(acted, tuple(ids))
+
+    # ------------------------------------------------------------------------------------ queues
+
+    async def set_queue(
+        self, name: str, change: QueueChange, *, create: bool = False
+    ) -> QueueConfig:
+        """Change a queue's settings; NotFound for a name that nothing uses, unless ``create``."""
+        await self._settled(name, create=create)
+        config = await self._store.queues.change(name, change)
+        detail = {
+            field: value
+            for field in QueueChange.__struct_fields__
+            if isinstance(value := getattr(change, field), str | int | float | bool | None)
+        }
+        await self._note("set queue", name, detail)
+        return config
+
+    async def pause(self, name: str) -> QueueConfig:
+        """Start nothing more from the queue; what runs ends in peace."""
+        await self._settled(name)
+        config = await self._store.queues.change(name, QueueChange(paused=True))
+        await self._note("pause", name)
+        return config
+
+    async def resume(self, name: str) -> QueueConfig:
+        """Let a paused queue go on."""
+        await self._settled(name)
+        config = await self._store.queues.change(name, QueueChange(paused=False))
+        await self._note("resume", name)
+        return config
+
+    async def unthrottle(self, name: str) -> None:
+        """Open the queue's throttle gate now."""
+        await self._settled(name)
+        await self._store.queues.open_gate(name)
+        await self._note("unthrottle", name)
+
+    # ----------------------------------------------------------------------------------- workers
+
+    async def quiet(self, worker: str, *, quiet: bool = True) -> str:
+        """Ask a worker to take no more jobs, or to go on; ``worker`` is its host id, the start of
+        it, or its label. The host id it was sent to."""
+        host_id = _chosen(worker, await self._store.processes.all()).host_id
+        await self._store.processes.quiet(host_id, quiet=quiet)
+        await self._note("quiet" if quiet else "unquiet", host_id)
+        return host_id
+
+    # ---------------------------------------------------------------------------------- in steps
+
+    async def _bulk(
+        self, action: Action, selection: Selection, step: _Step, progress: OnProgress | None
+    ) -> Acted:
+        total = Acted()
+        if selection.filter is not None:
+            chosen = Selection(filter=narrowed(action, selection.filter))
+            after: Cursor | None = None
+            while True:
+                done = await step(chosen, limit=BATCH, after=after)
+                total = _sum(total, done)
+                if progress is not None:
+                    progress(total)
+                after = done.next
+                if after is None:
+                    break
+        else:
+            ids = _checked(selection.ids)
+            for start in range(0, len(ids), BATCH):
+                part = Selection(ids=ids[start : start + BATCH])
+                total = _sum(total, await step(part, limit=BATCH, after=None))
+                if progress is not None:
+                    progress(total)
+        await self._note(action, _subject(selection), _counted(total))
+        return total
+
+    async def _settled(self, name: str, *, create: bool = False) -> None:
+        """Make sure the queue has settings, if anything at all knows the queue."""
+        names.queue_name(name)
+        if await self._store.queues.get(name) is not None:
+            return
+        if not create:
+            counts = await self._store.ledger.counts()
+            if all(count.queue != name for count in counts):
+                raise NotFound(
+                    f"there is no queue {name!r}: see `forge queues list`, "
+                    f"or make it with `forge queues set {name} --create`"
+                )
+        await self._store.queues.ensure(name, slots=DEFAULT_QUEUE_WORKERS)
+
+    async def _note(
+        self, action: str, subject: str, detail: Mapping[str, str | int | float | bool | None] = {}
+    ) -> None:
+        entry = AuditEntry(
+            at=self._clock.now(),
+            actor=self._actor,
+            action=action,
+            subject=subject,
+            detail=detail,
+        )
+        await self._audit.record(entry)
+
+
+def again(record: JobRecord) -> NewJob:
+    """A request for the same work once more; without the dedupe key, which the original holds."""
+    return NewJob(
+        kind=record.kind,
+        queue=record.queue,
+        payload=record.payload,
+        priority=record.priority,
+        max_attempts=record.max_attempts,
+        timeout_s=record.timeout_s,
+        tags=record.tags,
+        limit_key=record.limit_key,
+        lane=record.lane,
+        order=record.order,
+        on_dead=record.on_dead,
+    )
+
+
+def _checked(ids: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = [job_id for job_id in ids if decode(job_id) is None]
+    if wrong:
+        raise BadOption(f"{wrong[0]!r} is not a job id: it has 26 letters and digits")
+    return tuple(dict.fromkeys(job_id.upper() for job_id in ids))
+
+
+def _chosen(text: str, processes: list[ProcessRecord]) -> ProcessRecord:
+    exact = [one for one in processes if text in (one.host_id, one.label)]
+    found = exact or [one for one in processes if text and one.host_id.startswith(text.upper())]
+    if not found:
+        raise NotFound(f"there is no living worker {text!r}: see `forge workers`")
+    if len(found) > 1:
+        raise Conflict(f"{text!r} fits {len(found)} workers: use the whole host id of one of them")
+    return found[0]
+
+
+def _sum(total: Acted, done: Acted) -> Acted:
+    return Acted(
+        changed=total.changed + done.changed,
+        requested=total.requested + done.requested,
+        skipped=total.skipped + done.skipped,
+        missing=total.missing + done.missing,
+    )
+
+
+def _counted(total: Acted) -> dict[str, int]:
+    return {
+        "changed": total.changed,
+        "requested": total.requested,
+        "skipped": total.skipped,
+        "missing": total.missing,
+    }
+
+
+def _subject(selection: Selection) -> str:
+    if selection.filter is None:
+        ids = selection.ids
+        return ids[0] if len(ids) == 1 else f"{len(ids)} jobs"
+    chosen = selection.filter
+    parts = [
+        f"{name}={getattr(chosen, name)}"
+        for name in ("queue", "kind", "tag")
+        if getattr(chosen, name) is not None
+    ]
+    parts.extend(chosen.statuses)
+    return "jobs where " + (" ".join(parts) or "any")

@@ -1,0 +1,293 @@
+"""Reading: the overview, queues, workers, pages of jobs and one job in full.
+
+Nothing here scans the jobs: counts come from the books, lists by cursor, counts by filter stop at a
+cap.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from forge_jobs.config import DEFAULT_QUEUE_WORKERS
+from forge_jobs.core import payload as json_payload
+from forge_jobs.core.errors import BadOption, NotFound
+from forge_jobs.core.ids import decode
+from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
+from forge_jobs.core.job import JobRecord, LogLine
+from forge_jobs.core.select import Cursor, Filter
+from forge_jobs.core.status import JobStatus
+from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.redact import HIDDEN, looks_secret
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.queues import QueueConfig
+
+from .views import (
+    ErrorView,
+    JobsPage,
+    JobView,
+    LogView,
+    MinuteView,
+    Overview,
+    QueueView,
+    Reason,
+    WorkerView,
+    job_line,
+    moment,
+)
+from .why import queue_blocks, why
+
+COUNT_CAP = 10_000
+PAGE_MOST = 1_000
+
+
+async def overview(store: Store, *, minutes: int = 10, clock: Clock = SYSTEM_CLOCK) -> Overview:
+    """Counts, lag, queues, workers and the last whole minutes with the present one."""
+    now = clock.now()
+    since = now // MINUTE * MINUTE - (minutes - 1) * MINUTE
+    seen, people, told = await asyncio.gather(
+        queues(store, clock=clock),
+        workers(store, clock=clock),
+        store.ledger.minutes(since=since, until=now // MINUTE * MINUTE + MINUTE),
+    )
+    totals = {status: sum(q.counts[status] for q in seen) for status in JobStatus}
+    return Overview(
+        at=to_datetime(now),
+        store=store.upkeep.describe(),
+        counts=totals,
+        lag_s=max((queue.lag_s for queue in seen), default=0.0),
+        queues=seen,
+        workers=people,
+        minutes=_by_minute(told, since, minutes),
+    )
+
+
+async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueView, ...]:
+    """Every queue with settings, jobs or a worker, by name."""
+    configs, counts, oldest, processes = await asyncio.gather(
+        store.queues.all(), store.ledger.counts(), store.ledger.oldest_due(), store.processes.all()
+    )
+    known = {config.name: config for config in configs}
+    names = {*known, *(count.queue for count in counts if count.jobs), *oldest}
+    names.update(name for process in processes for name in process.queues)
+    now = clock.now()
+    return tuple(
+        _queue(name, known.get(name), counts, oldest.get(name), processes, now)
+        for name in sorted(names)
+    )
+
+
+async def queue(store: Store, name: str, *, clock: Clock = SYSTEM_CLOCK) -> QueueView:
+    """One queue; NotFound when nothing knows it."""
+    for view in await queues(store, clock=clock):
+        if view.name == name:
+            return view
+    raise NotFound(f"there is no queue {name!r}: see `forge queues list`")
+
+
+async def workers(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[WorkerView, ...]:
+    """All living worker processes, by label."""
+    now = clock.now()
+    views = [_worker(process, now) for process in await store.processes.all()]
+    return tuple(sorted(views, key=lambda view: (view.label, view.host_id)))
+
+
+async def jobs(
+    store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
+) -> JobsPage:
+    """One page of jobs, newest first."""
+    if not 1 <= limit <= PAGE_MOST:
+        raise BadOption(f"limit={limit} must lie between 1 and {PAGE_MOST:,}: page with the cursor")
+    page = await store.jobs.page(filter, limit=limit, after=after)
+    return JobsPage(jobs=tuple(job_line(record) for record in page.jobs), next=page.next)
+
+
+async def count(store: Store, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:
+    """How many jobs match, looking at no more than ``cap``."""
+    return await store.ledger.count(filter, cap=cap)
+
+
+async def job(
+    store: Store, job_id: str, *, reveal: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> JobView:
+    """One job in full, with the lines it wrote and why it is not running.
+
+    Without ``reveal`` values under secret-looking names are hidden. NotFound for an unknown id.
+    """
+    record = await existing(store, job_id)
+    lines, reasons, processes = await asyncio.gather(
+        store.ledger.logs(record.id), why(store, record, clock=clock), store.processes.all()
+    )
+    worker = next((process.label for process in processes if process.key == record.owner), None)
+    return _job(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=clock.now())
+
+
+async def existing(store: Store, job_id: str) -> JobRecord:
+    """The record behind a public id, or an error that says what is wrong with the id."""
+    if decode(job_id) is None:
+        raise BadOption(f"{job_id!r} is not a job id: it has 26 letters and digits")
+    record = await store.jobs.get(job_id.upper())
+    if record is None:
+        raise NotFound(f"there is no job {job_id} in this store: it was deleted, or is elsewhere")
+    return record
+
+
+def _queue(
+    name: str,
+    config: QueueConfig | None,
+    counts: Sequence[Count],
+    oldest: Instant | None,
+    processes: Sequence[ProcessRecord],
+    now: Instant,
+) -> QueueView:
+    settings = config or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS)
+    tally = dict.fromkeys(JobStatus, 0)
+    for entry in counts:
+        if entry.queue == name:
+            tally[entry.status] += entry.jobs
+    serving = [process for process in processes if name in process.queues]
+    gate = settings.gate
+    return QueueView(
+        name=name,
+        configured=config is not None,
+        slots=settings.slots,
+        slots_live=sum(process.slots.get(name, 0) for process in serving),
+        workers=len(serving),
+        paused=settings.paused,
+        throttled_until=moment(gate.until) if gate.closed(now) else None,
+        counts=tally,
+        lag_s=_span_s(oldest, now),
+        backoff_enabled=settings.backoff_enabled,
+        backoff_base_s=settings.backoff_base_s,
+        backoff_max_s=settings.backoff_max_s,
+        retain_done_s=settings.retain_done_s,
+        retain_dead_s=settings.retain_dead_s,
+        retain_cancelled_s=settings.retain_cancelled_s,
+        blocks=queue_blocks(name, config, serving, now),
+    )
+
+
+def _worker(process: ProcessRecord, now: Instant) -> WorkerView:
+    return WorkerView(
+        host_id=process.host_id,
+        label=process.label,
+        hostname=process.hostname,
+        pid=process.pid,
+        version=process.version,
+        queues=process.queues,
+        slots=dict(process.slots),
+        running=process.running,
+        memory_bytes=process.memory_bytes,
+        quiet=process.quiet,
+        started_at=to_datetime(process.started_at),
+        beat_at=to_datetime(process.beat_at),
+        beat_age_s=_span_s(process.beat_at, now),
+        lease_s=process.lease_s,
+    )
+
+
+def _job(
+    record: JobRecord,
+    lines: Sequence[LogLine],
+    *,
+    worker: str | None,
+    reasons: tuple[Reason, ...],
+    reveal: bool,
+    now: Instant,
+) -> JobView:
+    return JobView(
+        id=record.id,
+        kind=record.kind,
+        queue=record.queue,
+        status=record.status,
+        why=reasons,
+        payload=_shown(record.payload, reveal),
+        result=None if record.result is None else _shown(record.result, reveal),
+        priority=record.priority,
+        attempts=record.attempts,
+        max_attempts=record.max_attempts,
+        crashes=record.crashes,
+        throttles=record.throttles,
+        enqueued_at=to_datetime(record.enqueued_at),
+        run_at=to_datetime(record.run_at),
+        started_at=moment(record.started_at),
+        finished_at=moment(record.finished_at),
+        expires_at=moment(record.expires_at),
+        cancel_requested_at=moment(record.cancel_requested_at),
+        timeout_s=record.timeout_s,
+        ran_s=_ran_s(record, now),
+        progress=record.progress,
+        progress_note=record.progress_note,
+        last_error=record.last_error,
+        errors=tuple(
+            ErrorView(at=to_datetime(error.at), attempt=error.attempt, message=error.message)
+            for error in record.errors
+        ),
+        logs=tuple(
+            LogView(at=to_datetime(line.at), level=line.level, message=line.message)
+            for line in lines
+        ),
+        worker=worker,
+        tags=record.tags,
+        dedupe_key=record.dedupe_key,
+        lane=record.lane,
+        limit_key=record.limit_key,
+        trace=record.trace,
+    )
+
+
+def _ran_s(record: JobRecord, now: Instant) -> float | None:
+    if record.started_at is None:
+        return None
+    if record.status is JobStatus.RUNNING:
+        return _span_s(record.started_at, now)
+    if record.finished_at is None:
+        return None
+    return _span_s(record.started_at, record.finished_at)
+
+
+def _shown(data: bytes, reveal: bool) -> Any:
+    value = json_payload.decode(data)
+    return value if reveal else _without_secrets(value)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {
+            name: HIDDEN if looks_secret(name) else _without_secrets(inner)
+            for name, inner in fields.items()
+        }
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _by_minute(told: Sequence[Minute], since: Instant, length: int) -> tuple[MinuteView, ...]:
+    rows: Mapping[Instant, list[Minute]] = {since + n * MINUTE: [] for n in range(length)}
+    for entry in told:
+        if entry.at in rows:
+            rows[entry.at].append(entry)
+    return tuple(_minute(at, entries) for at, entries in rows.items())
+
+
+def _minute(at: Instant, entries: Sequence[Minute]) -> MinuteView:
+    done = sum(entry.done for entry in entries)
+    retried = sum(entry.retried for entry in entries)
+    dead = sum(entry.dead for entry in entries)
+    ended = done + retried + dead
+    ran_s = sum(entry.ran_s for entry in entries)
+    return MinuteView(
+        at=to_datetime(at),
+        enqueued=sum(entry.enqueued for entry in entries),
+        done=done,
+        retried=retried,
+        dead=dead,
+        cancelled=sum(entry.cancelled for entry in entries),
+        mean_run_s=round(ran_s / ended, 6) if ended else None,
+    )
+
+
+def _span_s(start: Instant | None, end: Instant) -> float:
+    return 0.0 if start is None else round(max(0, end - start) / SECOND, 3)
