@@ -1,0 +1,119 @@
+"""The child's end of a warm child process: lines to and from the parent, and dying with it.
+
+The parent hands down three private descriptors in one argument, ``--pipes=R,W,L``: commands come on
+R, messages go out on W, and L is the lifeline. Nothing is ever written to the lifeline; its end
+means that the parent is gone, and then the whole process group ends:
+
+* on Linux the kernel itself sends SIGKILL to the group (``F_SETOWN`` with the group, ``F_SETSIG``),
+  which works even while this process holds the interpreter lock, and reaches grandchildren;
+* everywhere a thread waits for the end of the lifeline and does the same;
+* on Linux the parent-death signal covers the case that a stray fork of the parent still holds the
+  other end.
+
+Nothing here knows what the lines say.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+PIPES_OPTION: Final = "--pipes="
+LINE_BYTES_MOST: Final = 64 << 20
+_CHUNK: Final = 1 << 16
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class LineTooLong(ValueError):
+    """A line exceeds the limit, or holds a line break of its own."""
+
+
+def checked_line(line: bytes, limit: int) -> bytes:
+    """The line with its line break, or LineTooLong."""
+    if len(line) >= limit:
+        raise LineTooLong(f"a line of {len(line):,} bytes exceeds the limit of {limit:,}")
+    if b"\n" in line:
+        raise LineTooLong("a line must not hold a line break")
+    return line + b"\n"
+
+
+class ParentLink:
+    """What a child process uses to talk to its parent."""
+
+    def __init__(
+        self, commands: int, messages: int, lifeline: int, *, line_limit: int = LINE_BYTES_MOST
+    ) -> None:
+        self._commands = commands
+        self._messages = messages
+        self._limit = line_limit
+        self._sending = threading.Lock()
+        for descriptor in (commands, messages, lifeline):
+            os.set_inheritable(descriptor, False)
+        _die_with_parent(lifeline)
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str]) -> "ParentLink":
+        """Take over the descriptors that the parent named on the command line."""
+        for argument in arguments:
+            if argument.startswith(PIPES_OPTION):
+                commands, messages, lifeline = map(int, argument[len(PIPES_OPTION) :].split(","))
+                return cls(commands, messages, lifeline)
+        raise SystemExit(f"{PIPES_OPTION}R,W,L is missing: this program is started by its parent")
+
+    def send(self, line: bytes) -> None:
+        """Write one line; safe from any thread, waits while the parent is slow."""
+        left = memoryview(checked_line(line, self._limit))
+        with self._sending:
+            while left:
+                left = left[os.write(self._messages, left) :]
+
+    def lines(self) -> Iterator[bytes]:
+        """Commands as they come; ends when the parent wants no more of this child."""
+        rest = bytearray()
+        while chunk := os.read(self._commands, _CHUNK):
+            seen = len(rest)
+            rest += chunk
+            while (end := rest.find(b"\n", seen)) >= 0:
+                line = bytes(rest[:end])
+                del rest[: end + 1]
+                seen = 0
+                yield line
+            if len(rest) > self._limit:
+                raise LineTooLong(f"the parent sent more than {self._limit:,} bytes without an end")
+
+
+def _die_with_parent(lifeline: int) -> None:
+    _ask_kernel(lifeline)
+    guard = threading.Thread(target=_watch, args=(lifeline,), name="forge-lifeline", daemon=True)
+    guard.start()
+
+
+def _ask_kernel(lifeline: int) -> None:
+    if sys.platform != "linux":
+        return
+    # A sandboxed kernel may know neither; the thread does it then.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | fcntl.FASYNC)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _watch(lifeline: int) -> None:
+    # Also right when the parent died before this line: the read ends at once.
+    while True:
+        try:
+            if not os.read(lifeline, 1):
+                break
+        except OSError:
+            break
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

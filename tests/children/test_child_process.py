@@ -1,0 +1,263 @@
+"""Warm child processes: lines both ways, a sure end, nothing left behind."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from forge_jobs.kit.child_lines import LineTooLong
+from forge_jobs.kit.child_process import OUTPUT_LINE_MOST, ChildExit, ChildGone, ChildProcess
+
+HERE = Path(__file__).parent
+COMMAND = [sys.executable, str(HERE / "plain_child.py")]
+
+Start = Callable[..., Awaitable[ChildProcess]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts children that are ready, and sees to their end."""
+    children: list[ChildProcess] = []
+
+    async def ready(**options: object) -> ChildProcess:
+        output: Callable[[str], None] = lambda line: None  # noqa: E731
+        child = await ChildProcess.start(COMMAND, **{"on_output": output, **options})  # type: ignore[arg-type]
+        children.append(child)
+        assert await child.receive() == b"ready"
+        return child
+
+    yield ready
+    for child in children:
+        await child.end(0)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def gone_within(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(alive(pid) for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+async def test_lines_go_both_ways(start: Start) -> None:
+    child = await start()
+    for text in ("one", "", "zwölf ✓", "x" * 300_000):
+        await child.send(b"echo " + text.encode())
+        assert await child.receive() == text.encode()
+
+
+async def test_many_lines_arrive_in_order(start: Start) -> None:
+    child = await start()
+    await child.send(b"many 20000")
+    for number in range(20_000):
+        assert await child.receive() == b"%d" % number
+
+
+async def test_a_line_has_a_limit_both_ways(start: Start) -> None:
+    child = await start(line_limit=1_000)
+    with pytest.raises(LineTooLong):
+        await child.send(b"x" * 1_000)
+    with pytest.raises(LineTooLong):
+        await child.send(b"echo a\nb")
+    await child.send(b"wide 900")
+    assert await child.receive() == b"z" * 900
+    await child.send(b"wide 5000")
+    with pytest.raises(LineTooLong):
+        await child.receive()
+
+
+async def test_private_pipes_do_not_reach_grandchildren(start: Start) -> None:
+    child = await start()
+    await child.send(b"descriptors")
+    # Standard input, output and error, and the directory being listed.
+    assert await child.receive() == b"4"
+
+
+async def test_what_it_prints_comes_line_by_line(start: Start) -> None:
+    printed: list[str] = []
+    child = await start(on_output=printed.append)
+    await child.send(b"print hello")
+    assert await child.receive() == b"printed"
+    await child.send(b"flood 100000")
+    assert await child.receive() == b"flooded"
+    await child.send(b"print over")
+    assert await child.receive() == b"printed"
+    await child.end(0)
+    assert printed[:2] == ["hello", "and hello"]
+    assert printed[-1] == "and over"
+    assert max(map(len, printed)) <= OUTPUT_LINE_MOST + 2
+    assert any(line.endswith(" …") for line in printed)
+
+
+@pytest.mark.parametrize("code", [0, 1, 77])
+async def test_exit_code_is_told(start: Start, code: int) -> None:
+    child = await start()
+    await child.send(b"exit %d" % code)
+    assert await child.receive() is None
+    assert await child.wait() == ChildExit(code)
+    assert str(child.exit) == f"exit code {code}"
+    with pytest.raises(ChildGone):
+        await child.send(b"echo late")
+
+
+async def test_kill_is_told_as_a_signal(start: Start) -> None:
+    told: list[int] = []
+    child = await start(on_exit=lambda: told.append(1))
+    os.kill(child.pid, signal.SIGKILL)
+    ended = await child.wait()
+    assert ended.signal == signal.SIGKILL
+    assert str(ended) == "signal 9 (SIGKILL)"
+    assert told == [1]
+
+
+async def test_words_before_death_are_not_lost(start: Start) -> None:
+    child = await start()
+    await child.send(b"many 500")
+    await child.send(b"exit 3")
+    await child.wait()
+    received = [line async for line in _all_lines(child)]
+    assert received == [b"%d" % number for number in range(500)]
+
+
+async def test_dismissed_child_ends_by_itself(start: Start) -> None:
+    child = await start()
+    child.dismiss()
+    async with asyncio.timeout(20):
+        assert await child.wait() == ChildExit(0)
+
+
+async def test_end_terminates_the_whole_group(start: Start) -> None:
+    child = await start()
+    await child.send(b"grandchild")
+    grandchild = int(await child.receive() or b"0")
+    assert alive(grandchild)
+    ended = await child.end(5)
+    assert ended.signal == signal.SIGTERM
+    assert gone_within([grandchild, child.pid], 5)
+
+
+async def test_a_child_that_ignores_term_is_killed_after_the_grace(start: Start) -> None:
+    child = await start()
+    await child.send(b"stubborn")
+    assert await child.receive() == b"stubborn"
+    ended = await child.end(0.3)
+    assert ended.signal == signal.SIGKILL
+
+
+async def test_a_child_that_holds_the_interpreter_lock_is_killed(start: Start) -> None:
+    child = await start()
+    await child.send(b"hold")
+    assert await child.receive() == b"holding"
+    ended = await child.end(0.3)
+    assert ended.signal in (signal.SIGTERM, signal.SIGKILL)
+
+
+async def test_grandchildren_of_a_child_that_died_by_itself_go_too(start: Start) -> None:
+    child = await start()
+    await child.send(b"grandchild")
+    grandchild = int(await child.receive() or b"0")
+    await child.send(b"exit 1")
+    await child.wait()
+    assert gone_within([grandchild], 5)
+
+
+async def test_no_zombies_threads_or_descriptors_are_left() -> None:
+    async def once() -> None:
+        child = await ChildProcess.start(COMMAND, on_output=lambda line: None)
+        await child.receive()
+        await child.end(0)
+
+    await once()
+    gc.collect()
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(10):
+        await once()
+    gc.collect()
+    assert len(os.listdir("/dev/fd")) <= before
+    zombies = [
+        child.pid for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE
+    ]
+    assert zombies == []
+
+
+async def test_a_command_that_does_not_exist_is_an_error() -> None:
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(FileNotFoundError):
+        await ChildProcess.start(["/nonexistent/program"], on_output=lambda line: None)
+    assert len(os.listdir("/dev/fd")) <= before
+
+
+async def test_end_is_noticed_without_a_pidfd(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(pid: int) -> int:
+        raise OSError(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    child = await start()
+    await child.send(b"grandchild")
+    grandchild = int(await child.receive() or b"0")
+    await child.send(b"exit 5")
+    async with asyncio.timeout(20):
+        assert await child.wait() == ChildExit(5)
+    assert gone_within([grandchild], 5)
+
+
+@pytest.mark.parametrize("last_words", ["", "sleep 300", "stubborn"])
+def test_a_killed_parent_takes_all_along_by_the_guard_thread_alone(last_words: str) -> None:
+    _kill_parent(last_words, {"PLAIN_GUARD": "1"})
+
+
+@pytest.mark.parametrize(
+    "last_words",
+    [
+        "",
+        "sleep 300",
+        "stubborn",
+        # Only a kernel can end a process that never lets go of the interpreter lock.
+        *(["hold"] if sys.platform == "linux" else []),
+    ],
+)
+def test_a_killed_parent_takes_child_and_grandchild_along(last_words: str) -> None:
+    _kill_parent(last_words, {})
+
+
+def _kill_parent(last_words: str, environment: dict[str, str]) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, str(HERE / "orphan_maker.py"), last_words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+    finally:
+        parent.kill()
+        parent.wait()
+        assert parent.stdout is not None
+        parent.stdout.close()
+    assert gone_within(pids, 5)
+
+
+async def _all_lines(child: ChildProcess) -> AsyncIterator[bytes]:
+    while (line := await child.receive()) is not None:
+        yield line
