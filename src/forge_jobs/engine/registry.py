@@ -1,0 +1,106 @@
+"""Which function runs jobs of which kind, and where it runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from forge_jobs.core import payload
+from forge_jobs.core.errors import KindTaken
+from forge_jobs.core.names import kind_name
+from forge_jobs.core.outcome import JobOutcome
+from forge_jobs.core.retry import Retry
+
+from .context import Context
+
+
+class RunIn(StrEnum):
+    """Where a handler runs: on the event loop, in a thread, or in a child process."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    CHILD = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTarget:
+    """How a child process finds the handler again.
+
+    It imports ``module``, or runs ``file`` under another name when the function lives in
+    ``__main__``, and looks there for the object that knows ``kind``.
+    """
+
+    module: str | None
+    file: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A kind and how to run it.
+
+    ``call(payload, make_context)`` decodes the arguments and calls the user's function: with LOOP
+    it gives a coroutine, otherwise the value. ``make_context`` is only called for functions that
+    want a Context. ``child`` None: the job cannot be moved to a process of its own.
+    """
+
+    kind: str
+    run_in: RunIn
+    call: Callable[[bytes, Callable[[], Context]], Any]
+    queue: str | None = None
+    retry: Retry | None = None
+    timeout_s: float | None = None
+    scopes: tuple[str, ...] = ()
+    result_limit: int = payload.RESULT_BYTES_MOST
+    child: ChildTarget | None = None
+
+
+class JobHandler(Protocol):
+    """The lower-level form: an object with a kind and an async ``run``."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of job it runs."""
+        ...
+
+    async def run(self, ctx: Context, payload: Any) -> JobOutcome | Any:
+        """Do the work; return an outcome or the result, or raise."""
+        ...
+
+
+class HandlerRegistry:
+    """Every handler of a process, by kind."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def register(self, handler: "JobHandler | Handler") -> None:
+        """Add a handler. KindTaken when its kind already has one; BadName for a bad kind."""
+        known = handler if isinstance(handler, Handler) else _adapted(handler)
+        kind_name(known.kind)
+        if known.kind in self._handlers:
+            raise KindTaken(
+                f"kind {known.kind!r} is registered twice: give one of the tasks another kind"
+            )
+        self._handlers[known.kind] = known
+
+    def get(self, kind: str) -> Handler | None:
+        """The handler of a kind."""
+        return self._handlers.get(kind)
+
+    def kinds(self) -> dict[str, str | None]:
+        """Every kind with the queue its task names, if it names one."""
+        return {kind: handler.queue for kind, handler in self._handlers.items()}
+
+    def handlers(self) -> tuple[Handler, ...]:
+        """All handlers in the order of their registration."""
+        return tuple(self._handlers.values())
+
+
+def _adapted(handler: JobHandler) -> Handler:
+    run, decode = handler.run, payload.decode
+
+    def call(data: bytes, make_context: Callable[[], Context]) -> Any:
+        return run(make_context(), decode(data))
+
+    return Handler(kind=handler.kind, run_in=RunIn.LOOP, call=call)

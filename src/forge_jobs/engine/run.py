@@ -1,0 +1,158 @@
+"""One claim on its way through this process: from the claim to its ending."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from forge_jobs.core.ids import job_id
+from forge_jobs.core.instant import after, to_datetime
+from forge_jobs.core.job import ClaimedJob, LogLine, NewJob
+from forge_jobs.core.outcome import AnyOutcome
+
+from .context import Context, JobInfo, Surroundings
+from .registry import Handler
+
+LINES_MOST = 1_000
+
+
+class Stop(Enum):
+    """Why a running handler is told to end; the values are what the handler reads."""
+
+    TIMEOUT = "timed out"
+    CANCEL = "cancelled"
+    LOST = "this worker lost its lease"
+    SHUTDOWN = "the worker is stopping"
+
+
+class State(Enum):
+    """Where a run stands in this process."""
+
+    READY = 1
+    RUNNING = 2
+    ENDED = 3
+    LOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a handler ended, as its executor saw it.
+
+    ``result`` is the encoded value of a success. ``explicit``: the handler itself chose this
+    outcome by returning or raising it, so it stands even when the handler had been told to end.
+    """
+
+    outcome: AnyOutcome
+    result: bytes | None = None
+    explicit: bool = False
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a handler said since the last exchange."""
+
+    progress: float | None = None
+    note: str | None = None
+    lines: "list[LogLine] | None" = None
+
+
+class Host(Protocol):
+    """What a run needs to know of the process it runs in."""
+
+    @property
+    def around(self) -> Surroundings:
+        """What contexts share."""
+        ...
+
+    def noted(self, run: "Run") -> None:
+        """The run has something to say; called once until its notes are taken. Any thread."""
+        ...
+
+
+class Run:
+    """A claimed job in this process. Executors read it and report its ending; they change nothing.
+
+    ``started_at``, ``deadline`` and ``claimed_at`` are seconds on ``clock.mono()``; ``deadline`` is
+    infinite without a timeout. ``stop`` is set once the handler was told to end.
+    """
+
+    __slots__ = (
+        "carried", "claimed_at", "deadline", "handler", "host", "job", "notes", "recording",
+        "said", "started_at", "state", "stop", "where",
+    )  # fmt: skip
+
+    def __init__(self, job: ClaimedJob, handler: Handler, host: Host, claimed_at: float) -> None:
+        self.job = job
+        self.handler = handler
+        self.host = host
+        self.claimed_at = claimed_at
+        self.started_at = claimed_at
+        self.deadline = _NEVER
+        self.state = State.READY
+        self.stop: Stop | None = None
+        self.where: object = None
+        self.carried: list[NewJob] | None = None
+        self.notes: Notes | None = None
+        self.said = 0
+        self.recording = False
+
+    @property
+    def id(self) -> str:
+        """The job's public id."""
+        return job_id(self.job.key, self.job.enqueued_at, self.host.around.tag)
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The job's own time limit, else its handler's."""
+        own = self.job.timeout_s
+        return self.handler.timeout_s if own is None else own
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the handler should end now."""
+        return None if self.stop is None else self.stop.value
+
+    def make_context(self) -> Context:
+        """The context for this run's handler."""
+        around = self.host.around
+        return Context(
+            JobInfo.of(self.job, around.tag), self, around, deadline=self._deadline_at(around)
+        )
+
+    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+        """Keep progress and lines for the next exchange; from any thread."""
+        if self.state is not State.RUNNING:
+            return
+        if line is not None:
+            self.said += 1
+            if self.said > LINES_MOST:
+                return
+        notes = self.notes
+        fresh = notes is None
+        if notes is None:
+            notes = self.notes = Notes()
+        if progress is not None:
+            notes.progress, notes.note = progress, note
+        if line is not None:
+            if notes.lines is None:
+                notes.lines = []
+            notes.lines.append(line)
+        if fresh:
+            self.host.noted(self)
+
+    def carry(self, job: NewJob) -> None:
+        """Enqueue ``job`` in the transaction that records this run's success."""
+        if self.carried is None:
+            self.carried = []
+        self.carried.append(job)
+
+    def _deadline_at(self, around: Surroundings) -> datetime | None:
+        if self.deadline == _NEVER:
+            return None
+        left_s = self.deadline - around.clock.mono()
+        return to_datetime(after(around.clock.now(), left_s))
+
+
+Ended = Callable[[Run, Ending], None]
+_NEVER = float("inf")
