@@ -1,0 +1,83 @@
+"""From a call that took effect to the records the checkers read."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.processes import Beat, NewProcess
+from forge_jobs.store.queues import QueueChange
+
+from .history import Beaten, Claimed, Finished, History, Left, Paused, Registered, Stored
+
+
+class Numbered(msgspec.Struct):
+    """What every payload of the simulated workload begins with."""
+
+    number: int | None = None
+
+
+class Recorder:
+    """Writes what the store did into the history, at the instant it did it."""
+
+    def __init__(self, history: History, now: Callable[[], int]) -> None:
+        self._history = history
+        self._now = now
+        self._owners: dict[str, int] = {}
+
+    def watch(
+        self, who: str, op: str, args: Sequence[Any], options: dict[str, Any], result: Any
+    ) -> None:
+        """Record the effect of one call, if checkers care for it."""
+        match op:
+            case "jobs.exchange":
+                self._exchange(who, args[0], result)
+            case "jobs.enqueue":
+                self._enqueue(who, args[0], result)
+            case "processes.register":
+                self._register(who, args[0], options.get("replaces"), result)
+            case "processes.beat":
+                beat: Beat = result
+                self._history.add(Beaten(self._now(), who, args[0], beat.alive))
+            case "processes.leave":
+                self._history.add(Left(self._now(), who, args[0]))
+            case "queues.change":
+                change: QueueChange = args[1]
+                if change.paused is not UNSET:
+                    self._history.add(Paused(self._now(), who, args[0], change.paused))
+            case _:
+                pass
+
+    def _exchange(self, who: str, request: Exchange, answer: Exchanged) -> None:
+        at, owner = self._now(), request.owner
+        for finish, verdict in zip(request.finish, answer.verdicts, strict=True):
+            self._history.add(
+                Finished(
+                    at, who, owner, finish.key, finish.epoch, finish.status, verdict,
+                    len(finish.jobs),
+                )
+            )  # fmt: skip
+        for job in answer.claims:
+            self._history.add(
+                Claimed(
+                    at, who, owner, job.key, job.epoch, job.queue, job.run_at, answer.now,
+                    job.started,
+                )
+            )  # fmt: skip
+
+    def _enqueue(self, who: str, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+        for job, answer in zip(jobs, answers, strict=True):
+            number = msgspec.json.decode(job.payload, type=Numbered).number
+            self._history.add(
+                Stored(self._now(), who, answer.key, answer.id, answer.duplicate, number)
+            )
+
+    def _register(self, who: str, process: NewProcess, replaces: str | None, key: int) -> None:
+        self._owners[process.host_id] = key
+        replaced = None if replaces is None else self._owners.get(replaces)
+        lease_us = round(process.lease_s * SECOND)
+        self._history.add(Registered(self._now(), who, key, lease_us, replaced))
