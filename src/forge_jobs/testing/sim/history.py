@@ -59,7 +59,7 @@ class Stored(Record, frozen=True):
 
 
 class Moved(Record, frozen=True):
-    """A row changed its state. The numbers are those after the move."""
+    """A row changed its state. The numbers are those after the move; ``former`` owned it before."""
 
     key: int
     event: Event
@@ -67,7 +67,8 @@ class Moved(Record, frozen=True):
     target: JobStatus | None
     epoch: int
     attempts: int
-    owner: int | None
+    owner: int | None = None
+    former: int | None = None
 
 
 class Claimed(Record, frozen=True):

@@ -1,0 +1,32 @@
+"""All judges together."""
+
+from typing import Final as Constant
+
+from . import checkers, run_checkers
+from .checkers import Checker, Violation
+from .final import Final
+from .history import History
+
+CHECKERS: Constant[tuple[Checker, ...]] = (
+    checkers.untroubled,
+    checkers.lost,
+    checkers.doubled_finishes,
+    checkers.fenced,
+    checkers.legal_moves,
+    checkers.epochs,
+    checkers.rows_agree,
+    checkers.stuck,
+    checkers.counters,
+    checkers.carried,
+    checkers.deduplicated,
+    checkers.reaped_the_dead,
+    checkers.claimed_rightly,
+    run_checkers.overlapping_runs,
+    run_checkers.started_rightly,
+    run_checkers.every_run_ended,
+)
+
+
+def judge(history: History, final: Final) -> list[Violation]:
+    """Everything that must not have happened, in the order of the judges."""
+    return [violation for checker in CHECKERS for violation in checker(history, final)]
