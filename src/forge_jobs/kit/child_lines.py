@@ -14,7 +14,6 @@ Nothing here knows what the lines say.
 """
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import signal
@@ -102,7 +101,10 @@ def _ask_kernel(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | fcntl.FASYNC)
-    with contextlib.suppress(OSError, AttributeError):
+    # Imported here: the parent's side shares this module and has no use for it.
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
