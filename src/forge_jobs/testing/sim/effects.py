@@ -1,18 +1,19 @@
 """From a call that took effect to the records the checkers read."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET
 
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import Beat, NewProcess
 from forge_jobs.store.queues import QueueChange
 
-from .history import Beaten, Claimed, Finished, History, Left, Paused, Registered, Stored
+from .history import Beaten, Claimed, Finished, History, Left, Moved, Paused, Registered, Stored
 
 
 class Numbered(msgspec.Struct):
@@ -21,15 +22,49 @@ class Numbered(msgspec.Struct):
     number: int | None = None
 
 
+class Standing(Protocol):
+    """What a backend's row shows of itself."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def owner(self) -> int | None: ...
+
+
 class Recorder:
     """Writes what the store did into the history, at the instant it did it."""
 
     def __init__(self, history: History, now: Callable[[], int]) -> None:
         self._history = history
         self._now = now
+        self._who = "world"
         self._owners: dict[str, int] = {}
+        self._holders: dict[int, int] = {}
 
-    def watch(
+    def acting(self, who: str) -> None:
+        """From here on, moves are this actor's doing."""
+        self._who = who
+
+    def moved(self, row: Standing, event: Event, source: JobStatus | None, *, gone: bool) -> None:
+        """A row changed its state; ``row`` is as it stands after the move."""
+        former = self._holders.pop(row.key, None)
+        if row.owner is not None:
+            self._holders[row.key] = row.owner
+        target = None if gone else row.status
+        self._history.add(
+            Moved(
+                self._now(), self._who, row.key, event, source, target, row.epoch, row.attempts,
+                row.owner, former,
+            )
+        )  # fmt: skip
+
+    def done(
         self, who: str, op: str, args: Sequence[Any], options: dict[str, Any], result: Any
     ) -> None:
         """Record the effect of one call, if checkers care for it."""

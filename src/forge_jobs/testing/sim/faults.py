@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -24,10 +24,11 @@ from forge_jobs.store.queues import QueueStore
 from forge_jobs.store.schedules import ScheduleStore
 
 from .dice import Dice
+from .effects import Recorder
 from .history import Answered, Called, Heard, History
 from .loop import Realm, VirtualLoop
 
-Effect = Callable[[], Awaitable[Any]]
+Effect = Callable[[str], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Line:
         for call in self._dropped:
             self._dropped[call] = self._dice.chance(0.5)
 
-    async def call(self, op: str, effect: Effect, observe: "Observe") -> Any:
+    async def call(self, op: str, effect: Effect) -> Any:
         """Carry one call to the store and its answer back."""
         self._calls += 1
         call = self._calls
@@ -85,7 +86,7 @@ class Line:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._dropped[call] = False
         self._loop.create_task(
-            self._carry(call, op, effect, observe, fate, answer), context=self._wire.context()
+            self._carry(call, op, effect, fate, answer), context=self._wire.context()
         )
         heard, note = Heard.OK, ""
         try:
@@ -103,9 +104,8 @@ class Line:
             self._history.add(Answered(self._now(), self.who, call, op, heard, note))
 
     async def _carry(
-        self, call: int, op: str, effect: Effect, observe: "Observe", fate: _Fate,
-        answer: "asyncio.Future[Any]",
-    ) -> None:  # fmt: skip
+        self, call: int, op: str, effect: Effect, fate: _Fate, answer: "asyncio.Future[Any]"
+    ) -> None:
         try:
             await self._travel()
             if fate is _Fate.UNAVAILABLE:
@@ -114,11 +114,10 @@ class Line:
                 await self._travel()
                 return _settle(answer, Unknown(f"{op}: no answer"))
             try:
-                result: Any = await effect()
+                result: Any = await effect(self.who)
             except Exception as error:
                 await self._travel()
                 return _settle(answer, error)
-            observe(self.who, op, result)
             await self._travel()
             if fate is _Fate.LOST_REPLY:
                 return _settle(answer, Unknown(f"{op}: no answer"))
@@ -161,9 +160,6 @@ class Line:
         return round(self._loop.time() * 1e6)
 
 
-Observe = Callable[[str, str, Any], None]
-
-
 def _settle(answer: "asyncio.Future[Any]", error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
@@ -174,40 +170,44 @@ def _settle(answer: "asyncio.Future[Any]", error: Exception) -> None:
 class _Contract:
     """One of the store's contracts at the far end of a line."""
 
-    def __init__(self, line: Line, name: str, target: object, watch: "Watch") -> None:
+    def __init__(self, line: Line, name: str, target: object, recorder: Recorder) -> None:
         self._line = line
         self._name = name
         self._target = target
-        self._watch = watch
+        self._recorder = recorder
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         op = f"{self._name}.{method}"
         act = getattr(self._target, method)
 
         async def call(*args: Any, **options: Any) -> Any:
-            def observe(who: str, op: str, result: Any) -> None:
-                self._watch(who, op, args, options, result)
+            async def effect(who: str) -> Any:
+                self._recorder.acting(who)
+                result = await act(*args, **options)
+                self._recorder.done(who, op, args, options, result)
+                return result
 
-            return await self._line.call(op, lambda: act(*args, **options), observe)
+            return await self._line.call(op, effect)
 
         return call
-
-
-Watch = Callable[[str, str, Sequence[Any], dict[str, Any], Any], None]
 
 
 class FaultyStore:
     """The Store contract for one actor; ``realm`` is where its wake-ups ring."""
 
-    def __init__(self, target: Store, line: Line, realm: Realm, watch: Watch) -> None:
+    def __init__(self, target: Store, line: Line, realm: Realm, recorder: Recorder) -> None:
         self._target = target
         self._line = line
         self._realm = realm
-        self.jobs = cast(JobStore, _Contract(line, "jobs", target.jobs, watch))
-        self.processes = cast(ProcessStore, _Contract(line, "processes", target.processes, watch))
-        self.queues = cast(QueueStore, _Contract(line, "queues", target.queues, watch))
-        self.schedules = cast(ScheduleStore, _Contract(line, "schedules", target.schedules, watch))
-        self.ledger = cast(LedgerStore, _Contract(line, "ledger", target.ledger, watch))
+
+        def far(name: str, near: object) -> Any:
+            return _Contract(line, name, near, recorder)
+
+        self.jobs: JobStore = far("jobs", target.jobs)
+        self.processes: ProcessStore = far("processes", target.processes)
+        self.queues: QueueStore = far("queues", target.queues)
+        self.schedules: ScheduleStore = far("schedules", target.schedules)
+        self.ledger: LedgerStore = far("ledger", target.ledger)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
             target.capabilities, sync_enqueue=False, transactions=()

@@ -65,8 +65,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_debug(False)
         self.set_task_factory(_make_task)
         self.steps = 0
-        self.faults: list[str] = []
-        self.set_exception_handler(_note_fault)
+        self.troubles: list[str] = []
+        self.set_exception_handler(_note_trouble)
         self._dice = dice
         self._steps_most = steps_most
         self._now = 0.0
@@ -169,6 +169,6 @@ def _make_task(
     return task
 
 
-def _note_fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _note_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     assert isinstance(loop, VirtualLoop)
-    loop.faults.append(f"{context.get('message')}: {context.get('exception')!r}")
+    loop.troubles.append(f"{context.get('message')}: {context.get('exception')!r}")

@@ -1,0 +1,32 @@
+"""The memory backend with a witness: every move of a row is recorded at the instant it happens.
+
+The books of the backend hear of each arrival, move and removal; the witness sits on their chair, so
+that the backend itself runs unchanged.
+"""
+
+from forge_jobs.backends.memory.books import Books
+from forge_jobs.backends.memory.rows import Row
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.status import Event, JobStatus
+
+from .effects import Recorder
+
+
+class WatchedBooks(Books):
+    """Books that also tell a recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def entered(self, row: Row, now: Instant) -> None:
+        super().entered(row, now)
+        self._recorder.moved(row, Event.ENQUEUE, None, gone=False)
+
+    def moved(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
+        super().moved(row, source, event, now)
+        self._recorder.moved(row, event, source, gone=False)
+
+    def removed(self, row: Row) -> None:
+        super().removed(row)
+        self._recorder.moved(row, Event.DELETE, row.status, gone=True)
