@@ -12,7 +12,7 @@ from typing import TypeAlias
 from .errors import BadDuration, BadTime
 
 Instant: TypeAlias = int
-Duration: TypeAlias = "str | int | float | timedelta"
+Duration: TypeAlias = str | int | float | timedelta
 
 SECOND: Instant = 1_000_000
 MINUTE: Instant = 60 * SECOND
