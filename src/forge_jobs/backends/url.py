@@ -14,9 +14,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Store
 
-_FORMS: Final = (
-    "use sqlite:///relative.db, sqlite:////absolute/path.db, memory:// or memory://name"
-)
+_FORMS: Final = "use sqlite:///relative.db, sqlite:////absolute/path.db, memory:// or memory://name"
 _LATER: Final = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis"}
 _SYNCHRONOUS: Final = ("full", "normal")
 
@@ -35,7 +33,9 @@ def open_store(
     """
     try:
         parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        options = dict(
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        )
     except ValueError as error:
         raise BadUrl(f"the store address {redact.text(url)!r} cannot be read: {_FORMS}") from error
     match parts.scheme:

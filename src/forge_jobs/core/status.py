@@ -109,6 +109,7 @@ def _rules() -> tuple[Rule, ...]:
     cancellable = (Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE)
     for event in (*cancellable, Event.MISSING, Event.RELEASE, Event.REAP):
         rules.append(Rule(_R, event, _C, _KEPT, "a cancel was requested"))
+    rules.append(Rule(_R, Event.REAP, _C, _BACK, "a cancel was requested, it had not started"))
     for status in WAITING:
         rules.append(Rule(status, Event.CANCEL, _C, _KEPT, "never starts afterwards"))
         rules.append(Rule(status, Event.EXPIRE, _C, _KEPT, "its expiry has passed"))

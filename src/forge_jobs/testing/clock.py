@@ -73,7 +73,9 @@ class MovableClock:
         moved.wait(max(seconds, 0.0))
         self._forget(entry)
 
-    def _enter(self, seconds: float, wake: Callable[[], None]) -> tuple[int, int, Callable[[], None]]:
+    def _enter(
+        self, seconds: float, wake: Callable[[], None]
+    ) -> tuple[int, int, Callable[[], None]]:
         with self._guard:
             entry = (self._mono + round(seconds * SECOND), next(self._order), wake)
             heapq.heappush(self._waiting, entry)

@@ -1,0 +1,151 @@
+"""What people do to many jobs at once: cancel, retry, run now, delete.
+
+A filter is walked downwards by key, at most ``limit`` matching rows per call: it always gets on,
+whatever the rows are like, and never meets jobs that came after it began.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.select import Acted, Cursor, Filter, Selection
+from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStatus
+
+from . import keys, moves
+from .rows import Row
+from .tables import Tables
+
+_DELETED = "deleted while it was running"
+
+
+class Effect(Enum):
+    """What an action did to one job."""
+
+    CHANGED = "changed"
+    REQUESTED = "requested"
+    SKIPPED = "skipped"
+
+
+def act(
+    tables: Tables,
+    selection: Selection,
+    deed: Callable[[Row], Effect],
+    *,
+    limit: int,
+    after: Cursor | None,
+) -> Acted:
+    """Do something to every selected job, within the limit of one call."""
+    if selection.ids and selection.filter is not None:
+        raise BadOption("a selection takes ids or a filter, not both")
+    done = dict.fromkeys(Effect, 0)
+    missing = 0
+    following: Cursor | None = None
+    if selection.filter is None:
+        for public_id in dict.fromkeys(selection.ids):
+            row = tables.find(public_id)
+            if row is None:
+                missing += 1
+            else:
+                done[deed(row)] += 1
+    else:
+        rows, following = newest(tables, selection.filter, limit=limit, after=after)
+        for row in rows:
+            done[deed(row)] += 1
+    return Acted(
+        changed=done[Effect.CHANGED],
+        requested=done[Effect.REQUESTED],
+        skipped=done[Effect.SKIPPED],
+        missing=missing,
+        next=following,
+    )
+
+
+def newest(
+    tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None
+) -> tuple[list[Row], Cursor | None]:
+    """Up to ``limit`` matching rows, newest first, and the cursor to the rest."""
+    rows: list[Row] = []
+    for row in matching(tables, wanted, after):
+        if len(rows) >= max(limit, 1):
+            return rows, f"{tables.tag:x}-{rows[-1].key:x}"
+        rows.append(row)
+    return rows, None
+
+
+def matching(tables: Tables, wanted: Filter, after: Cursor | None = None) -> Iterator[Row]:
+    """All matching rows, newest first."""
+    place = len(tables.keys)
+    if after is not None:
+        place = bisect_left(tables.keys, _position(tables, after))
+    while place:
+        place -= 1
+        row = tables.jobs[tables.keys[place]]
+        if _matches(row, wanted):
+            yield row
+
+
+def cancel(tables: Tables, row: Row, reason: str, now: Instant) -> Effect:
+    if row.status in TERMINAL:
+        return Effect.SKIPPED
+    if row.status is JobStatus.RUNNING:
+        moves.request_stop(tables, row, Event.CANCEL, now, reason)
+        return Effect.REQUESTED
+    moves.cancel(tables, row, Event.CANCEL, now, reason)
+    return Effect.CHANGED
+
+
+def retry(tables: Tables, row: Row, now: Instant) -> Effect:
+    if row.status not in RETRYABLE or keys.blocked(tables, row, now):
+        return Effect.SKIPPED
+    row.run_at = now
+    row.crashes = row.throttles = 0
+    row.throttled_since = row.missing_since = None
+    row.result = None
+    if row.expired(now):
+        # Kept, it would cancel the job again before anybody could run it.
+        row.expires_at = None
+    moves.move(tables, row, Event.RETRY, JobStatus.PENDING, now, attempts=Attempts.RESET)
+    keys.take(tables, row)
+    return Effect.CHANGED
+
+
+def run_now(tables: Tables, row: Row, now: Instant) -> Effect:
+    if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED):
+        return Effect.SKIPPED
+    row.run_at = now
+    moves.move(tables, row, Event.RUN_NOW, JobStatus.PENDING, now)
+    return Effect.CHANGED
+
+
+def delete(tables: Tables, row: Row, now: Instant) -> Effect:
+    if row.status is JobStatus.RUNNING:
+        moves.request_stop(tables, row, Event.DELETE, now, _DELETED)
+        return Effect.REQUESTED
+    moves.remove(tables, row)
+    return Effect.CHANGED
+
+
+def _position(tables: Tables, cursor: Cursor) -> int:
+    tag, _, key = cursor.partition("-")
+    try:
+        if int(tag, 16) == tables.tag:
+            return int(key, 16)
+    except ValueError:
+        pass
+    raise BadOption(f"cursor {cursor!r} was not given out by this store: begin without one")
+
+
+def _matches(row: Row, wanted: Filter) -> bool:
+    job = row.job
+    return (
+        (not wanted.statuses or row.status in wanted.statuses)
+        and wanted.queue in (None, job.queue)
+        and wanted.kind in (None, job.kind)
+        and wanted.dedupe_key in (None, job.dedupe_key)
+        and (wanted.tag is None or wanted.tag in job.tags)
+        and (wanted.error is None or wanted.error in (row.last_error or ""))
+        and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
+        and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
+    )

@@ -1,0 +1,52 @@
+"""The ledger contract on memory: the books are always up to date, so there is nothing to fold."""
+
+from itertools import islice
+
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import LogLine
+from forge_jobs.core.select import Filter
+from forge_jobs.core.tally import CappedCount, Count, Minute
+
+from . import bulk
+from .tables import Tables
+
+
+class MemoryLedger:
+    """What was counted and said; see ``forge_jobs.store.ledger``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def counts(self) -> list[Count]:
+        with self._tables.look():
+            return self._tables.books.counts()
+
+    async def count(self, filter: Filter, *, cap: int) -> CappedCount:
+        with self._tables.look():
+            found = sum(1 for _ in islice(bulk.matching(self._tables, filter), cap + 1))
+            return CappedCount(min(found, cap), found > cap)
+
+    async def oldest_due(self) -> dict[str, Instant]:
+        with self._tables.look():
+            oldest: dict[str, Instant] = {}
+            for row in self._tables.lines.pending():
+                oldest[row.queue] = min(row.run_at, oldest.get(row.queue, row.run_at))
+            return oldest
+
+    async def minutes(
+        self, *, since: Instant, until: Instant, queue: str | None = None
+    ) -> list[Minute]:
+        with self._tables.look():
+            return self._tables.books.minutes(since, until, queue)
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        with self._tables.look():
+            row = self._tables.find(job_id)
+            return [] if row is None else list(self._tables.logs.get(row.key, ()))
+
+    async def fold(self, *, limit: int) -> bool:
+        return False
+
+    async def purge_minutes(self, *, before: Instant, limit: int) -> int:
+        with self._tables.change():
+            return self._tables.books.forget(before, limit)

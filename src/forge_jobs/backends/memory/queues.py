@@ -1,0 +1,99 @@
+"""The queue contract on memory: what operators set, and what workers publish about kinds."""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET, structs
+
+from forge_jobs.core.errors import BadOption, NotFound
+from forge_jobs.core.throttle import OPEN
+from forge_jobs.store.queues import QueueChange, QueueConfig
+
+from .tables import Tables
+
+_SLOTS_MOST = 100_000
+
+
+class MemoryQueues:
+    """What operators set; see ``forge_jobs.store.queues`` for what each method promises."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def ensure(self, name: str, *, slots: int) -> QueueConfig:
+        with self._tables.change() as now:
+            if name not in self._tables.queues:
+                config = QueueConfig(name=name, slots=slots, updated_at=now)
+                _check(config)
+                self._tables.queues[name] = config
+                self._tables.operated()
+            return self._shown(name)
+
+    async def get(self, name: str) -> QueueConfig | None:
+        with self._tables.look():
+            return self._shown(name) if name in self._tables.queues else None
+
+    async def all(self) -> list[QueueConfig]:
+        with self._tables.look():
+            return [self._shown(name) for name in sorted(self._tables.queues)]
+
+    async def change(self, name: str, change: QueueChange) -> QueueConfig:
+        with self._tables.change() as now:
+            asked = structs.asdict(change)
+            given = {field: value for field, value in asked.items() if value is not UNSET}
+            config = structs.replace(self._known(name), **given, updated_at=now)
+            _check(config)
+            self._tables.queues[name] = config
+            self._tables.operated()
+            return self._shown(name)
+
+    async def open_gate(self, name: str) -> None:
+        with self._tables.change():
+            self._known(name)
+            self._tables.gates[name] = OPEN
+            self._tables.operated()
+
+    async def forget(self, name: str) -> None:
+        with self._tables.change():
+            self._known(name)
+            del self._tables.queues[name]
+            self._tables.gates.pop(name, None)
+            self._tables.operated()
+
+    async def publish(self, kinds: Mapping[str, str]) -> None:
+        with self._tables.change():
+            if any(self._tables.kinds.get(kind) != queue for kind, queue in kinds.items()):
+                self._tables.kinds.update(kinds)
+                self._tables.operated()
+
+    async def kinds(self) -> dict[str, str]:
+        with self._tables.look():
+            return dict(sorted(self._tables.kinds.items()))
+
+    def _known(self, name: str) -> QueueConfig:
+        config = self._tables.queues.get(name)
+        if config is None:
+            raise NotFound(f"queue {name!r} has no settings: declare it on a worker or create it")
+        return config
+
+    def _shown(self, name: str) -> QueueConfig:
+        return structs.replace(self._tables.queues[name], gate=self._tables.gate(name))
+
+
+def _check(config: QueueConfig) -> None:
+    if not 0 <= config.slots <= _SLOTS_MOST:
+        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_SLOTS_MOST:,}")
+    spans = {
+        "retain_done_s": config.retain_done_s,
+        "retain_dead_s": config.retain_dead_s,
+        "retain_cancelled_s": config.retain_cancelled_s,
+        "backoff_base_s": config.backoff_base_s,
+        "backoff_max_s": config.backoff_max_s,
+    }
+    for field, span in spans.items():
+        if span is not None and not span >= 0:
+            raise BadOption(f"{field}={span} of a queue must not be negative")
+    if config.backoff_base_s > config.backoff_max_s:
+        raise BadOption(
+            f"backoff_base_s={config.backoff_base_s} of a queue is above "
+            f"backoff_max_s={config.backoff_max_s}: raise the one or lower the other"
+        )

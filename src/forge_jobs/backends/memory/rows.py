@@ -1,0 +1,149 @@
+"""What the memory backend keeps of a job and of a process, and how people read it."""
+
+from dataclasses import dataclass, field
+
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import AttemptError, Claim, ClaimedJob, JobRecord, NewJob
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.processes import NewProcess, ProcessRecord, Pulse
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One job. Only ``moves`` writes ``status``, ``owner``, ``epoch``, ``attempts`` and ``stamp``.
+
+    ``last_owner`` remembers who held the present epoch, so that a repeated finish is recognised.
+    ``stamp`` changes with every move: an index entry with an older stamp is void.
+    """
+
+    key: int
+    id: str
+    job: NewJob
+    enqueued_at: Instant
+    run_at: Instant
+    expires_at: Instant | None
+    status: JobStatus
+    attempts: int = 0
+    epoch: int = 0
+    owner: int | None = None
+    last_owner: int | None = None
+    exchange: int = 0
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    last_error: str | None = None
+    errors: tuple[AttemptError, ...] = ()
+    result: bytes | None = None
+    progress: float | None = None
+    progress_note: str | None = None
+    crashes: int = 0
+    throttles: int = 0
+    throttled_since: Instant | None = None
+    missing_since: Instant | None = None
+    cancel_requested_at: Instant | None = None
+    cancel_reason: str = ""
+    stamp: int = 0
+
+    @property
+    def queue(self) -> str:
+        return self.job.queue
+
+    @property
+    def started(self) -> bool:
+        """Whether the present claim was marked started."""
+        return self.started_at is not None
+
+    def held_by(self, owner: int, claim: Claim) -> bool:
+        """The fence: whether this claim still is the right to write this job."""
+        return self.owner == owner and self.epoch == claim.epoch
+
+    def expired(self, now: Instant) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def claimed(self) -> ClaimedJob:
+        job = self.job
+        return ClaimedJob(
+            self.key, self.epoch, job.kind, job.queue, job.payload, self.attempts,
+            job.max_attempts, self.enqueued_at, self.run_at, self.started, job.priority,
+            self.crashes, job.timeout_s, self.throttled_since, self.missing_since, job.tags,
+            job.limit_key, job.trace,
+        )  # fmt: skip
+
+    def record(self) -> JobRecord:
+        job = self.job
+        return JobRecord(
+            key=self.key,
+            id=self.id,
+            kind=job.kind,
+            queue=job.queue,
+            status=self.status,
+            payload=job.payload,
+            priority=job.priority,
+            attempts=self.attempts,
+            max_attempts=job.max_attempts,
+            epoch=self.epoch,
+            enqueued_at=self.enqueued_at,
+            run_at=self.run_at,
+            owner=self.owner,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            expires_at=self.expires_at,
+            timeout_s=job.timeout_s,
+            last_error=self.last_error,
+            errors=self.errors,
+            result=self.result,
+            progress=self.progress,
+            progress_note=self.progress_note,
+            tags=job.tags,
+            dedupe_key=job.dedupe_key,
+            dedupe_for_s=job.dedupe_for_s,
+            unique_while=job.unique_while,
+            limit_key=job.limit_key,
+            lane=job.lane,
+            order=job.order,
+            crashes=self.crashes,
+            throttles=self.throttles,
+            throttled_since=self.throttled_since,
+            missing_since=self.missing_since,
+            cancel_requested_at=self.cancel_requested_at,
+            on_dead=job.on_dead,
+            trace=job.trace,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One worker process. ``dead`` is a verdict and final; an expired lease alone is not."""
+
+    key: int
+    told: NewProcess
+    started_at: Instant
+    beat_at: Instant
+    pulse: Pulse = field(default_factory=Pulse)
+    quiet: bool = False
+    dead: bool = False
+
+    @property
+    def expires_at(self) -> Instant:
+        return self.beat_at + round(self.told.lease_s * SECOND)
+
+    def alive(self, now: Instant) -> bool:
+        return not self.dead and self.expires_at > now
+
+    def record(self) -> ProcessRecord:
+        told, pulse = self.told, self.pulse
+        return ProcessRecord(
+            key=self.key,
+            host_id=told.host_id,
+            label=told.label,
+            queues=told.queues,
+            pid=told.pid,
+            hostname=told.hostname,
+            version=told.version,
+            started_at=self.started_at,
+            beat_at=self.beat_at,
+            lease_s=told.lease_s,
+            running=pulse.running,
+            slots=dict(pulse.slots),
+            memory_bytes=pulse.memory_bytes,
+            quiet=self.quiet,
+        )

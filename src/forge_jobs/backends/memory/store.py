@@ -1,0 +1,117 @@
+"""The memory store: the contracts over one set of tables."""
+
+from collections.abc import Sequence
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.bundle import (
+    Capabilities,
+    Finding,
+    Ring,
+    SchemaStatus,
+    Severity,
+    Subscription,
+)
+
+from .jobs import MemoryJobs
+from .ledger import MemoryLedger
+from .processes import MemoryProcesses
+from .queues import MemoryQueues
+from .schedules import MemorySchedules
+from .tables import Listener, Tables
+
+_SCHEMA = SchemaStatus(1, 1)
+
+
+class MemoryStore:
+    """A store that lives and dies with its process. Closing it forgets nothing."""
+
+    capabilities = Capabilities(
+        name="memory", durable=False, multi_process=False, sync_enqueue=True
+    )
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY) -> None:
+        self._tables = Tables(clock, entropy)
+        self.jobs = MemoryJobs(self._tables)
+        self.processes = MemoryProcesses(self._tables)
+        self.queues = MemoryQueues(self._tables)
+        self.schedules = MemorySchedules(self._tables)
+        self.ledger = MemoryLedger(self._tables)
+        self.upkeep = MemoryUpkeep(self._tables)
+
+    @property
+    def tag(self) -> int:
+        return self._tables.tag
+
+    async def open(self, *, migrate: bool = True) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.jobs.enqueue_sync(jobs)
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise BadOption(
+            f"tx={type(transaction).__name__} cannot be joined: the memory store knows no "
+            "transactions, use a database"
+        )
+
+    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
+        listener = Listener(frozenset(queues), ring)
+        with self._tables.look():
+            self._tables.listeners.append(listener)
+        return MemorySubscription(self._tables, listener)
+
+    def after_fork(self) -> None:
+        self._tables.after_fork()
+
+
+class MemorySubscription:
+    """One listener; rung on the thread that made the change."""
+
+    def __init__(self, tables: Tables, listener: Listener) -> None:
+        self._tables = tables
+        self._listener = listener
+
+    async def close(self) -> None:
+        with self._tables.look():
+            if self._listener in self._tables.listeners:
+                self._tables.listeners.remove(self._listener)
+
+
+class MemoryUpkeep:
+    """There is no schema to look after."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def migrate(self) -> SchemaStatus:
+        return _SCHEMA
+
+    async def schema_status(self) -> SchemaStatus:
+        return _SCHEMA
+
+    async def drop(self) -> None:
+        with self._tables.change():
+            self._tables.clear()
+            self._tables.operated()
+
+    async def examine(self) -> list[Finding]:
+        with self._tables.look():
+            jobs = len(self._tables.jobs)
+        return [
+            Finding(Severity.OK, "store", f"in memory, {jobs} jobs"),
+            Finding(
+                Severity.WARNING,
+                "durability",
+                "jobs in memory are lost when the process ends",
+                "use sqlite:///forge.db",
+            ),
+        ]
+
+    def describe(self) -> dict[str, str]:
+        return {"backend": "memory", "place": "this process"}

@@ -1,0 +1,142 @@
+"""Everything the memory backend knows, behind one lock, and the bell that follows a change."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from forge_jobs.core import ids
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import LogLine
+from forge_jobs.core.throttle import OPEN, Gate
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.store.bundle import Ring
+from forge_jobs.store.queues import QueueConfig
+from forge_jobs.store.schedules import Bucket, Schedule
+
+from .books import Books
+from .lines import Lines
+from .rows import Process, Row
+
+_LOG = logging.getLogger("forge_jobs.memory")
+
+LOG_LINES_KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Hold:
+    """Who holds a dedupe key; ``until`` is set once that job has ended."""
+
+    job: int
+    until: Instant | None = None
+
+
+@dataclass(slots=True)
+class Lead:
+    """Who leads, and until when."""
+
+    process: int
+    until: Instant
+
+
+@dataclass(slots=True, eq=False)
+class Listener:
+    """Who wants to hear the bell for which queues."""
+
+    queues: frozenset[str]
+    ring: Ring
+
+
+class Tables:
+    """The state itself. Used only within ``change`` or ``look``, which hold the lock.
+
+    Both read the clock once and give that instant: one call, one present.
+    """
+
+    def __init__(self, clock: Clock, entropy: Entropy) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.tag = entropy.bits(16)
+        self.listeners: list[Listener] = []
+        self.control_version = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything but who listens."""
+        self.jobs: dict[int, Row] = {}
+        self.keys: list[int] = []
+        self.last_key = 0
+        self.lines = Lines(self.jobs)
+        self.books = Books()
+        self.holds: dict[tuple[str, str], Hold] = {}
+        self.logs: dict[int, deque[LogLine]] = {}
+        self.processes: dict[int, Process] = {}
+        self.last_process = 0
+        self.leads: dict[str, Lead] = {}
+        self.queues: dict[str, QueueConfig] = {}
+        self.gates: dict[str, Gate] = {}
+        self.kinds: dict[str, str] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self.buckets: dict[str, Bucket] = {}
+        self._due_queues: dict[str, None] = {}
+        self._operated = False
+
+    @contextmanager
+    def change(self) -> Generator[Instant, None, None]:
+        """A transaction that may write; listeners are rung after it, outside the lock."""
+        with self._lock:
+            yield self._clock.now()
+            due, self._due_queues = self._due_queues, {}
+            operated, self._operated = self._operated, False
+            rings = [
+                listener.ring
+                for listener in self.listeners
+                if operated or not listener.queues.isdisjoint(due)
+            ]
+        for ring in rings:
+            try:
+                ring()
+            except Exception:
+                _LOG.exception("a wake-up failed; the change itself stands")
+
+    @contextmanager
+    def look(self) -> Generator[Instant, None, None]:
+        """A transaction that only reads."""
+        with self._lock:
+            yield self._clock.now()
+
+    def wake(self, queue: str) -> None:
+        """Ring whoever serves this queue when the transaction is over."""
+        self._due_queues[queue] = None
+
+    def operated(self) -> None:
+        """An operator changed something: every process looks again."""
+        self.control_version += 1
+        self._operated = True
+
+    def alive(self, process: int, now: Instant) -> bool:
+        known = self.processes.get(process)
+        return known is not None and known.alive(now)
+
+    def gate(self, queue: str) -> Gate:
+        return self.gates.get(queue, OPEN)
+
+    def find(self, public_id: str) -> Row | None:
+        """The row behind a public id; None for one that is unknown, made up or not ours."""
+        place = ids.row_key(public_id, self.tag)
+        if place is None:
+            return None
+        row = self.jobs.get(place[0])
+        return row if row is not None and row.enqueued_at // 1000 == place[1] else None
+
+    def say(self, row: Row, lines: Sequence[LogLine]) -> None:
+        """Keep what a handler wrote, the newest lines only."""
+        if lines:
+            self.logs.setdefault(row.key, deque(maxlen=LOG_LINES_KEPT)).extend(lines)
+
+    def after_fork(self) -> None:
+        """The lock may be held by a thread that does not exist in this process."""
+        self._lock = threading.Lock()

@@ -1,0 +1,178 @@
+"""How to bring a job into any state and through any move, by calls of the public contracts alone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from forge_jobs.core.decide import Budgets
+from forge_jobs.core.job import ClaimedJob, Enqueued, JobRecord
+from forge_jobs.core.outcome import (
+    AnyOutcome,
+    Crashed,
+    Dead,
+    Done,
+    Failed,
+    Missing,
+    Snooze,
+    Throttled,
+)
+from forge_jobs.core.retry import Backoff
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import Attempts, Event, JobStatus, Rule
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import LEASE_S, Worker, claim_of, enqueue, record
+
+HOUR = 3_600.0
+REASON = "not wanted any more"
+CRASH_NOTE = "the worker process died"
+_SLOW = Backoff(base_s=2 * HOUR, max_s=2 * HOUR)
+_NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, crashes_most=1)
+
+
+class Stage:
+    """One store, one clock, one worker, and one job under observation in a queue of its own."""
+
+    def __init__(self, store: Store, clock: MovableClock, worker: Worker, queue: str) -> None:
+        self.store = store
+        self.clock = clock
+        self.worker = worker
+        self.queue = queue
+        self.job_id = ""
+        self.claimed: ClaimedJob | None = None
+
+    async def bring(self, status: JobStatus, **options: Any) -> None:
+        """Make a job and lead it into ``status``."""
+        match status:
+            case JobStatus.SCHEDULED:
+                await self._put(delay_s=2 * HOUR, **options)
+            case JobStatus.HELD:
+                await self._put(hold=True, limit_key=self.queue, **options)
+            case JobStatus.PENDING:
+                await self._put(**options)
+            case JobStatus.RUNNING:
+                await self._run(**options)
+            case JobStatus.FAILED:
+                await self._run(**options)
+                await self.end(Failed("no luck"), backoff=_SLOW)
+            case JobStatus.DONE:
+                await self._run(**options)
+                await self.end(Done(), result=b"1")
+            case JobStatus.DEAD:
+                await self._run(**options)
+                await self.end(Dead("hopeless"))
+            case JobStatus.CANCELLED:
+                await self._put(**options)
+                await self.store.jobs.cancel(self.chosen, reason=REASON, limit=1)
+        assert (await self.now()).status is status
+
+    async def now(self) -> JobRecord:
+        """The job as it is."""
+        return await record(self.store, self.job_id)
+
+    @property
+    def chosen(self) -> Selection:
+        return Selection(ids=(self.job_id,))
+
+    async def claim(self, *, prefetch: bool = False) -> list[ClaimedJob]:
+        """Ask for one job of this queue."""
+        free, ahead = (0, 1) if prefetch else (1, 0)
+        claims = await self.worker.claim(self.queue, free, ahead)
+        if claims:
+            self.claimed = claims[0]
+        return claims
+
+    async def end(self, outcome: AnyOutcome, **how: Any) -> Verdict:
+        """End the claim as the engine would."""
+        assert self.claimed is not None
+        return await self.worker.end(self.claimed, outcome, **how)
+
+    async def _put(self, **options: Any) -> Enqueued:
+        answer = await enqueue(self.store, queue=self.queue, **options)
+        self.job_id = answer.id
+        return answer
+
+    async def _run(self, *, prefetch: bool = False, **options: Any) -> None:
+        await self._put(**options)
+        assert await self.claim(prefetch=prefetch)
+
+
+Prepare: TypeAlias = Callable[[Stage, Rule], Awaitable[None]]
+Apply: TypeAlias = Callable[[Stage, Rule], Awaitable[object]]
+
+
+async def prepare(stage: Stage, rule: Rule) -> None:
+    """Lead the job to where ``rule`` begins, with whatever ``rule.when`` asks for."""
+    assert rule.source is not None
+    options: dict[str, Any] = {}
+    if rule.event is Event.EXPIRE:
+        options["expires_s"] = HOUR
+    if rule.target is JobStatus.DEAD and rule.event in (Event.FAIL, Event.REAP):
+        options["max_attempts"] = 1
+    if rule.event is Event.REAP and rule.attempts is Attempts.GIVEN_BACK:
+        options["prefetch"] = True
+    await stage.bring(rule.source, **options)
+    if rule.target is JobStatus.DEAD and rule.event in _BUDGETED:
+        # A budget begins with the first outcome of its kind.
+        await stage.end(OUTCOMES[rule.event])
+        await stage.worker.wait(HOUR)
+        assert await stage.claim()
+    if rule.source is JobStatus.RUNNING and rule.target is JobStatus.CANCELLED:
+        await stage.store.jobs.cancel(stage.chosen, reason=REASON, limit=1)
+
+
+async def apply(stage: Stage, event: Event, *, hopeless: bool = False) -> object:
+    """Let ``event`` happen to the job, whatever state it is in.
+
+    ``hopeless`` means without any budget left. The answer is the call's own, for verdicts.
+    """
+    jobs = stage.store.jobs
+    match event:
+        case Event.PROMOTE:
+            await stage.worker.wait(3 * HOUR)
+            return await jobs.promote(limit=100)
+        case Event.EXPIRE:
+            await stage.worker.wait(HOUR + 1)
+            return await jobs.promote(limit=100)
+        case Event.UNHOLD:
+            return await jobs.unhold(stage.queue, limit=10)
+        case Event.CLAIM:
+            return await stage.claim()
+        case Event.RELEASE:
+            assert stage.claimed is not None
+            return await stage.worker.exchange(release=[claim_of(stage.claimed)])
+        case Event.REAP:
+            stage.clock.advance(LEASE_S + 1)
+            return await jobs.reap(crash_note=CRASH_NOTE, limit=10)
+        case Event.CANCEL:
+            return await jobs.cancel(stage.chosen, reason=REASON, limit=1)
+        case Event.RETRY:
+            return await jobs.retry(stage.chosen, limit=1)
+        case Event.RUN_NOW:
+            return await jobs.run_now(stage.chosen, limit=1)
+        case Event.DELETE:
+            return await jobs.delete(stage.chosen, limit=1)
+        case Event.ENQUEUE | Event.HOLD:
+            raise AssertionError(f"no call of the contracts does {event} to a stored job")
+        case _:
+            how: dict[str, Any] = {"budgets": _NO_BUDGET} if hopeless else {}
+            return await stage.end(OUTCOMES[event], **how)
+
+
+OUTCOMES: Final[dict[Event, AnyOutcome]] = {
+    Event.DONE: Done(),
+    Event.FAIL: Failed("no luck"),
+    Event.DIE: Dead("hopeless"),
+    Event.CRASH: Crashed("its child died"),
+    Event.THROTTLE: Throttled(retry_after=30),
+    Event.SNOOZE: Snooze(30),
+    Event.MISSING: Missing(),
+}
+_BUDGETED: Final = (Event.THROTTLE, Event.MISSING)
+
+# Limits decide in the claim whether a pending job is parked; no call of its own asks for it.
+WITHOUT_A_CALL: Final = (Event.HOLD,)
+EVENTS: Final = tuple(
+    event for event in Event if event is not Event.ENQUEUE and event not in WITHOUT_A_CALL
+)

@@ -1,0 +1,42 @@
+"""The fixtures of the suite: a clock that can be moved, an open store, one worker process."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias
+
+import pytest
+import pytest_asyncio
+
+from forge_jobs.store.bundle import Store
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import Worker
+
+MakeStore: TypeAlias = Callable[[], Store]
+SecondStore: TypeAlias = Callable[[Store], Store]
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    """The time of every store in a test."""
+    return MovableClock()
+
+
+@pytest.fixture
+def second_store() -> SecondStore | None:
+    """None: the backend's module replaces it when several processes can share a store."""
+    return None
+
+
+@pytest_asyncio.fixture
+async def store(make_store: MakeStore) -> AsyncGenerator[Store, None]:
+    """A fresh open store."""
+    fresh = make_store()
+    await fresh.open()
+    yield fresh
+    await fresh.close()
+
+
+@pytest_asyncio.fixture
+async def worker(store: Store, clock: MovableClock) -> Worker:
+    """A living process that serves the queue ``q``."""
+    return await Worker.join(store, clock)

@@ -1,0 +1,129 @@
+"""Every line of the transition table happens as written, and nothing else happens at all."""
+
+import pytest
+from msgspec import structs
+
+from forge_jobs.core.job import JobRecord
+from forge_jobs.core.status import (
+    TERMINAL,
+    TRANSITIONS,
+    Attempts,
+    Event,
+    JobStatus,
+    Rule,
+    targets,
+)
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.testing.clock import MovableClock
+
+from . import drivers
+from .drivers import Stage
+from .worker import Worker, counted, enqueue, record
+
+_MOVES = [
+    rule
+    for rule in TRANSITIONS
+    if rule.source is not None and rule.event not in drivers.WITHOUT_A_CALL
+]
+_NEW_EPOCH = (Event.CLAIM, Event.RELEASE, Event.REAP)
+_ENQUEUES = {
+    JobStatus.PENDING: {},
+    JobStatus.SCHEDULED: {"delay_s": 60.0},
+    JobStatus.HELD: {"hold": True, "limit_key": "full"},
+}
+
+
+def _name(rule: Rule) -> str:
+    return f"{rule.source}-{rule.event}-{rule.target or 'gone'}-{rule.attempts.replace(' ', '_')}"
+
+
+def assert_sound(job: JobRecord) -> None:
+    """What holds for every job at any moment."""
+    assert (job.owner is not None) == (job.status is JobStatus.RUNNING)
+    assert (job.finished_at is not None) == (job.status in TERMINAL)
+    assert 0 <= job.attempts <= job.max_attempts
+    assert job.cancel_requested_at is None or job.status is JobStatus.RUNNING
+
+
+def _attempts_after(rule: Rule, before: int) -> int:
+    match rule.attempts:
+        case Attempts.KEPT:
+            return before
+        case Attempts.SPENT:
+            return before + 1
+        case Attempts.GIVEN_BACK:
+            return before - 1
+        case Attempts.RESET:
+            return 0
+
+
+@pytest.mark.asyncio
+class TestTransitions:
+    """``core.status.TRANSITIONS``, driven through the public calls."""
+
+    async def test_every_event_has_a_driver(self) -> None:
+        driven = {rule.event for rule in _MOVES} | {Event.ENQUEUE, *drivers.WITHOUT_A_CALL}
+        assert driven == set(Event)
+
+    @pytest.mark.parametrize("target", _ENQUEUES, ids=str)
+    async def test_enqueue(self, store: Store, target: JobStatus) -> None:
+        assert target in targets(None, Event.ENQUEUE)
+        answer = await enqueue(store, **_ENQUEUES[target])
+        job = await record(store, answer.id)
+        assert job.status is target
+        assert_sound(job)
+
+    @pytest.mark.parametrize("rule", _MOVES, ids=_name)
+    async def test_legal_move(
+        self, store: Store, clock: MovableClock, worker: Worker, rule: Rule
+    ) -> None:
+        stage = Stage(store, clock, worker, "q")
+        await drivers.prepare(stage, rule)
+        before = await stage.now()
+        assert before.status is rule.source
+        hopeless = rule.target is JobStatus.DEAD
+        await drivers.apply(stage, rule.event, hopeless=hopeless)
+        if rule.target is None:
+            assert await store.jobs.get(stage.job_id) is None
+            assert await counted(store) == {}
+            return
+        after = await stage.now()
+        assert after.status is rule.target
+        assert after.attempts == _attempts_after(rule, before.attempts)
+        assert after.epoch == before.epoch + (rule.event in _NEW_EPOCH)
+        assert_sound(after)
+        assert await counted(store) == {("q", rule.target): 1}
+        if rule.target in TERMINAL:
+            assert after.finished_at == clock.now()
+        if rule.source is JobStatus.RUNNING and rule.target is JobStatus.RUNNING:
+            assert after.cancel_requested_at == clock.now()
+
+    @pytest.mark.parametrize("event", drivers.EVENTS, ids=str)
+    async def test_illegal_moves_change_nothing(
+        self, store: Store, clock: MovableClock, worker: Worker, event: Event
+    ) -> None:
+        for status in JobStatus:
+            if targets(status, event):
+                continue
+            stage = Stage(store, clock, worker, queue=f"q-{status}")
+            await stage.bring(status)
+            if stage.claimed is None:
+                # A claim this job never had: the right epoch does not help without being owner.
+                await self._claim_something_else(stage)
+            before = await stage.now()
+            answer = await drivers.apply(stage, event)
+            after = await stage.now()
+            if event is Event.PROMOTE:
+                # Hours went by for the driver; only what it may not touch counts here.
+                assert after.status is before.status
+            assert after == before, f"{event} changed a job that is {status}"
+            assert answer is not Verdict.APPLIED
+            if not (await worker.beat()).alive:
+                worker.key = (await Worker.join(store, clock, host_id=f"h-{status}")).key
+
+    async def _claim_something_else(self, stage: Stage) -> None:
+        """Give the worker a claim whose key is then bent to the job under observation."""
+        await enqueue(stage.store, queue="elsewhere")
+        [other] = await stage.worker.claim("elsewhere")
+        stage.claimed = structs.replace(other, key=(await stage.now()).key, queue=stage.queue)

@@ -1,0 +1,168 @@
+"""A worker process reduced to what a store sees of it, and short ways to ask a store."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets, Finish, decide
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, NewJob
+from forge_jobs.core.outcome import AnyOutcome, Done
+from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
+from forge_jobs.core.select import Filter
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict, Want
+from forge_jobs.store.processes import Beat, NewProcess, Pulse
+from forge_jobs.testing.clock import MovableClock
+
+LEASE_S = 15.0
+
+
+def new_job(**options: Any) -> NewJob:
+    """A request for a job of kind ``work`` in the queue ``q``, unless told otherwise."""
+    return NewJob(**{"kind": "work", "queue": "q", **options})
+
+
+async def enqueue(store: Store, **options: Any) -> Enqueued:
+    """Store one job."""
+    [answer] = await store.jobs.enqueue([new_job(**options)])
+    return answer
+
+
+async def record(store: Store, job_id: str) -> JobRecord:
+    """The job, which must exist."""
+    found = await store.jobs.get(job_id)
+    assert found is not None
+    return found
+
+
+async def everything(store: Store) -> list[JobRecord]:
+    """All jobs, oldest first."""
+    jobs: list[JobRecord] = []
+    cursor = None
+    while True:
+        page = await store.jobs.page(Filter(), limit=100, after=cursor)
+        jobs.extend(page.jobs)
+        cursor = page.next
+        if cursor is None:
+            return jobs[::-1]
+
+
+async def counted(store: Store) -> dict[tuple[str, JobStatus], int]:
+    """The counters without the empty ones."""
+    return {(row.queue, row.status): row.jobs for row in await store.ledger.counts() if row.jobs}
+
+
+class Worker:
+    """One registered process. Every exchange carries the next number."""
+
+    def __init__(self, store: Store, clock: MovableClock, key: int, host_id: str) -> None:
+        self.store = store
+        self.clock = clock
+        self.key = key
+        self.host_id = host_id
+        self.number = 0
+
+    @classmethod
+    async def join(
+        cls,
+        store: Store,
+        clock: MovableClock,
+        *,
+        host_id: str = "host-1",
+        queues: tuple[str, ...] = ("q",),
+        lease_s: float = LEASE_S,
+        replaces: str | None = None,
+    ) -> "Worker":
+        """Register and be alive."""
+        told = NewProcess(
+            host_id=host_id,
+            label=f"label of {host_id}",
+            queues=queues,
+            pid=4711,
+            hostname="box",
+            version="1.2.3",
+            lease_s=lease_s,
+        )
+        key = await store.processes.register(told, replaces=replaces)
+        return cls(store, clock, key, host_id)
+
+    async def exchange(
+        self,
+        *,
+        finish: Sequence[Finish] = (),
+        release: Sequence[Claim] = (),
+        started: Sequence[Claim] = (),
+        notes: Sequence[Note] = (),
+        want: Sequence[Want] = (),
+    ) -> Exchanged:
+        """One round."""
+        self.number += 1
+        return await self.store.jobs.exchange(
+            Exchange(
+                owner=self.key,
+                number=self.number,
+                finish=finish,
+                release=release,
+                started=started,
+                notes=notes,
+                want=want,
+            )
+        )
+
+    async def claim(self, queue: str = "q", free: int = 1, prefetch: int = 0) -> list[ClaimedJob]:
+        """What the store gives for that much room."""
+        answer = await self.exchange(want=[Want(queue, free, prefetch)])
+        return list(answer.claims)
+
+    async def claim_one(self, queue: str = "q") -> ClaimedJob:
+        """The next job, which must be there."""
+        [job] = await self.claim(queue)
+        return job
+
+    async def send(self, *finishes: Finish) -> list[Verdict]:
+        """Only finishes."""
+        return list((await self.exchange(finish=finishes)).verdicts)
+
+    async def end(self, job: ClaimedJob, outcome: AnyOutcome, **how: Any) -> Verdict:
+        """End one claim as the engine would."""
+        [verdict] = await self.send(self.finish(job, outcome, **how))
+        return verdict
+
+    def finish(
+        self,
+        job: ClaimedJob,
+        outcome: AnyOutcome | None = None,
+        *,
+        backoff: Backoff = DEFAULT_BACKOFF,
+        budgets: Budgets = DEFAULT_BUDGETS,
+        result: bytes | None = None,
+        jobs: tuple[NewJob, ...] = (),
+        ran_s: float = 0.0,
+    ) -> Finish:
+        """What the engine would send for an outcome (Done unless told otherwise)."""
+        return decide(
+            job,
+            outcome or Done(),
+            now=self.clock.now(),
+            backoff=backoff,
+            budgets=budgets,
+            result=result,
+            jobs=jobs,
+            ran_s=ran_s,
+        )
+
+    async def beat(self) -> Beat:
+        """Renew the lease."""
+        return await self.store.processes.beat(self.key, Pulse())
+
+    async def wait(self, seconds: float) -> Instant:
+        """Let time pass without losing the lease; the time it is then."""
+        self.clock.advance(seconds)
+        assert (await self.beat()).alive
+        return self.clock.now()
+
+
+def claim_of(job: ClaimedJob) -> Claim:
+    """The claim in a claimed job."""
+    return Claim(job.key, job.epoch)
