@@ -1,8 +1,16 @@
-"""Every setting and its default, in one place."""
+"""Every setting and its default, in one place: environment, then forge.toml, then the defaults."""
 
-from dataclasses import dataclass
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote, urlsplit, urlunsplit
 
+from forge_jobs.core import names
 from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets
+from forge_jobs.core.errors import BadConfig, BadName, NotYet
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
 
 DEFAULT_URL = "sqlite:///forge.db"
@@ -10,6 +18,15 @@ DEFAULT_QUEUE = "default"
 DEFAULT_QUEUE_WORKERS = 10
 DEFAULT_SHUTDOWN_TIMEOUT = 5.0
 SLOTS_PER_PROCESS_MOST = 256
+SLOTS_MOST = 100_000
+
+FILE_NAME: Final = "forge.toml"
+LEVELS_UP: Final = 4
+_SCHEMES: Final = frozenset({"sqlite", "memory", "postgres", "postgresql", "redis"})
+_KEYS: Final = ("url", "password_env", "queues")
+_RELATIVE_SQLITE: Final = "sqlite:///"
+_OFF: Final = frozenset({"0", "false", "no", "off"})
+_ON: Final = frozenset({"", "1", "true", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +53,229 @@ class EngineSettings:
     slots_most: int = SLOTS_PER_PROCESS_MOST
     backoff: Backoff = DEFAULT_BACKOFF
     budgets: Budgets = DEFAULT_BUDGETS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSettings:
+    """What forge.toml says; all empty when there is none."""
+
+    path: Path | None = None
+    url: str | None = None
+    password_env: str | None = None
+    queues: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds for this process after environment, file and defaults were merged.
+
+    ``url_from`` names the place the address came from, for people; the address may hold a password
+    and must never be shown as it is.
+    """
+
+    url: str
+    url_from: str
+    queues: Mapping[str, int]
+    migrate: bool = True
+
+
+def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Settings:
+    """The settings of this process. Raises BadConfig naming the variable, or file and key."""
+    env = os.environ if environ is None else environ
+    file = read_file(find_file(folder or Path.cwd(), env))
+    url, source = _url(env, file)
+    return Settings(
+        url=_with_password(url, file, env),
+        url_from=source,
+        queues=queues_from_env(env) or file.queues,
+        migrate=_switch(env, "FORGE_AUTO_MIGRATE"),
+    )
+
+
+def queues_from_env(environ: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Queue names and slots from FORGE_QUEUES, for example ``mail:20,video``; empty if unset."""
+    env = os.environ if environ is None else environ
+    text = env.get("FORGE_QUEUES", "")
+    return parse_queues(filter(None, map(str.strip, text.split(","))), source="FORGE_QUEUES")
+
+
+def worker_prefix_from_env(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_WORKER_PREFIX, or None."""
+    return _text(environ, "FORGE_WORKER_PREFIX")
+
+
+def worker_version_from_env(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_WORKER_VERSION, or None."""
+    return _text(environ, "FORGE_WORKER_VERSION")
+
+
+def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
+    """FORGE_WORKER_ID, or None."""
+    return _text(environ, "FORGE_WORKER_ID")
+
+
+def parse_queues(
+    entries: Iterable[str] | Mapping[str, int], *, source: str = "queues"
+) -> dict[str, int]:
+    """Names and slots from ``["mail:20", "video"]`` or ``{"mail": 20}``.
+
+    Raises BadConfig that names ``source``, the entry and what it should look like.
+    """
+    if isinstance(entries, Mapping):
+        pairs = list(cast("Mapping[str, int]", entries).items())
+    else:
+        texts = entries.split(",") if isinstance(entries, str) else entries
+        pairs = [_entry(text, source) for text in texts]
+    queues: dict[str, int] = {}
+    for name, slots in pairs:
+        try:
+            names.queue_name(name)
+        except BadName as error:
+            raise BadConfig(f"{source}: {error}") from error
+        if name in queues:
+            raise BadConfig(f"{source}: queue {name!r} is given twice; name it once")
+        queues[name] = slot_count(slots, source=f"{source}: queue {name!r}")
+    return queues
+
+
+def slot_count(value: object, *, source: str) -> int:
+    """A number of slots, or BadConfig that names ``source``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SLOTS_MOST:
+        raise BadConfig(
+            f"{source} has slots {value!r}: use a whole number from 0 to {SLOTS_MOST:,}"
+        )
+    return value
+
+
+def find_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
+    """The nearest forge.toml: here, up to four levels above, then the user's configuration."""
+    here = folder.absolute()
+    places = [here, *list(here.parents)[:LEVELS_UP]]
+    home = environ.get("XDG_CONFIG_HOME")
+    if home:
+        places.append(Path(home) / "forge")
+    else:
+        try:
+            places.append(Path.home() / ".config" / "forge")
+        except RuntimeError:
+            pass  # a process without a home directory has no personal settings
+    for place in places:
+        candidate = place / FILE_NAME
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def read_file(path: Path | None) -> FileSettings:
+    """What a forge.toml says, checked. Raises BadConfig naming file, key and remedy."""
+    if path is None:
+        return FileSettings()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadConfig(f"{path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path} is not valid TOML: {error}") from error
+    if "schedules" in data:
+        raise NotYet(f"{path}: [schedules] is not read yet: cron comes with the cluster services")
+    for key in data:
+        if key not in _KEYS:
+            raise BadConfig(f"{path}: unknown key {key!r}; known keys are {', '.join(_KEYS)}")
+    url = _file_text(path, data, "url")
+    return FileSettings(
+        path=path,
+        url=None if url is None else _beside(path, url),
+        password_env=_file_text(path, data, "password_env"),
+        queues=_file_queues(path, data.get("queues", {})),
+    )
+
+
+def _url(env: Mapping[str, str], file: FileSettings) -> tuple[str, str]:
+    if url := env.get("FORGE_URL"):
+        return url, "FORGE_URL"
+    # Other tools own DATABASE_URL too; an address of theirs is no mistake, only not for us.
+    url = env.get("DATABASE_URL")
+    if url and url.partition("://")[0].lower() in _SCHEMES:
+        return url, "DATABASE_URL"
+    if file.url is not None:
+        return file.url, f"url in {file.path}"
+    return DEFAULT_URL, "default"
+
+
+def _with_password(url: str, file: FileSettings, env: Mapping[str, str]) -> str:
+    if file.password_env is None:
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url  # whoever opens it says what is wrong with it
+    if parts.password is not None or not parts.hostname:
+        return url
+    where = f"{file.path}: password_env = {file.password_env!r}"
+    if not parts.username:
+        raise BadConfig(f"{where}, but the address names no user: write scheme://user@host/name")
+    password = env.get(file.password_env)
+    if password is None:
+        raise BadConfig(f"{where}, but that environment variable is not set: export it")
+    host = parts.netloc.rpartition("@")[2]
+    netloc = f"{parts.username}:{quote(password, safe='')}@{host}"
+    return urlunsplit(parts._replace(netloc=netloc))
+
+
+def _beside(path: Path, url: str) -> str:
+    # A relative file means the same file from every folder below the forge.toml that names it.
+    if not url.startswith(_RELATIVE_SQLITE) or url.startswith(_RELATIVE_SQLITE + "/"):
+        return url
+    rest = url.removeprefix(_RELATIVE_SQLITE)
+    return f"{_RELATIVE_SQLITE}{quote(path.parent.as_posix())}/{rest}"
+
+
+def _file_text(path: Path, data: Mapping[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise BadConfig(f'{path}: {key} must be text, for example {key} = "..."')
+    return value
+
+
+def _file_queues(path: Path, table: object) -> dict[str, int]:
+    if not isinstance(table, dict):
+        raise BadConfig(f"{path}: queues must be a table, for example [queues] with mail = 20")
+    slots: dict[str, int] = {}
+    for name, value in cast("dict[str, Any]", table).items():
+        if isinstance(value, dict):
+            inner = cast("dict[str, Any]", value)
+            for key in inner:
+                if key != "slots":
+                    raise BadConfig(
+                        f"{path}: queues.{name}: unknown key {key!r}; the known key is slots"
+                    )
+            value = inner.get("slots", DEFAULT_QUEUE_WORKERS)
+        slots[name] = value
+    return parse_queues(slots, source=f"{path}: queues")
+
+
+def _entry(entry: object, source: str) -> tuple[str, int]:
+    if not isinstance(entry, str):
+        raise BadConfig(f"{source}: {entry!r} is no queue: write 'mail' or 'mail:20'")
+    name, colon, count = entry.strip().partition(":")
+    if not colon:
+        return name, DEFAULT_QUEUE_WORKERS
+    if not (count.isascii() and count.isdigit()):
+        raise BadConfig(f"{source}: {entry!r} has no number of slots after ':': write 'mail:20'")
+    return name, int(count)
+
+
+def _text(environ: Mapping[str, str] | None, name: str) -> str | None:
+    env = os.environ if environ is None else environ
+    return env.get(name) or None
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    value = env.get(name, "").strip().lower()
+    if value in _OFF:
+        return False
+    if value in _ON:
+        return True
+    raise BadConfig(f"{name}={value!r} is neither on nor off: use 1 or 0")

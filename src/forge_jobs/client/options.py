@@ -1,0 +1,243 @@
+"""The options of tasks and of single jobs: known names, ranges, and what is not built yet."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, NoReturn, TypedDict
+
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core import names, payload
+from forge_jobs.core.errors import BadOption, NotYet
+from forge_jobs.core.instant import Duration, from_datetime, seconds
+from forge_jobs.core.job import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_PRIORITY,
+    LaneOrder,
+    UniqueWhile,
+)
+from forge_jobs.core.retry import Retry
+
+PRIORITY_MOST = 1_000_000_000
+ATTEMPTS_MOST = 1_000_000
+PAYLOAD_LIMIT_MOST = 64 << 20
+
+
+class JobOptions(TypedDict, total=False):
+    """What ``using(...)`` takes."""
+
+    delay: Duration
+    run_at: datetime
+    at: datetime
+    priority: int
+    queue: str
+    max_attempts: int
+    timeout: Duration | None
+    expires: Duration | datetime
+    dedupe_key: str
+    dedupe_for: Duration
+    unique_while: Literal["live", "waiting"]
+    tags: Sequence[str]
+    lane: str
+    order: Literal["none", "serial", "strict"]
+    tx: object
+
+
+class TaskOptions(TypedDict, total=False):
+    """What ``@forge.task(...)`` takes."""
+
+    kind: str
+    queue: str
+    max_attempts: int
+    timeout: Duration | None
+    retry: Retry | None
+    scopes: Sequence[str]
+    on_dead: object
+    cpu: bool
+    payload_limit: int
+    priority: int
+    tags: Sequence[str]
+    concurrency: int
+    per: str
+    rate: str
+    lane: str
+    order: str
+
+
+_JOB_NAMES = tuple(JobOptions.__annotations__)
+_TASK_NAMES = tuple(TaskOptions.__annotations__)
+_LANES = "lanes come with the cluster services"
+_LIMITS = "limits on concurrency and rate come with the cluster services"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """The checked options of a task; what needs the task itself is checked elsewhere."""
+
+    queue: str = DEFAULT_QUEUE
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout_s: float | None = None
+    retry: Retry | None = None
+    scopes: tuple[str, ...] = ()
+    cpu: bool = False
+    payload_limit: int = payload.PAYLOAD_BYTES_MOST
+    priority: int = DEFAULT_PRIORITY
+    tags: tuple[str, ...] = ()
+
+
+def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)") -> TaskSettings:
+    """Check the options of a task; ``kind`` and ``on_dead`` are left to the caller."""
+    check_names(options, _TASK_NAMES, where=where)
+    for name in ("concurrency", "per", "rate"):
+        if name in options:
+            raise NotYet(f"{where}: {name}= is not built yet: {_LIMITS}")
+    _refuse_lanes(options, where)
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        match name:
+            case "queue":
+                fields["queue"] = names.queue_name(value)
+            case "max_attempts":
+                fields["max_attempts"] = _whole(name, value, 1, ATTEMPTS_MOST)
+            case "timeout":
+                fields["timeout_s"] = _timeout(value)
+            case "retry":
+                fields["retry"] = _instance(name, value, Retry, "Retry(base='15s', max='1h')")
+            case "scopes":
+                fields["scopes"] = _names("scopes", "scope", value)
+            case "cpu":
+                fields["cpu"] = _switch(name, value)
+            case "payload_limit":
+                fields["payload_limit"] = _whole(name, value, 1, PAYLOAD_LIMIT_MOST)
+            case "priority":
+                fields["priority"] = _whole(name, value, -PRIORITY_MOST, PRIORITY_MOST)
+            case "tags":
+                fields["tags"] = names.tag_list(_listed("tags", value))
+            case _:
+                pass
+    return TaskSettings(**fields)
+
+
+def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict[str, Any]:
+    """The fields of a NewJob that these options set; ``tx`` is left to the caller."""
+    check_names(options, _JOB_NAMES, where=where)
+    _refuse_lanes(options, where)
+    if sum(name in options for name in ("delay", "run_at", "at")) > 1:
+        raise BadOption(f"{where}: give only one of delay=, run_at= and at=")
+    if "dedupe_key" not in options:
+        for name in ("dedupe_for", "unique_while"):
+            if name in options:
+                raise BadOption(f"{where}: {name}= needs dedupe_key=")
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        fields.update(_job_field(name, value))
+    return fields
+
+
+def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
+    match name:
+        case "delay":
+            return {"delay_s": seconds(value, field="delay")}
+        case "run_at" | "at":
+            return {"run_at": _moment(name, value)}
+        case "priority":
+            return {"priority": _whole(name, value, -PRIORITY_MOST, PRIORITY_MOST)}
+        case "queue":
+            return {"queue": names.queue_name(value)}
+        case "max_attempts":
+            return {"max_attempts": _whole(name, value, 1, ATTEMPTS_MOST)}
+        case "timeout":
+            return {"timeout_s": _timeout(value)}
+        case "expires":
+            if isinstance(value, datetime):
+                return {"expires_at": from_datetime(value, field="expires")}
+            return {"expires_s": seconds(value, field="expires")}
+        case "dedupe_key":
+            return {"dedupe_key": names.key_text("dedupe_key", value)}
+        case "dedupe_for":
+            return {"dedupe_for_s": seconds(value, field="dedupe_for")}
+        case "unique_while":
+            return {"unique_while": _choice(name, value, UniqueWhile)}
+        case "tags":
+            return {"tags": names.tag_list(_listed("tags", value))}
+        case "tx" if value is None:
+            raise BadOption("tx=None is no connection: leave tx out to enqueue without one")
+        case _:
+            return {}
+
+
+def check_names(options: Mapping[str, Any], known: Sequence[str], *, where: str) -> None:
+    """BadOption for the first option that is not known, with the known ones."""
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise BadOption(
+                f"{where}: unknown option {name!r}{hint} Known options: {', '.join(known)}"
+                if near
+                else f"{where}: unknown option {name!r}. Known options: {', '.join(known)}"
+            )
+
+
+def _refuse_lanes(options: Mapping[str, Any], where: str) -> None:
+    if "order" in options and _choice("order", options["order"], LaneOrder) is LaneOrder.NONE:
+        options = {name: value for name, value in options.items() if name != "order"}
+    for name in ("lane", "order"):
+        if name in options:
+            raise NotYet(f"{where}: {name}= is not built yet: {_LANES}")
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadOption(f"{name}={value!r} must be a whole number from {least:,} to {most:,}")
+    return value
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadOption(f"{name}={value!r} must be True or False")
+    return value
+
+
+def _timeout(value: Any) -> float | None:
+    if value is None:
+        return None
+    span = seconds(value, field="timeout")
+    if span <= 0:
+        raise BadOption(f"timeout={value!r} must be longer than zero; None means no limit")
+    return span
+
+
+def _moment(name: str, value: Any) -> int:
+    if not isinstance(value, datetime):
+        remedy = "; for a span of time use delay=" if isinstance(value, int | timedelta) else ""
+        raise BadOption(f"{name}={value!r} must be an aware datetime{remedy}")
+    return from_datetime(value, field=name)
+
+
+def _choice(name: str, value: Any, choices: Any) -> Any:
+    try:
+        return choices(value)
+    except ValueError:
+        known = ", ".join(repr(str(item)) for item in choices)
+        raise BadOption(f"{name}={value!r} is unknown: use one of {known}") from None
+
+
+def _instance(name: str, value: Any, wanted: type, example: str) -> Any:
+    if value is not None and not isinstance(value, wanted):
+        raise BadOption(f"{name}={value!r} must be a {wanted.__name__}, for example {example}")
+    return value
+
+
+def _names(name: str, item: str, value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names.key_text(item, text) for text in _listed(name, value)))
+
+
+def _listed(name: str, value: Any) -> Iterable[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        _refuse(name, value)
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _refuse(name: str, value: Any) -> NoReturn:
+    raise BadOption(f"{name}={value!r} must be a list of texts, for example {name}=['vip']")

@@ -1,0 +1,188 @@
+"""One process's way to its store: opened on first use, from any thread, loop or forked child.
+
+Synchronous calls either write on the calling thread (``enqueue_sync``) or cross over to the I/O
+thread and wait there; coroutines use the store on their own loop.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from forge_jobs.core.errors import Closed, Refused
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.io_thread import IoThread
+from forge_jobs.store.bundle import Store
+
+T = TypeVar("T")
+
+
+class StoreAccess:
+    """The store of a Forge, shared by its tasks, its job handles and its workers.
+
+    ``make_store`` is called once, on first use; ``migrate`` says whether opening may change the
+    schema. A failed opening is tried again by the next call.
+    """
+
+    def __init__(self, make_store: Callable[[], Store], *, migrate: Callable[[], bool]) -> None:
+        self._make_store = make_store
+        self._migrate = migrate
+        self._store: Store | None = None
+        self._closed = False
+        self._at_fork: list[Callable[[], None]] = []
+        self._reset()
+        _LIVING.add(self)
+
+    def _reset(self) -> None:
+        self.io = IoThread()
+        self.pid = os.getpid()
+        self._guard = threading.Lock()
+        self._opening: Future[Store] | None = None
+        self._opened: Store | None = None
+        self._direct: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store, perhaps not opened yet."""
+        if self._store is None:
+            with self._guard:
+                if self._store is None:
+                    self._store = self._make_store()
+        return self._store
+
+    def ready(self) -> Store:
+        """The open store, for synchronous code."""
+        opened = self._opened
+        if opened is not None and not sys.is_finalizing():
+            return opened
+        self._check_thread()
+        return self._open().result()
+
+    async def aready(self) -> Store:
+        """The open store, for coroutines."""
+        opened = self._opened
+        if opened is not None:
+            return opened
+        return await asyncio.shield(asyncio.wrap_future(self._open()))
+
+    def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the I/O thread and wait for it here."""
+        store = self.ready()
+        self._check_thread()
+        return self.spawn(lambda: work(store)).result()
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Start a coroutine on the I/O thread, or raise Closed."""
+        try:
+            return self.io.spawn(work)
+        except RuntimeError as error:
+            # Either we noticed that the interpreter ends, or Python refused to start a thread.
+            raise Closed(_ENDING) from error
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, from synchronous code; durable when it returns."""
+        direct = self._direct
+        if direct is not None and not sys.is_finalizing():
+            return direct.enqueue_sync(jobs)
+        store = self.ready()
+        if store.capabilities.sync_enqueue:
+            return store.enqueue_sync(jobs)
+        return self.run(lambda store: store.jobs.enqueue(jobs))
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs, from a coroutine; concurrent calls share a commit."""
+        store = self._opened or await self.aready()
+        return await store.jobs.enqueue(jobs)
+
+    def close(self) -> None:
+        """Let go of everything; later calls raise Closed. Closing twice is fine."""
+        if sys.is_finalizing():
+            return
+        self._check_thread()
+        opening = self._end()
+        if opening is not None:
+            self.io.call(lambda: self._close_there(opening))
+        self.io.close()
+
+    async def aclose(self) -> None:
+        """The same for coroutines: the loop goes on meanwhile."""
+        opening = self._end()
+        if opening is not None:
+            await asyncio.wrap_future(self.io.spawn(lambda: self._close_there(opening)))
+        await asyncio.to_thread(self.io.close)
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    def _end(self) -> "Future[Store] | None":
+        with self._guard:
+            opening = self._opening
+            self._closed = True
+            self._opened = self._direct = self._opening = None
+        return opening
+
+    async def _close_there(self, opening: "Future[Store]") -> None:
+        try:
+            store = await asyncio.wrap_future(opening)
+        except Exception:
+            return  # it never opened
+        self._opened = self._direct = None
+        await store.close()
+
+    def _open(self) -> "Future[Store]":
+        if sys.is_finalizing():
+            raise Closed(_ENDING)
+        store = self.store if not self._closed else None
+        with self._guard:
+            if self._closed or store is None:
+                raise Closed("this Forge was closed: make a new one")
+            opening = self._opening
+            if opening is None or (opening.done() and opening.exception() is not None):
+                migrate = self._migrate()
+                opening = self.spawn(lambda: self._open_there(store, migrate))
+                self._opening = opening
+        return opening
+
+    async def _open_there(self, store: Store, migrate: bool) -> Store:
+        await store.open(migrate=migrate)
+        self._opened = store
+        self._direct = store if store.capabilities.sync_enqueue else None
+        return store
+
+    def _check_thread(self) -> None:
+        if threading.current_thread().name == _IO_NAME:
+            raise Refused(
+                "a synchronous call on the I/O thread would wait for itself: use the async form"
+            )
+
+    def at_fork(self, forget: Callable[[], None]) -> None:
+        """Have ``forget`` called in every forked child, after the store was let go."""
+        self._at_fork.append(forget)
+
+    def forget_parent(self) -> None:
+        """In a forked child: drop thread and connections unclosed; the next use makes new ones."""
+        self._reset()
+        if self._store is not None:
+            self._store.after_fork()
+        for forget in self._at_fork:
+            forget()
+
+
+_IO_NAME = "forge-io"
+_ENDING = "the interpreter is shutting down: nothing can be stored any more"
+_LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for access in list(_LIVING):
+        access.forget_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

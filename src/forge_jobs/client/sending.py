@@ -1,0 +1,96 @@
+"""Everything tasks and job handles share to reach the store."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from forge_jobs.core.errors import Refused
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.clock import Clock
+
+from .job import Job
+from .portal import StoreAccess
+from .transaction import enqueue_in
+from .waiting import ResultPoller
+
+R = TypeVar("R")
+Read = Callable[[bytes], Any]
+
+
+class AtOnce(Protocol):
+    """Runs jobs right after they were stored: the inline mode of tests."""
+
+    def run(self, stored: Sequence[Enqueued]) -> None:
+        """Run them before ``enqueue`` returns."""
+        ...
+
+    async def arun(self, stored: Sequence[Enqueued]) -> None:
+        """Run them before ``aenqueue`` returns."""
+        ...
+
+
+class Sender:
+    """Stores jobs and makes their handles."""
+
+    __slots__ = ("access", "at_once", "poller", "worker_loops")
+
+    def __init__(self, access: StoreAccess, clock: Clock) -> None:
+        self.access = access
+        self.poller = ResultPoller(access, clock)
+        self.at_once: AtOnce | None = None
+        self.worker_loops: list[asyncio.AbstractEventLoop] = []
+
+    def send(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
+        """Store one job, from synchronous code."""
+        if tx is not None:
+            stored = enqueue_in(self.access.ready(), tx, [job])[0]
+        else:
+            stored = self.access.enqueue([job])[0]
+            if self.at_once is not None:
+                self.at_once.run([stored])
+        return Job(self, stored.id, read, stored.duplicate, stored.status)
+
+    async def asend(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
+        """Store one job, from a coroutine."""
+        return (await self.asend_many([job], read, tx))[0]
+
+    def send_many(self, jobs: list[NewJob], read: Read | None, tx: object = None) -> list[Job[Any]]:
+        """Store jobs in one commit, order kept."""
+        if not jobs:
+            return []
+        if tx is not None:
+            return self._handles(enqueue_in(self.access.ready(), tx, jobs), read)
+        stored = self.access.enqueue(jobs)
+        if self.at_once is not None:
+            self.at_once.run(stored)
+        return self._handles(stored, read)
+
+    async def asend_many(
+        self, jobs: list[NewJob], read: Read | None, tx: object = None
+    ) -> list[Job[Any]]:
+        """The same from a coroutine."""
+        if not jobs:
+            return []
+        if tx is not None:
+            return self._handles(enqueue_in(await self.access.aready(), tx, jobs), read)
+        stored = await self.access.aenqueue(jobs)
+        if self.at_once is not None:
+            await self.at_once.arun(stored)
+        return self._handles(stored, read)
+
+    def check_may_block(self, call: str, instead: str) -> None:
+        """Refuse to wait on the very loop that would have to do the work."""
+        if not self.worker_loops:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if loop in self.worker_loops:
+            raise Refused(
+                f"{call} would block the event loop that runs this worker and never return: "
+                f"use {instead}"
+            )
+
+    def _handles(self, stored: Sequence[Enqueued], read: Read | None) -> list[Job[Any]]:
+        return [Job(self, item.id, read, item.duplicate, item.status) for item in stored]

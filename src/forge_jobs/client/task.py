@@ -1,0 +1,219 @@
+"""Tasks: functions whose calls can be stored as jobs, typed by the function's own signature."""
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast
+
+import msgspec
+
+from forge_jobs.core.errors import BadArguments
+from forge_jobs.core.job import NewJob, Successor
+
+from .job import Job
+from .options import JobOptions, TaskSettings, job_fields
+from .sending import Sender
+from .signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Call: TypeAlias = "tuple[Any, ...] | list[Any] | Mapping[str, Any]"
+_replace = msgspec.structs.replace
+_look_like: Any = functools.update_wrapper
+
+
+class Sendable(Generic[P, R]):
+    """What a task and a task with options have in common: calls become jobs."""
+
+    _signature: Signature
+    _sender: Sender
+    _template: NewJob
+    _limit: int
+    _tx: object
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """The request for one call, checked but not stored."""
+        data = self._signature.encode(args, kwargs, limit=self._limit)
+        return _replace(self._template, payload=data)
+
+    def bind_payload(self, payload: object) -> NewJob:
+        """The request for a call whose arguments lie in one object, by name."""
+        if payload is None:
+            payload = {}
+        if not isinstance(payload, Mapping):
+            raise BadArguments(
+                f"task {self._template.kind!r}: the payload must be an object with its arguments "
+                f"by name: it takes {self._signature}"
+            )
+        values = cast("Mapping[str, Any]", payload)
+        data = self._signature.encode_mapping(values, limit=self._limit)
+        return _replace(self._template, payload=data)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store this call as a job, from synchronous code."""
+        data = self._signature.encode(args, kwargs, limit=self._limit)
+        return self._sender.send(
+            _replace(self._template, payload=data), self._signature.read_result, self._tx
+        )
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store this call as a job, from a coroutine."""
+        data = self._signature.encode(args, kwargs, limit=self._limit)
+        return await self._sender.asend(
+            _replace(self._template, payload=data), self._signature.read_result, self._tx
+        )
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
+        """Store many calls in one commit, order kept; all of them or none.
+
+        Each call is a tuple of arguments, or a mapping of arguments by name.
+        """
+        return self._sender.send_many(self._bound(calls), self._signature.read_result, self._tx)
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
+        """``enqueue_many`` for coroutines."""
+        return await self._sender.asend_many(
+            self._bound(calls), self._signature.read_result, self._tx
+        )
+
+    def _bound(self, calls: Iterable[Call]) -> list[NewJob]:
+        encode, template, limit = self._signature.encode, self._template, self._limit
+        bound: list[NewJob] = []
+        for place, call in enumerate(calls):
+            try:
+                if isinstance(call, tuple | list):
+                    data = encode(tuple(call), {}, limit=limit)
+                elif isinstance(call, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    data = encode((), dict(call), limit=limit)
+                else:
+                    raise BadArguments(
+                        f"task {template.kind!r}: {type(call).__name__} is no call: pass a tuple "
+                        "of arguments, or a mapping of arguments by name"
+                    )
+            except BadArguments as error:
+                raise BadArguments(f"call number {place}: {error}") from error
+            bound.append(_replace(template, payload=data))
+        return bound
+
+
+class TaskWith(Sendable[P, R]):
+    """A task with options for its next jobs; made by ``using``."""
+
+    def __init__(self, task: "Task[P, R]", options: Mapping[str, Any]) -> None:
+        self.task = task
+        self._options = options
+        self._signature = task.signature
+        self._sender = task.sender
+        self._limit = task.settings.payload_limit
+        self._template = _replace(task.template, **job_fields(options))
+        self._tx = options.get("tx")
+
+    def using(self, **options: Unpack[JobOptions]) -> "TaskWith[P, R]":
+        """These options on top of the present ones."""
+        return TaskWith(self.task, {**self._options, **options})
+
+
+class MakeLocal(Protocol):
+    """Makes what stands in for a worker when a task is called directly."""
+
+    def __call__(self, template: NewJob) -> "LocalRun": ...
+
+
+class LocalRun(Protocol):
+    """One direct call: its Context, and what to do after it succeeded."""
+
+    @property
+    def context(self) -> object: ...
+    def succeeded(self) -> None: ...
+    async def asucceeded(self) -> None: ...
+
+
+class Task(Sendable[P, R]):
+    """A registered function. ``DefTask`` and ``AsyncTask`` add the plain call."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        kind: str,
+        settings: TaskSettings,
+        signature: Signature,
+        sender: Sender,
+        make_local: MakeLocal,
+        on_dead: Successor | None = None,
+    ) -> None:
+        _look_like(self, function)
+        self.kind = kind
+        self.function = function
+        self.settings = settings
+        self.signature = signature
+        self.sender = sender
+        self._make_local = make_local
+        self._signature = signature
+        self._sender = sender
+        self._limit = settings.payload_limit
+        self._tx = None
+        self._template = NewJob(
+            kind=kind,
+            queue=settings.queue,
+            priority=settings.priority,
+            max_attempts=settings.max_attempts,
+            timeout_s=settings.timeout_s,
+            tags=settings.tags,
+            on_dead=on_dead,
+        )
+
+    @property
+    def queue(self) -> str:
+        """Where its jobs go unless ``using(queue=…)`` says otherwise."""
+        return self._template.queue
+
+    @property
+    def template(self) -> NewJob:
+        """A job of this task without arguments."""
+        return self._template
+
+    def using(self, **options: Unpack[JobOptions]) -> TaskWith[P, R]:
+        """The same task with options for the jobs enqueued through it.
+
+        ``delay`` or ``run_at`` (``at``), ``priority``, ``queue``, ``max_attempts``, ``timeout``,
+        ``expires``, ``dedupe_key`` with ``dedupe_for`` and ``unique_while``, ``tags``, ``tx``.
+        """
+        return TaskWith(self, options)
+
+    def successor(self) -> Successor:
+        """This task as the ``on_dead`` of another."""
+        return Successor(self.kind, self.queue, self.settings.max_attempts)
+
+    def __repr__(self) -> str:
+        return f"<task {self.kind} in queue {self.queue}>"
+
+
+class DefTask(Task[P, R]):
+    """A task made of a ``def``."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now; nothing is stored."""
+        if not self.signature.wants_context:
+            return self.function(*args, **kwargs)
+        run = self._make_local(self.template)
+        filled, named = self.signature.fill_in(args, kwargs, lambda: run.context)
+        value = self.function(*filled, **named)
+        run.succeeded()
+        return value
+
+
+class AsyncTask(Task[P, R]):
+    """A task made of an ``async def``."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """The coroutine of the function itself; nothing is stored."""
+        if not self.signature.wants_context:
+            return self.function(*args, **kwargs)
+        return self._call_with_context(args, kwargs)
+
+    async def _call_with_context(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        run = self._make_local(self.template)
+        filled, named = self.signature.fill_in(args, kwargs, lambda: run.context)
+        value = await self.function(*filled, **named)
+        await run.asucceeded()
+        return value

@@ -1,0 +1,144 @@
+"""Waiting for results: one poller per process asks for all awaited jobs in one call."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+from forge_jobs.core.errors import Closed, NotFound, Unavailable, Unknown
+from forge_jobs.core.status import is_terminal
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.wake import WakeFlag
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Peek
+
+from .portal import StoreAccess
+
+FIRST_S = 0.005
+MOST_S = 0.1
+GROWTH = 1.5
+OUTAGE_S = 30.0
+IDS_PER_CALL = 1_000
+
+
+class ResultPoller:
+    """Looks at awaited jobs until they have ended.
+
+    The pause between two looks grows from 5 to 100 ms while nothing happens and starts small again
+    for each new wish. A store that cannot be reached is asked again for half a minute.
+    """
+
+    def __init__(self, access: StoreAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._reset()
+        access.at_fork(self._reset)
+
+    def _reset(self) -> None:
+        self._guard = threading.Lock()
+        self._waiters: dict[str, list[Future[Peek]]] = {}
+        self._flag: WakeFlag | None = None
+        self._running = False
+
+    def wait(self, job_id: str) -> "Future[Peek]":
+        """A future for the end of a job; it may be given up with ``forget``."""
+        future: Future[Peek] = Future()
+        with self._guard:
+            self._waiters.setdefault(job_id, []).append(future)
+            start = not self._running
+            self._running = True
+            flag = self._flag
+        if start:
+            try:
+                self._access.spawn(self._poll)
+            except BaseException:
+                with self._guard:
+                    self._running = False
+                    self._waiters.clear()
+                raise
+        elif flag is not None:
+            flag.ring()
+        return future
+
+    def forget(self, job_id: str, future: "Future[Peek]") -> None:
+        """Nobody waits for this future any more."""
+        with self._guard:
+            futures = self._waiters.get(job_id)
+            if futures is not None and future in futures:
+                futures.remove(future)
+                if not futures:
+                    del self._waiters[job_id]
+
+    def nudge(self) -> None:
+        """A job has just ended here: look now."""
+        flag = self._flag
+        if flag is not None:
+            flag.ring()
+
+    async def _poll(self) -> None:
+        flag = WakeFlag()
+        self._flag = flag
+        pause_s = FIRST_S
+        failing_since: float | None = None
+        try:
+            store = await self._access.aready()
+            while ids := self._awaited():
+                try:
+                    ended = await self._look(store, ids)
+                    failing_since = None
+                except (Unavailable, Unknown):
+                    now = self._clock.mono()
+                    failing_since = now if failing_since is None else failing_since
+                    if now - failing_since > OUTAGE_S:
+                        raise
+                    ended = False
+                rung = await flag.wait(pause_s)
+                pause_s = FIRST_S if ended or rung else min(pause_s * GROWTH, MOST_S)
+        except asyncio.CancelledError:
+            self._fail(Closed("the Forge was closed while somebody waited for a result"))
+            raise
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _awaited(self) -> list[str]:
+        with self._guard:
+            if not self._waiters:
+                self._running = False
+                self._flag = None
+            return list(self._waiters)
+
+    async def _look(self, store: Store, ids: list[str]) -> bool:
+        any_ended = False
+        for first in range(0, len(ids), IDS_PER_CALL):
+            part = ids[first : first + IDS_PER_CALL]
+            for job_id, peek in zip(part, await store.jobs.peek(part), strict=True):
+                if peek is None:
+                    missing = NotFound(
+                        f"job {job_id} does not exist here: it was deleted or is past its retention"
+                    )
+                    self._settle(job_id, missing)
+                elif is_terminal(peek.status):
+                    self._settle(job_id, peek)
+                else:
+                    continue
+                any_ended = True
+        return any_ended
+
+    def _settle(self, job_id: str, end: Peek | BaseException) -> None:
+        with self._guard:
+            futures = self._waiters.pop(job_id, [])
+        for future in futures:
+            if not future.set_running_or_notify_cancel():
+                continue
+            if isinstance(end, BaseException):
+                future.set_exception(end)
+            else:
+                future.set_result(end)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._guard:
+            ids = list(self._waiters)
+            self._running = False
+            self._flag = None
+        for job_id in ids:
+            self._settle(job_id, error)
