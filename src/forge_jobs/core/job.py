@@ -1,7 +1,7 @@
 """What a job is: the request to store one, the claim on one, and the record people read."""
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -69,7 +69,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
 class Bindable(Protocol):
     """Anything that turns call arguments into a NewJob: a task, or a task with options."""
 
-    def bind(self, *args: object, **kwargs: object) -> NewJob:
+    def bind(self, *args: Any, **kwargs: Any) -> NewJob:
         """Check the arguments against the signature and build the request."""
         ...
 

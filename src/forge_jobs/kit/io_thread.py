@@ -45,7 +45,8 @@ class IoThread:
         """
         if sys.is_finalizing():
             raise RuntimeError("the interpreter is shutting down")
-        return asyncio.run_coroutine_threadsafe(work(), self._running_loop())
+        loop = self._running_loop()
+        return asyncio.run_coroutine_threadsafe(work(), loop)
 
     def call(self, work: Work[T], timeout_s: float | None = None) -> T:
         """Run the coroutine over there and wait for its answer here.
@@ -75,12 +76,15 @@ class IoThread:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
             if self._loop is None or self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name=self._name, daemon=True
-                )
-                self._thread.start()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=_serve, args=(loop,), name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # At exit Python starts no more threads; a loop without one would never answer.
+                    loop.close()
+                    raise
+                self._pid, self._loop, self._thread = os.getpid(), loop, thread
             return self._loop
 
 
