@@ -1,0 +1,21 @@
+"""Every test of this folder runs on each backend that is there."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.backends.url import open_store
+from forge_jobs.kit.entropy import SeededEntropy
+from forge_jobs.testing.clock import MovableClock
+from tests.ops.desk import Desk
+
+
+@pytest.fixture(params=["memory"])
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/ops.db"
+    clock = MovableClock()
+    store = open_store(url, clock=clock, entropy=SeededEntropy(1))
+    await store.open()
+    yield Desk(store, clock)
+    await store.close()

@@ -1,0 +1,83 @@
+"""What the doctor says."""
+
+import pytest
+
+from forge_jobs.ops import doctor
+from forge_jobs.store.bundle import Finding, SchemaStatus, Severity
+from tests.ops.desk import Desk
+
+
+async def said(desk: Desk, subject: str) -> list[Finding]:
+    findings = await doctor.examine(desk.store, clock=desk.clock)
+    return [finding for finding in findings if finding.subject == subject]
+
+
+@pytest.mark.parametrize(
+    ("current", "severity", "cure"),
+    [
+        (None, Severity.WARNING, "forge db create"),
+        (1, Severity.ERROR, "forge db migrate"),
+        (2, Severity.OK, ""),
+        (3, Severity.ERROR, "upgrade"),
+    ],
+)
+def test_the_schema_is_judged(current: int | None, severity: Severity, cure: str) -> None:
+    finding = doctor.schema_finding(SchemaStatus(current, 2))
+    assert finding.severity is severity
+    assert cure in finding.cure
+
+
+async def test_a_healthy_store_has_no_complaint(desk: Desk) -> None:
+    await desk.some(1)
+    await desk.hire("mail")
+    findings = await doctor.examine(desk.store, clock=desk.clock)
+    ours = [f for f in findings if f.subject in ("workers", "running jobs", "schema")]
+    assert [finding.severity for finding in ours] == [Severity.OK] * 3
+    assert not [finding for finding in findings if finding.subject.startswith("queue")]
+
+
+async def test_H3_jobs_in_a_queue_that_nobody_serves_are_a_warning_with_its_cure(
+    desk: Desk,
+) -> None:
+    await desk.some(3)
+    (finding,) = await said(desk, "queue mail")
+    assert finding.severity is Severity.WARNING
+    assert "3 jobs wait" in finding.message
+    assert finding.cure == "forge worker APP --queues mail"
+    (workers,) = await said(desk, "workers")
+    assert workers.severity is Severity.WARNING
+
+
+async def test_a_paused_queue_is_told_only_while_jobs_wait(desk: Desk) -> None:
+    await desk.store.queues.ensure("mail", slots=1)
+    await desk.hire("mail")
+    await desk.operator.pause("mail")
+    assert await said(desk, "queue mail") == []
+    await desk.some(1)
+    (finding,) = await said(desk, "queue mail")
+    assert finding.cure == "forge queues resume mail"
+
+
+async def test_long_waiting_is_told(desk: Desk) -> None:
+    await desk.some(1)
+    desk.clock.advance(400)
+    await desk.hire("mail")
+    (finding,) = await said(desk, "queue mail")
+    assert "waited 400 s" in finding.message
+
+
+async def test_running_jobs_of_a_dead_worker_are_counted(desk: Desk) -> None:
+    await desk.some(2)
+    await desk.hire("mail")
+    await desk.claim(count=2)
+    desk.clock.advance(16)
+    (finding,) = await said(desk, "running jobs")
+    assert finding.severity is Severity.WARNING
+    assert "2 belong to workers that are gone" in finding.message
+
+
+async def test_the_worst_comes_first(desk: Desk) -> None:
+    await desk.some(1)
+    severities = [finding.severity for finding in await doctor.examine(desk.store)]
+    order = [Severity.ERROR, Severity.WARNING, Severity.OK]
+    assert severities == sorted(severities, key=order.index)
