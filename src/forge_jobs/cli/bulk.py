@@ -1,0 +1,260 @@
+"""``forge jobs retry|cancel|delete|run-now|duplicate``: by id, or by filter after a preview."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, assert_never
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.tally import CappedCount
+from forge_jobs.ops import look
+from forge_jobs.ops.act import APPLIES, BATCH, Action, Copied, OnProgress, Operator, Store
+
+from . import show
+from .failing import FAILED, OK, Stop
+from .options import (
+    AsJson,
+    ErrorText,
+    Kind,
+    NewerThan,
+    OlderThan,
+    Queue,
+    Statuses,
+    Tag,
+    Url,
+    Yes,
+    filter_of,
+)
+from .session import actor, on_store
+
+_WORD = {
+    Action.RETRY: ("Retry", "back in line"),
+    Action.CANCEL: ("Cancel", "cancelled"),
+    Action.DELETE: ("Delete", "deleted"),
+    Action.RUN_NOW: ("Run now", "made due"),
+    Action.DUPLICATE: ("Duplicate", "enqueued again"),
+}
+_SAYS = {
+    Action.RETRY: "Bring failed, dead or cancelled jobs back, with all their attempts.",
+    Action.CANCEL: "Cancel jobs that wait, and ask running ones to stop.",
+    Action.DELETE: "Delete jobs that do not run; a running one is asked to stop.",
+    Action.RUN_NOW: "Start scheduled jobs and waiting retries now.",
+    Action.DUPLICATE: "Enqueue jobs once more, as new jobs without their dedupe key.",
+}
+_EXAMPLE = {
+    Action.RETRY: "forge jobs retry --queue mail --status dead --yes",
+    Action.CANCEL: "forge jobs cancel --kind send --status scheduled",
+    Action.DELETE: "forge jobs delete --status done --older-than 7d",
+    Action.RUN_NOW: "forge jobs run-now --queue mail --status failed",
+    Action.DUPLICATE: "forge jobs duplicate 01JABCDEFGHJKMNPQRSTVWXYZ0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    action: Action
+    selection: Selection
+    yes: bool
+    dry_run: bool
+    as_json: bool
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add one command per action."""
+    for action in Action:
+        app.command(action.value, help=f"{_SAYS[action]}\n\n\b\nExample:\n  {_EXAMPLE[action]}")(
+            _command(action)
+        )
+
+
+def _command(action: Action) -> Callable[..., None]:
+    def command(
+        ids: Annotated[
+            list[str] | None, typer.Argument(metavar="ID...", help="Job ids.", show_default=False)
+        ] = None,
+        queue: Queue = None,
+        kind: Kind = None,
+        status: Statuses = None,
+        tag: Tag = None,
+        error: ErrorText = None,
+        older_than: OlderThan = None,
+        newer_than: NewerThan = None,
+        everything: Annotated[
+            bool, typer.Option("--all", help="Every job the action applies to.")
+        ] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Say how many jobs, change nothing.")
+        ] = False,
+        yes: Yes = False,
+        url: Url = None,
+        as_json: AsJson = False,
+    ) -> None:
+        chosen = filter_of(
+            queue=queue,
+            kind=kind,
+            statuses=status,
+            tag=tag,
+            error=error,
+            older_than=older_than,
+            newer_than=newer_than,
+        )
+        selection = _selection(action, tuple(ids or ()), chosen, everything)
+        wish = _Wish(action, selection, yes, dry_run, as_json)
+        raise typer.Exit(on_store(url, lambda store: _carry_out(store, wish)))
+
+    return command
+
+
+def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything: bool) -> Selection:
+    filtered = chosen != Filter() or everything
+    if ids and filtered:
+        raise BadOption("give job ids or filters, not both")
+    if ids:
+        return Selection(ids=ids)
+    if not filtered:
+        raise BadOption(f"name the jobs to {action}: ids, a filter such as --queue mail, or --all")
+    return Selection(filter=chosen)
+
+
+async def _carry_out(store: Store, wish: _Wish) -> int:
+    operator = Operator(store, actor=actor())
+    size = CappedCount(len(wish.selection.ids))
+    if wish.selection.filter is not None:
+        size = await operator.preview(wish.action, wish.selection.filter)
+        if wish.dry_run or size.jobs == 0:
+            return _say_size(wish, size)
+        _ask(wish, size)
+    elif wish.dry_run:
+        return _say_size(wish, size)
+    with _progress(wish, size) as progress:
+        copied = await _act(operator, wish, progress)
+    if wish.as_json:
+        _print_json(wish, copied)
+    else:
+        _print(wish, copied)
+        await _explain(store, wish, copied.acted)
+    by_id_failed = wish.selection.ids and copied.acted.skipped + copied.acted.missing
+    return FAILED if by_id_failed else OK
+
+
+async def _act(operator: Operator, wish: _Wish, progress: OnProgress) -> Copied:
+    selection = wish.selection
+    match wish.action:
+        case Action.RETRY:
+            return Copied(await operator.retry(selection, progress=progress))
+        case Action.CANCEL:
+            return Copied(await operator.cancel(selection, progress=progress))
+        case Action.DELETE:
+            return Copied(await operator.delete(selection, progress=progress))
+        case Action.RUN_NOW:
+            return Copied(await operator.run_now(selection, progress=progress))
+        case Action.DUPLICATE:
+            return await operator.duplicate(selection, progress=progress)
+        case _:
+            assert_never(wish.action)
+
+
+def _ask(wish: _Wish, size: CappedCount) -> None:
+    if wish.yes:
+        return
+    question = f"{_WORD[wish.action][0]} {_amount(size)}?"
+    if wish.as_json or not sys.stdin.isatty():
+        raise Stop(f"{question} Nothing was done: repeat with --yes", code="not_confirmed")
+    if not typer.confirm(question, err=True):
+        raise typer.Abort
+
+
+def _say_size(wish: _Wish, size: CappedCount) -> int:
+    if wish.as_json:
+        document = {"action": wish.action, "matching": size.jobs, "more": size.more, "changed": 0}
+        show.write_json(json.dumps(document).encode())
+    elif size.jobs == 0:
+        show.console().print("No jobs match.")
+    else:
+        show.console().print(f"{_WORD[wish.action][0]}: {_amount(size)} match.")
+    return OK
+
+
+def _print_json(wish: _Wish, copied: Copied) -> None:
+    acted = copied.acted
+    document: dict[str, object] = {
+        "action": wish.action,
+        "changed": acted.changed,
+        "requested": acted.requested,
+        "skipped": acted.skipped,
+        "missing": acted.missing,
+    }
+    if wish.action is Action.DUPLICATE:
+        document["ids"] = list(copied.ids)
+    show.write_json(json.dumps(document).encode())
+
+
+def _print(wish: _Wish, copied: Copied) -> None:
+    acted = copied.acted
+    parts = [f"{show.plural(acted.changed, 'job')} {_WORD[wish.action][1]}"]
+    if acted.requested:
+        parts.append(f"{acted.requested:,} running asked to stop")
+    if acted.skipped:
+        parts.append(f"{acted.skipped:,} skipped")
+    if acted.missing:
+        parts.append(f"{acted.missing:,} not found")
+    show.console().print(", ".join(parts) + ".")
+    for job_id in copied.ids:
+        show.console().print(job_id)
+
+
+async def _explain(store: Store, wish: _Wish, acted: Acted) -> None:
+    """For a single job named by id, say why nothing happened."""
+    if len(wish.selection.ids) != 1 or not acted.skipped:
+        return
+    record = await look.existing(store, wish.selection.ids[0])
+    allowed = APPLIES[wish.action]
+    if record.status in allowed:
+        text = "another live job holds its dedupe key"
+    else:
+        text = f"it is {record.status}; {wish.action} applies to {', '.join(allowed)}"
+    show.messages().print(f"forge: {text}", soft_wrap=True)
+
+
+class _progress:
+    """A bar on stderr for long work in a terminal; otherwise nothing."""
+
+    def __init__(self, wish: _Wish, size: CappedCount) -> None:
+        screen = show.messages()
+        wanted = size.jobs > BATCH and screen.is_terminal and not wish.as_json
+        self._bar = (
+            Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=screen
+            )
+            if wanted
+            else None
+        )
+        self._word = _WORD[wish.action][0]
+        # past the cap the end is unknown, and the bar pulses instead of lying
+        self._total = None if size.more else size.jobs
+
+    def __enter__(self) -> OnProgress:
+        bar = self._bar
+        if bar is None:
+            return lambda acted: None
+        bar.start()
+        task = bar.add_task(self._word, total=self._total)
+
+        def advance(acted: Acted) -> None:
+            seen = acted.changed + acted.requested + acted.skipped + acted.missing
+            bar.update(task, completed=seen)
+
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _amount(size: CappedCount) -> str:
+    return f"{size.jobs:,}+ jobs" if size.more else show.plural(size.jobs, "job")

@@ -1,0 +1,136 @@
+"""``forge db``: make, upgrade, describe and remove the database."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from forge_jobs.kit import redact
+from forge_jobs.ops.doctor import SchemaStatus
+from forge_jobs.ops.views import to_json
+
+from . import show
+from .failing import Stop
+from .options import AsJson, Force, Url
+from .session import with_forge
+
+if TYPE_CHECKING:
+    from forge_jobs.app import Forge
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Create, migrate and remove the database.\n\n\b\nExample:\n  forge db status",
+)
+
+
+@app.command()
+def create(url: Url = None, as_json: AsJson = False) -> None:
+    """Create the database with its schema; fine when it is there already.
+
+    \b
+    Example:
+      forge db create --url sqlite:///forge.db
+    """
+    _bring_up(url, as_json, "created")
+
+
+@app.command()
+def migrate(url: Url = None, as_json: AsJson = False) -> None:
+    """Bring the schema up to what this release wants.
+
+    \b
+    Example:
+      FORGE_URL=sqlite:///forge.db forge db migrate
+    """
+    _bring_up(url, as_json, "migrated")
+
+
+@app.command()
+def status(url: Url = None, as_json: AsJson = False) -> None:
+    """Say which schema is there and which this release wants.
+
+    \b
+    Example:
+      forge db status --json
+    """
+
+    async def work(forge: "Forge") -> tuple[SchemaStatus, dict[str, str]]:
+        return await forge.store.upkeep.schema_status(), forge.store.upkeep.describe()
+
+    found, described = with_forge(url, work)
+    if as_json:
+        document = {"current": found.current, "wanted": found.wanted, "store": described}
+        show.write_json(to_json(document))
+        return
+    current = "none" if found.current is None else str(found.current)
+    verdict = "up to date" if found.current == found.wanted else "run: forge db migrate"
+    if found.current is None:
+        verdict = "run: forge db create"
+    elif found.current > found.wanted:
+        verdict = "newer than this release: upgrade forge-jobs"
+    pairs = [*described.items(), ("schema", f"{current} (wanted {found.wanted}): {verdict}")]
+    show.console().print(show.facts(pairs))
+
+
+@app.command()
+def drop(force: Force = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove the database and every job in it. Needs --force.
+
+    \b
+    Example:
+      forge db drop --force
+    """
+
+    async def work(forge: "Forge") -> str:
+        _needs_force(force, forge, "drop")
+        await forge.store.upkeep.drop()
+        return redact.url(forge.url)
+
+    place = with_forge(url, work)
+    if as_json:
+        show.write_json(to_json({"dropped": place}))
+    else:
+        show.console().print(f"Dropped {place}.", soft_wrap=True)
+
+
+@app.command()
+def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove the database with every job in it and make an empty one. Needs --force.
+
+    \b
+    Example:
+      forge db reset --force
+    """
+
+    async def work(forge: "Forge") -> SchemaStatus:
+        _needs_force(force, forge, "reset")
+        await forge.store.upkeep.drop()
+        return await forge.store.upkeep.migrate()
+
+    _print_schema(with_forge(url, work), as_json, "reset", "")
+
+
+def _bring_up(url: str | None, as_json: bool, verb: str) -> None:
+    async def work(forge: "Forge") -> tuple[SchemaStatus, SchemaStatus, str]:
+        before = await forge.store.upkeep.schema_status()
+        return before, await forge.store.upkeep.migrate(), redact.url(forge.url)
+
+    before, after, place = with_forge(url, work)
+    done = verb if before.current != after.current else "already up to date"
+    _print_schema(after, as_json, done, place)
+
+
+def _print_schema(after: SchemaStatus, as_json: bool, done: str, place: str) -> None:
+    if as_json:
+        show.write_json(to_json({"result": done, "current": after.current, "wanted": after.wanted}))
+    else:
+        where = f"{place}: " if place else ""
+        show.console().print(f"{where}{done}, schema version {after.current}.", soft_wrap=True)
+
+
+def _needs_force(force: bool, forge: "Forge", verb: str) -> None:
+    if not force:
+        place = redact.url(forge.url)
+        raise Stop(
+            f"{verb} removes {place} with every job in it: repeat with --force",
+            code="needs_force",
+        )

@@ -1,0 +1,60 @@
+"""The application that ``forge demo`` runs: a small shop with mail, pictures, orders and reports.
+
+What fails, and when, follows from each job's number, so that every demo shows the same variety.
+"""
+
+from forge_jobs import Context, Dead, Forge, Retry, Throttled
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+
+forge = Forge()
+soon = Retry(base="1s", max="4s")
+
+
+@forge.task(queue="mail", max_attempts=3, retry=soon)
+async def send_mail(number: int, to: str, ctx: Context) -> str:
+    """Sometimes fails and succeeds on its retry; sometimes can never succeed."""
+    await SYSTEM_CLOCK.sleep(0.02 + number % 7 * 0.01)
+    if number % 43 == 0:
+        raise Dead(f"there is no mailbox {to}")
+    if number % 11 == 0 and ctx.job.attempts == 1:
+        raise ConnectionError("the mail server hung up")
+    return f"sent to {to}"
+
+
+@forge.task(queue="mail", max_attempts=2, retry=soon)
+async def remind(number: int, to: str) -> str:
+    """Enqueued for later."""
+    await SYSTEM_CLOCK.sleep(0.01)
+    return f"reminded {to}"
+
+
+@forge.task(queue="pictures", max_attempts=2, retry=soon)
+def resize(number: int, width: int, ctx: Context) -> int:
+    """Ordinary blocking code, in a thread."""
+    for step in range(4):
+        ctx.progress((step + 1) / 4, f"{step + 1} of 4 passes")
+        SYSTEM_CLOCK.pause(0.01 + number % 5 * 0.005)
+    if number % 29 == 0:
+        raise ValueError(f"picture {number} is not a picture")
+    return width
+
+
+@forge.task(queue="orders", max_attempts=3, retry=soon)
+async def sync_order(number: int, ctx: Context) -> str:
+    """Now and then the other side asks for a pause; no attempt is spent on it."""
+    await SYSTEM_CLOCK.sleep(0.03)
+    age_us = SYSTEM_CLOCK.now() - int(ctx.job.enqueued_at.timestamp() * 1_000_000)
+    if number % 37 == 0 and age_us < 1_000_000:
+        raise Throttled(retry_after="2s")
+    return f"order {number} is up to date"
+
+
+@forge.task(queue="reports", cpu=True, max_attempts=2, timeout="20s")
+def report(number: int, below: int) -> int:
+    """Heavy arithmetic, in a process of its own: how many primes there are below a number."""
+    sieve = bytearray([1]) * below
+    sieve[:2] = b"\0\0"
+    for factor in range(2, int(below**0.5) + 1):
+        if sieve[factor]:
+            sieve[factor * factor :: factor] = bytes(len(range(factor * factor, below, factor)))
+    return sum(sieve)

@@ -1,0 +1,25 @@
+"""What the demo enqueues: a mixture of all sample tasks, numbered from 1."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from forge_jobs.core.job import NewJob
+
+
+def endless() -> Iterator[NewJob]:
+    """One request after the other; import costs the application, so only when asked."""
+    from . import demo_app as shop
+
+    for number in count(1):
+        customer = f"customer{number}@example.com"
+        match number % 10:
+            case 0:
+                yield shop.remind.using(delay=f"{2 + number % 4}s").bind(number, customer)
+            case 1 | 2 | 3:
+                yield shop.resize.bind(number, 320)
+            case 4 | 5:
+                yield shop.sync_order.bind(number)
+            case 6 if number % 20 == 6:
+                yield shop.report.using(priority=-1).bind(number, 200_000)
+            case _:
+                yield shop.send_mail.using(tags=["demo"]).bind(number, customer)

@@ -1,0 +1,36 @@
+"""From an error to one clear line and an exit code. Standard library and errors only."""
+
+import json
+import sys
+from typing import Final
+
+from forge_jobs.core.errors import Conflict, ForgeError, Invalid
+from forge_jobs.kit import redact
+
+OK: Final = 0
+FAILED: Final = 1
+REFUSED: Final = 2
+INTERRUPTED: Final = 130
+
+
+class Stop(Exception):
+    """End the command with a message; for what goes wrong in the command line itself."""
+
+    def __init__(self, message: str, *, code: str = "refused", exit_code: int = REFUSED) -> None:
+        super().__init__(message)
+        self.code = code
+        self.exit_code = exit_code
+
+
+def exit_code(error: ForgeError) -> int:
+    """2 when the request was wrong or refused, 1 when it was right and failed."""
+    return REFUSED if isinstance(error, Invalid | Conflict) else FAILED
+
+
+def say(message: str, *, code: str, as_json: bool) -> None:
+    """The error on stderr: one line for people, or one JSON object with its code."""
+    clean = redact.text(message)
+    if as_json:
+        print(json.dumps({"error": {"code": code, "message": clean}}), file=sys.stderr)
+    else:
+        print(f"forge: {' '.join(clean.split())}", file=sys.stderr)

@@ -1,0 +1,118 @@
+"""``forge stats`` and ``forge doctor``."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from forge_jobs.core.status import JobStatus
+from forge_jobs.ops import look
+from forge_jobs.ops.doctor import Finding, Severity, examine
+from forge_jobs.ops.views import MinuteView, Overview, to_json
+
+from . import show
+from .failing import FAILED, OK
+from .options import AsJson, Url
+from .queues import queue_table
+from .session import on_store, with_forge
+
+_MARK = {
+    Severity.OK: ("ok", "green"),
+    Severity.WARNING: ("warn", "yellow"),
+    Severity.ERROR: ("error", "bold red"),
+}
+
+
+def stats(
+    minutes: Annotated[
+        int, typer.Option("--minutes", min=1, max=1440, metavar="N", help="How far to look back.")
+    ] = 10,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show counts, lag, workers and what the last minutes brought.
+
+    \b
+    Example:
+      forge stats --minutes 30
+    """
+    seen = on_store(url, lambda store: look.overview(store, minutes=minutes))
+    if as_json:
+        show.write_json(seen.to_json())
+        return
+    out = show.console()
+    out.print(_headline(seen))
+    if seen.queues:
+        out.print()
+        out.print(queue_table(seen.queues))
+    out.print()
+    out.print(_minutes(seen.minutes))
+
+
+def doctor(url: Url = None, as_json: AsJson = False) -> None:
+    """Check the store, the queues and the workers; exit 1 when something is broken.
+
+    \b
+    Example:
+      forge doctor
+    """
+    findings = with_forge(url, lambda forge: examine(forge.store))
+    if as_json:
+        show.write_json(to_json({"findings": findings}))
+    else:
+        _print_findings(findings)
+    broken = any(finding.severity is Severity.ERROR for finding in findings)
+    raise typer.Exit(FAILED if broken else OK)
+
+
+def _headline(seen: Overview) -> Text:
+    line = Text()
+    for status in JobStatus:
+        if seen.counts[status]:
+            line.append_text(Text.assemble(f"{seen.counts[status]:,} ", show.status(status), "  "))
+    if not line:
+        line.append("No jobs.  ")
+    slots = sum(sum(worker.slots.values()) for worker in seen.workers)
+    busy = sum(worker.running for worker in seen.workers)
+    line.append(f"\n{show.plural(len(seen.workers), 'worker')}, {busy} of {slots} slots busy")
+    line.append(f", oldest due job waits {show.span(seen.lag_s)}" if seen.lag_s else "")
+    return line
+
+
+def _minutes(minutes: tuple[MinuteView, ...]) -> Table:
+    heads = ("ENQUEUED", "DONE", "RETRIED", "DEAD", "CANCELLED", "MEAN RUN")
+    made = show.table("MINUTE (UTC)", *heads, right=heads)
+    busy = [minute for minute in minutes if _something(minute)] or list(minutes[-1:])
+    for minute in busy:
+        made.add_row(
+            f"{minute.at:%m-%d %H:%M}",
+            show.number(minute.enqueued),
+            show.number(minute.done),
+            show.number(minute.retried),
+            show.alarm(minute.dead),
+            show.number(minute.cancelled),
+            show.span(minute.mean_run_s),
+        )
+    return made
+
+
+def _something(minute: MinuteView) -> int:
+    return minute.enqueued + minute.done + minute.retried + minute.dead + minute.cancelled
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    out = show.console()
+    made = show.table("", "SUBJECT", "FINDING", fold=("FINDING", "SUBJECT"))
+    for finding in findings:
+        word, style = _MARK[finding.severity]
+        text = Text(finding.message)
+        if finding.cure and finding.severity is not Severity.OK:
+            text.append(f"\n→ {finding.cure}", style="bright_black")
+        made.add_row(Text(word, style=style), finding.subject, text)
+    out.print(made)
+    counts = {severity: sum(f.severity is severity for f in findings) for severity in Severity}
+    out.print(
+        f"\n{show.plural(counts[Severity.ERROR], 'error')}, "
+        f"{show.plural(counts[Severity.WARNING], 'warning')}, {counts[Severity.OK]} fine."
+    )

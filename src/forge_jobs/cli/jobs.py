@@ -1,0 +1,200 @@
+"""``forge jobs list`` and ``forge jobs show``."""
+
+import json
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.status import JobStatus
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops import look
+from forge_jobs.ops.views import JobLine, JobsPage, JobView, Reason
+
+from . import show
+from .options import (
+    AsJson,
+    ErrorText,
+    Kind,
+    NewerThan,
+    OlderThan,
+    Queue,
+    Statuses,
+    Tag,
+    Url,
+    filter_of,
+)
+from .session import on_store
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, show, retry, cancel and delete jobs.\n\n\b\nExample:\n  forge jobs list --status dead",
+)
+
+_LOGS_SHOWN = 20
+_ERRORS_SHOWN = 5
+
+
+@app.command("list")
+def list_jobs(
+    queue: Queue = None,
+    kind: Kind = None,
+    status: Statuses = None,
+    tag: Tag = None,
+    error: ErrorText = None,
+    older_than: OlderThan = None,
+    newer_than: NewerThan = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="Jobs per page.")] = 50,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="CURSOR", help="Go on where the last page ended."),
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, newest first.
+
+    \b
+    Example:
+      forge jobs list --queue mail --status dead --limit 20
+    """
+    chosen = filter_of(
+        queue=queue,
+        kind=kind,
+        statuses=status,
+        tag=tag,
+        error=error,
+        older_than=older_than,
+        newer_than=newer_than,
+    )
+    page = on_store(url, lambda store: look.jobs(store, chosen, limit=limit, after=after))
+    if as_json:
+        show.write_json(page.to_json())
+    else:
+        _print_page(page)
+
+
+@app.command("show")
+def show_job(
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Also show fields with secret-looking names.")
+    ] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one job in full, with its errors, its log and why it is not running.
+
+    \b
+    Example:
+      forge jobs show 01JABCDEFGHJKMNPQRSTVWXYZ0
+    """
+    view = on_store(url, lambda store: look.job(store, job_id, reveal=reveal))
+    if as_json:
+        show.write_json(view.to_json())
+    else:
+        _print_job(view, to_datetime(SYSTEM_CLOCK.now()))
+
+
+def _print_page(page: JobsPage) -> None:
+    out = show.console()
+    if not page.jobs:
+        out.print("No jobs match.")
+        return
+    now = to_datetime(SYSTEM_CLOCK.now())
+    rows = show.table(
+        "ID", "KIND", "QUEUE", "STATE", "TRIES", "WHEN", right=("TRIES",), shrink=("KIND", "QUEUE")
+    )
+    for job in page.jobs:
+        tries = f"{job.attempts}/{job.max_attempts}"
+        rows.add_row(job.id, job.kind, job.queue, show.status(job.status), tries, _when(job, now))
+    out.print(rows)
+    if page.next is not None:
+        out.print(f"\nMore: repeat with --after {page.next}", soft_wrap=True)
+
+
+def _when(job: JobLine, now: datetime) -> str:
+    match job.status:
+        case JobStatus.SCHEDULED | JobStatus.FAILED:
+            return show.ago(job.run_at, now) if job.run_at > now else "due"
+        case JobStatus.RUNNING if job.started_at is not None:
+            return f"for {show.short((now - job.started_at).total_seconds())}"
+        case _ if job.finished_at is not None:
+            return show.ago(job.finished_at, now)
+        case _:
+            return show.ago(job.enqueued_at, now)
+
+
+def _print_job(job: JobView, now: datetime) -> None:
+    out = show.console()
+    out.print(Text.assemble((job.kind, "bold"), "  ", show.status(job.status)))
+    out.print(show.facts(_facts(job, now)))
+    _section("Payload", json.dumps(job.payload, indent=2, ensure_ascii=False))
+    if job.result is not None:
+        _section("Result", json.dumps(job.result, indent=2, ensure_ascii=False))
+    if job.errors:
+        rows = show.table("", "", "", fold=("",))
+        for error in job.errors[-_ERRORS_SHOWN:]:
+            rows.add_row(show.ago(error.at, now), f"attempt {error.attempt}", error.message.strip())
+        _heading(f"Errors ({len(job.errors)})")
+        rows.show_header = False
+        out.print(rows)
+    if job.logs:
+        _heading(f"Log ({len(job.logs)} lines)")
+        for line in job.logs[-_LOGS_SHOWN:]:
+            out.print(f"{line.at:%H:%M:%S} {line.level:<7} {line.message}", soft_wrap=True)
+
+
+def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
+    def at(moment: datetime | None) -> str | None:
+        return None if moment is None else show.clock_time(moment, now)
+
+    pairs: list[tuple[str, str | Text | None]] = [("id", job.id), ("queue", job.queue)]
+    pairs.extend(("why" if place == 0 else "", _why(r, now)) for place, r in enumerate(job.why))
+    progress = None
+    if job.progress is not None:
+        progress = f"{job.progress:.0%} {job.progress_note or ''}".strip()
+    pairs.extend(
+        [
+            ("progress", progress),
+            ("attempts", f"{job.attempts} of {job.max_attempts}"),
+            ("crashes", str(job.crashes) if job.crashes else None),
+            ("throttles", str(job.throttles) if job.throttles else None),
+            ("priority", str(job.priority) if job.priority else None),
+            ("enqueued", at(job.enqueued_at)),
+            ("run at", at(job.run_at) if job.run_at > job.enqueued_at else None),
+            ("started", at(job.started_at)),
+            ("finished", at(job.finished_at)),
+            ("ran", None if job.ran_s is None else show.span(job.ran_s)),
+            ("expires", at(job.expires_at)),
+            ("timeout", None if job.timeout_s is None else show.span(job.timeout_s)),
+            ("worker", job.worker),
+            ("cancel asked", at(job.cancel_requested_at)),
+            ("tags", ", ".join(job.tags) or None),
+            ("dedupe key", job.dedupe_key),
+            ("lane", job.lane),
+            ("limit", job.limit_key),
+            ("trace", job.trace),
+        ]
+    )
+    return pairs
+
+
+def _why(reason: Reason, now: datetime) -> Text:
+    text = Text(reason.text)
+    if reason.until is not None:
+        text.append(f" until {show.clock_time(reason.until, now)}")
+    if reason.remedy is not None:
+        text.append(f"\n→ {reason.remedy}", style="bright_black")
+    return text
+
+
+def _heading(title: str) -> None:
+    show.console().print(Text(f"\n{title}", style="bold"))
+
+
+def _section(title: str, body: str) -> None:
+    _heading(title)
+    show.console().print(body, soft_wrap=True)

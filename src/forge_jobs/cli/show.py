@@ -1,0 +1,150 @@
+"""How things look in a terminal: tables that fit 80 columns, spans, ages, colours of states."""
+
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from forge_jobs.core.status import JobStatus
+
+_STYLE = {
+    JobStatus.SCHEDULED: "blue",
+    JobStatus.PENDING: "cyan",
+    JobStatus.HELD: "magenta",
+    JobStatus.RUNNING: "yellow",
+    JobStatus.FAILED: "dark_orange",
+    JobStatus.DONE: "green",
+    JobStatus.DEAD: "bold red",
+    JobStatus.CANCELLED: "bright_black",
+}
+WIDTH = 80
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
+
+
+def console() -> Console:
+    """Where results go: stdout."""
+    return Console(highlight=False, emoji=False, markup=False)
+
+
+def messages() -> Console:
+    """Where progress and questions go: stderr, so that stdout holds results alone."""
+    return Console(stderr=True, highlight=False, emoji=False, markup=False)
+
+
+def write_json(data: bytes) -> None:
+    """One JSON document on stdout, untouched by any width."""
+    sys.stdout.write(data.decode() + "\n")
+
+
+def table(
+    *columns: str,
+    right: Iterable[str] = (),
+    fold: Iterable[str] = (),
+    shrink: Iterable[str] = (),
+) -> Table:
+    """A quiet table: ``right`` columns hold numbers, ``fold`` columns may take several lines, and
+    ``shrink`` columns are cut with an ellipsis where the terminal is too narrow."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    numbers, folding, shrinking = set(right), set(fold), set(shrink)
+    for name in columns:
+        made.add_column(
+            name,
+            justify="right" if name in numbers else "left",
+            no_wrap=name not in folding | shrinking,
+            overflow="fold" if name in folding else "ellipsis",
+        )
+    return made
+
+
+def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
+    """Names and values below each other; absent values are left out."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="bright_black", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None:
+            made.add_row(name, value)
+    return made
+
+
+def status(value: JobStatus) -> Text:
+    """A state in its colour."""
+    return Text(value, style=_STYLE[value])
+
+
+def number(value: int) -> Text:
+    """A count; zeros step back."""
+    return Text(f"{value:,}", style="bright_black" if value == 0 else "")
+
+
+def alarm(value: int, style: str = "red") -> Text:
+    """A count that should be zero."""
+    return Text(f"{value:,}", style=style if value else "bright_black")
+
+
+def span(seconds: float | None) -> str:
+    """A duration in at most two units.
+
+    >>> span(3_725), span(0.25), span(12.34)
+    ('1h 2m', '250ms', '12.3s')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    parts: list[str] = []
+    left = round(seconds)
+    for unit, size in _UNITS:
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    if left:
+        parts.append(f"{left}s")
+    return " ".join(parts[:2])
+
+
+def short(seconds: float) -> str:
+    """A duration in one unit: ``<1s``, ``4s``, ``12m``, ``3h``, ``9d``."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s" if seconds >= 1 else "<1s"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How far away a moment is, in one unit."""
+    away = (now - moment).total_seconds()
+    if -1 < away < 1:
+        return "now"
+    return f"{short(away)} ago" if away >= 0 else f"in {short(-away)}"
+
+
+def clock_time(moment: datetime, now: datetime) -> str:
+    """A moment with its distance, for a detail view."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC ({ago(moment, now)})"
+
+
+def kept(seconds: float | None) -> str:
+    """A retention."""
+    return "for ever" if seconds is None else span(seconds)
+
+
+def one_line(text: str, most: int) -> str:
+    """The first line of a text, cut to a length."""
+    line = text.strip().splitlines()[0] if text.strip() else ""
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def memory(size: int) -> str:
+    """Bytes as megabytes."""
+    return f"{size / 1_048_576:.0f} MB" if size else "-"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 worker``, ``2,000 workers``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,116 @@
+"""``forge worker``: check the arguments, then become the parent of worker processes.
+
+Standard library only, beside rooms that use nothing else: the parent lives as long as the machine
+and should weigh nothing.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from forge_jobs.core.errors import BadOption, ForgeError
+from forge_jobs.core.instant import seconds
+from forge_jobs.core.names import queue_name
+from forge_jobs.kit.log import configure
+
+from .failing import REFUSED, exit_code, say
+from .worker_parent import run_parent
+
+DEFAULT_GRACE: Final = "20s"
+DEFAULT_LEASE: Final = "15s"
+DEFAULT_LOG_FORMAT: Final = "text"
+PROCESSES_MOST: Final = 256
+
+HELP: Final = {
+    "app": "Where the Forge object is: pkg.module:name.",
+    "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
+    "Default: FORGE_QUEUES, then the queues of the app's tasks.",
+    "processes": "Worker processes.",
+    "health_port": "Answer /healthz and /readyz on this port.",
+    "log_format": "text or json.",
+    "grace": "How long running jobs may go on after a stop.",
+    "lease": "After how much silence a worker counts as dead.",
+    "url": "Store address. Default: the app's own.",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        say(f"{message}. See `forge worker --help`.", code="usage", as_json=False)
+        self.exit(REFUSED)
+
+
+def worker(arguments: Sequence[str]) -> int:
+    """Run the workers that the command line asks for; the exit code."""
+    parser = _Parser(prog="forge worker", add_help=False, allow_abbrev=False)
+    parser.add_argument("app", metavar="APP")
+    parser.add_argument("--queues")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--health-port", type=int)
+    parser.add_argument("--log-format", default=DEFAULT_LOG_FORMAT)
+    parser.add_argument("--grace", default=DEFAULT_GRACE)
+    parser.add_argument("--lease", default=DEFAULT_LEASE)
+    parser.add_argument("--url")
+    given = parser.parse_args(list(arguments))
+    try:
+        return start(**vars(given))
+    except ForgeError as error:
+        say(str(error), code=error.code, as_json=False)
+        return exit_code(error)
+
+
+def start(
+    *,
+    app: str,
+    queues: str | None = None,
+    processes: int = 1,
+    health_port: int | None = None,
+    log_format: str = DEFAULT_LOG_FORMAT,
+    grace: str = DEFAULT_GRACE,
+    lease: str = DEFAULT_LEASE,
+    url: str | None = None,
+) -> int:
+    """Check everything that can be checked without the application, then run the parent."""
+    if not 1 <= processes <= PROCESSES_MOST:
+        raise BadOption(f"--processes {processes} must lie between 1 and {PROCESSES_MOST}")
+    if health_port is not None and not 0 < health_port < 65_536:
+        raise BadOption(f"--health-port {health_port} is no port: use 1 to 65535")
+    if log_format not in ("text", "json"):
+        raise BadOption(f"--log-format {log_format!r}: use text or json")
+    grace_s = seconds(_span(grace), field="--grace")
+    lease_s = seconds(_span(lease), field="--lease")
+    if lease_s < 1:
+        raise BadOption("--lease must be at least 1s: a busy machine is silent for that long")
+    passed = [_app_path(app), "--log-format", log_format]
+    passed += ["--grace", f"{grace_s}", "--lease", f"{lease_s}"]
+    if queues is not None:
+        passed += ["--queues", _queue_list(queues)]
+    if health_port is not None:
+        passed += ["--health-port", str(health_port)]
+    if url is not None:
+        passed += ["--url", url]
+    configure(format=log_format)
+    return run_parent(passed, processes=processes, grace_s=grace_s, lease_s=lease_s)
+
+
+def _app_path(text: str) -> str:
+    module, colon, name = text.partition(":")
+    if not module or (colon and not name) or module.endswith(".py"):
+        raise BadOption(f"APP {text!r}: write pkg.module:object, for example jobs:forge")
+    return text
+
+
+def _queue_list(text: str) -> str:
+    for part in (part.strip() for part in text.split(",")):
+        name, colon, slots = part.partition(":")
+        queue_name(name)
+        if colon and not (slots.isascii() and slots.isdigit()):
+            raise BadOption(f"--queues {part!r}: write name or name:slots, for example mail:20")
+    return text
+
+
+def _span(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text

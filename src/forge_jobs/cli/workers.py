@@ -1,0 +1,87 @@
+"""``forge workers``: who runs jobs, and asking one to take no more."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops import look
+from forge_jobs.ops.act import Operator, Store
+from forge_jobs.ops.views import WorkerView, to_json
+
+from . import show
+from .options import AsJson, Url
+from .session import actor, on_store
+
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def workers(context: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
+    """List worker processes; `quiet` asks one to take no more jobs.
+
+    \b
+    Example:
+      forge workers
+      forge workers quiet 01JABCDEF
+    """
+    if context.invoked_subcommand is not None:
+        return
+    views = on_store(url, look.workers)
+    if as_json:
+        show.write_json(to_json({"workers": views}))
+    elif not views:
+        show.console().print("No worker is running: forge worker APP starts one.")
+    else:
+        show.console().print(worker_table(views))
+
+
+@app.command()
+def quiet(
+    worker: Annotated[
+        str, typer.Argument(metavar="HOST", help="Host id, the start of it, or the label.")
+    ],
+    off: Annotated[bool, typer.Option("--off", help="Let it take jobs again.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a worker to take no more jobs; what it runs goes on.
+
+    \b
+    Example:
+      forge workers quiet 01JABCDEF
+    """
+
+    async def work(store: Store) -> str:
+        return await Operator(store, actor=actor()).quiet(worker, quiet=not off)
+
+    host_id = on_store(url, work)
+    if as_json:
+        show.write_json(to_json({"host_id": host_id, "quiet": not off}))
+    else:
+        verb = "takes jobs again" if off else "takes no more jobs"
+        show.console().print(f"{host_id} {verb}.")
+
+
+def worker_table(views: tuple[WorkerView, ...]) -> Table:
+    """Worker processes in 80 columns; the host id stands below the label."""
+    now = to_datetime(SYSTEM_CLOCK.now())
+    numbers = ("PID", "RUNS", "MEMORY", "UP")
+    made = show.table("WORKER", *numbers, "QUEUES", right=numbers, fold=("WORKER", "QUEUES"))
+    for view in views:
+        name = Text(view.label)
+        if view.quiet:
+            name.append(" (quiet)", style="yellow")
+        name.append(f"\n{view.host_id}", style="bright_black")
+        made.add_row(
+            name,
+            str(view.pid),
+            f"{view.running}/{sum(view.slots.values())}",
+            show.memory(view.memory_bytes),
+            show.short((now - view.started_at).total_seconds()),
+            " ".join(f"{queue}:{view.slots.get(queue, 0)}" for queue in view.queues),
+        )
+    return made
