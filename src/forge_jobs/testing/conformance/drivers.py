@@ -1,7 +1,6 @@
-"""How to bring a job into any state and through any move, by calls of the public contracts alone."""
+"""How to bring a job into any state and through any move by calls of the contracts alone."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.job import ClaimedJob, Enqueued, JobRecord
@@ -98,10 +97,6 @@ class Stage:
         assert await self.claim(prefetch=prefetch)
 
 
-Prepare: TypeAlias = Callable[[Stage, Rule], Awaitable[None]]
-Apply: TypeAlias = Callable[[Stage, Rule], Awaitable[object]]
-
-
 async def prepare(stage: Stage, rule: Rule) -> None:
     """Lead the job to where ``rule`` begins, with whatever ``rule.when`` asks for."""
     assert rule.source is not None
@@ -129,35 +124,32 @@ async def apply(stage: Stage, event: Event, *, hopeless: bool = False) -> object
     """
     jobs = stage.store.jobs
     match event:
-        case Event.PROMOTE:
-            await stage.worker.wait(3 * HOUR)
-            return await jobs.promote(limit=100)
-        case Event.EXPIRE:
-            await stage.worker.wait(HOUR + 1)
-            return await jobs.promote(limit=100)
+        case Event.PROMOTE | Event.EXPIRE:
+            await stage.worker.wait(3 * HOUR if event is Event.PROMOTE else HOUR + 1)
+            answer = await jobs.promote(limit=100)
         case Event.UNHOLD:
-            return await jobs.unhold(stage.queue, limit=10)
+            answer = await jobs.unhold(stage.queue, limit=10)
         case Event.CLAIM:
-            return await stage.claim()
+            answer = await stage.claim()
         case Event.RELEASE:
             assert stage.claimed is not None
-            return await stage.worker.exchange(release=[claim_of(stage.claimed)])
+            answer = await stage.worker.exchange(release=[claim_of(stage.claimed)])
         case Event.REAP:
             stage.clock.advance(LEASE_S + 1)
-            return await jobs.reap(crash_note=CRASH_NOTE, limit=10)
+            answer = await jobs.reap(crash_note=CRASH_NOTE, limit=10)
         case Event.CANCEL:
-            return await jobs.cancel(stage.chosen, reason=REASON, limit=1)
+            answer = await jobs.cancel(stage.chosen, reason=REASON, limit=1)
         case Event.RETRY:
-            return await jobs.retry(stage.chosen, limit=1)
+            answer = await jobs.retry(stage.chosen, limit=1)
         case Event.RUN_NOW:
-            return await jobs.run_now(stage.chosen, limit=1)
+            answer = await jobs.run_now(stage.chosen, limit=1)
         case Event.DELETE:
-            return await jobs.delete(stage.chosen, limit=1)
-        case Event.ENQUEUE | Event.HOLD:
-            raise AssertionError(f"no call of the contracts does {event} to a stored job")
+            answer = await jobs.delete(stage.chosen, limit=1)
         case _:
+            assert event in OUTCOMES, f"no call of the contracts does {event} to a stored job"
             how: dict[str, Any] = {"budgets": _NO_BUDGET} if hopeless else {}
-            return await stage.end(OUTCOMES[event], **how)
+            answer = await stage.end(OUTCOMES[event], **how)
+    return answer
 
 
 OUTCOMES: Final[dict[Event, AnyOutcome]] = {

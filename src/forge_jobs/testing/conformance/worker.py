@@ -20,7 +20,8 @@ LEASE_S = 15.0
 
 def new_job(**options: Any) -> NewJob:
     """A request for a job of kind ``work`` in the queue ``q``, unless told otherwise."""
-    return NewJob(**{"kind": "work", "queue": "q", **options})
+    asked: dict[str, Any] = {"kind": "work", "queue": "q", **options}
+    return NewJob(**asked)
 
 
 async def enqueue(store: Store, **options: Any) -> Enqueued:

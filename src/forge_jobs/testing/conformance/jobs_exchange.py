@@ -1,0 +1,229 @@
+"""The hot call: which jobs it gives in which order, and what else it answers."""
+
+import asyncio
+
+import pytest
+
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.outcome import Done, Failed, Snooze, Throttled
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Want
+from forge_jobs.store.queues import QueueChange
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import LEASE_S, Worker, counted, enqueue, new_job, record
+
+
+@pytest.mark.asyncio
+class TestClaims:
+    """Which jobs an exchange gives, and in which order."""
+
+    async def test_order_is_priority_then_due_time_then_age(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        start = clock.now()
+        wanted = ["low", "early", "first", "second", "late", "high"]
+        requests = {
+            "high": {"priority": 9},
+            "late": {"run_at": start + 2 * SECOND},
+            "first": {"run_at": start + SECOND},
+            "early": {"run_at": start - SECOND},
+            "low": {"priority": -9, "run_at": start + 3 * SECOND},
+            "second": {"run_at": start + SECOND},
+        }
+        await store.jobs.enqueue([new_job(kind=kind, **asked) for kind, asked in requests.items()])
+        clock.advance(5)
+        assert [job.kind for job in await worker.claim(free=10)] == wanted
+
+    async def test_equals_come_first_in_first_out(self, store: Store, worker: Worker) -> None:
+        for n in range(30):
+            await enqueue(store, kind=f"k{n:02}")
+        first = await worker.claim(free=12)
+        second = await worker.claim(free=100)
+        assert [job.kind for job in first + second] == [f"k{n:02}" for n in range(30)]
+
+    async def test_each_want_is_served_from_its_own_queue(
+        self, store: Store, worker: Worker
+    ) -> None:
+        for n in range(12):
+            await enqueue(store, kind=f"k{n}", queue=f"q{n % 4}")
+        answer = await worker.exchange(want=[Want("q1", 2), Want("q3", 10), Want("none", 5)])
+        got: dict[str, list[str]] = {}
+        for job in answer.claims:
+            got.setdefault(job.queue, []).append(job.kind)
+        assert got == {"q1": ["k1", "k5"], "q3": ["k3", "k7", "k11"]}
+
+    async def test_no_room_claims_nothing(self, store: Store, worker: Worker) -> None:
+        await enqueue(store)
+        assert await worker.claim(free=0, prefetch=0) == []
+        assert (await worker.exchange()).claims in ([], ())
+
+    async def test_a_claim_tells_what_a_worker_needs(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(
+            store,
+            payload=b'{"a":1}',
+            priority=3,
+            max_attempts=7,
+            timeout_s=1.5,
+            tags=("x", "y"),
+            limit_key="host:a",
+            trace="00-t",
+        )
+        clock.advance(2)
+        job = await worker.claim_one()
+        assert (job.key, job.epoch, job.attempts, job.max_attempts) == (answer.key, 1, 1, 7)
+        assert (job.kind, job.queue, job.payload) == ("work", "q", b'{"a":1}')
+        assert (job.priority, job.crashes, job.timeout_s) == (3, 0, 1.5)
+        assert (job.tags, job.limit_key, job.trace) == (("x", "y"), "host:a", "00-t")
+        assert job.enqueued_at == job.run_at == clock.now() - 2 * SECOND
+        assert (job.throttled_since, job.missing_since) == (None, None)
+        stored = await record(store, answer.id)
+        assert (stored.owner, stored.epoch, stored.attempts) == (worker.key, 1, 1)
+        assert stored.started_at == clock.now()
+
+    async def test_the_first_free_claims_are_started_the_rest_prefetched(
+        self, store: Store, worker: Worker
+    ) -> None:
+        answers = await store.jobs.enqueue([new_job() for _ in range(5)])
+        claims = await worker.claim(free=2, prefetch=2)
+        assert [job.started for job in claims] == [True, True, False, False]
+        stored = [await record(store, answer.id) for answer in answers]
+        assert [job.started_at is not None for job in stored] == [True, True, False, False, False]
+        assert [job.status for job in stored][4] is JobStatus.PENDING
+
+    async def test_two_workers_never_get_the_same_job(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        other = await Worker.join(store, clock, host_id="host-2")
+        await store.jobs.enqueue([new_job() for _ in range(80)])
+        rounds = await asyncio.gather(
+            *(who.claim(free=9) for who in (worker, other) for _ in range(5))
+        )
+        keys = [job.key for claims in rounds for job in claims]
+        assert len(keys) == len(set(keys)) == 80
+
+    async def test_due_jobs_are_promoted_by_the_claim(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job(delay_s=5.0) for _ in range(500)])
+        assert await worker.claim(free=1000) == []
+        clock.advance(5)
+        assert len(await worker.claim(free=1000)) == 500
+
+    async def test_a_failed_job_comes_back_when_its_time_has_come(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store)
+        await worker.end(await worker.claim_one(), Failed("x"))
+        clock.advance(10)
+        assert await worker.claim() == []
+        await worker.wait(10)
+        assert (await worker.claim_one()).attempts == 2
+
+    async def test_a_paused_queue_gives_nothing(self, store: Store, worker: Worker) -> None:
+        await store.queues.ensure("q", slots=10)
+        await enqueue(store)
+        await enqueue(store, queue="open")
+        await store.queues.change("q", QueueChange(paused=True))
+        answer = await worker.exchange(want=[Want("q", 5), Want("open", 5)])
+        assert [job.queue for job in answer.claims] == ["open"]
+        await store.queues.change("q", QueueChange(paused=False))
+        assert len(await worker.claim()) == 1
+
+    async def test_a_paused_queue_still_takes_finishes(self, store: Store, worker: Worker) -> None:
+        await store.queues.ensure("q", slots=10)
+        answer = await enqueue(store)
+        job = await worker.claim_one()
+        await store.queues.change("q", QueueChange(paused=True))
+        await worker.end(job, Done())
+        assert (await record(store, answer.id)).status is JobStatus.DONE
+
+    @pytest.mark.parametrize("state", ["unknown", "expired", "declared dead", "left"])
+    async def test_a_process_that_is_not_alive_claims_nothing(
+        self, store: Store, clock: MovableClock, worker: Worker, state: str
+    ) -> None:
+        await enqueue(store)
+        if state == "unknown":
+            worker.key += 1000
+        elif state == "left":
+            await store.processes.leave(worker.key)
+        else:
+            clock.advance(LEASE_S + 1)
+            if state == "declared dead":
+                await store.jobs.reap(crash_note="x", limit=10)
+                await worker.beat()
+        answer = await worker.exchange(want=[Want("q", 1, 1)])
+        assert not answer.alive
+        assert list(answer.claims) == []
+        assert await counted(store) == {("q", JobStatus.PENDING): 1}
+
+    async def test_a_job_carried_by_a_finish_can_be_claimed_in_the_same_round(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await enqueue(store)
+        job = await worker.claim_one()
+        answer = await worker.exchange(
+            finish=[worker.finish(job, jobs=(new_job(kind="next"),))], want=[Want("q", 1)]
+        )
+        assert [claim.kind for claim in answer.claims] == ["next"]
+
+
+@pytest.mark.asyncio
+class TestAnswers:
+    """What an exchange tells besides claims."""
+
+    async def test_the_time_is_the_stores(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        clock.advance(3)
+        answer = await worker.exchange()
+        assert (answer.now, answer.alive) == (clock.now(), True)
+
+    async def test_the_control_version_is_the_same_everywhere(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.queues.ensure("q", slots=3)
+        control = await store.processes.control(worker.key)
+        assert (await worker.exchange()).control_version == control.version
+
+    async def test_next_due_is_the_earliest_wait_of_a_short_queue(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store, delay_s=60.0)
+        await enqueue(store, delay_s=30.0)
+        await enqueue(store, delay_s=5.0, queue="other")
+        answer = await worker.exchange(want=[Want("q", 1)])
+        assert answer.next_due == clock.now() + 30 * SECOND
+
+    async def test_next_due_knows_retries_and_snoozes(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job(), new_job()])
+        first, second = await worker.claim(free=2)
+        answer = await worker.exchange(
+            finish=[worker.finish(first, Failed("x")), worker.finish(second, Snooze(4))],
+            want=[Want("q", 1)],
+        )
+        assert answer.next_due == clock.now() + 4 * SECOND
+        await worker.wait(4)
+        await worker.claim_one()
+        answer = await worker.exchange(want=[Want("q", 1)])
+        assert answer.next_due == clock.now() + 11 * SECOND
+
+    async def test_next_due_is_when_a_closed_gate_opens(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.queues.ensure("q", slots=10)
+        await store.jobs.enqueue([new_job(), new_job()])
+        job = await worker.claim_one()
+        answer = await worker.exchange(
+            finish=[worker.finish(job, Throttled(retry_after=20))], want=[Want("q", 1)]
+        )
+        assert list(answer.claims) == []
+        assert answer.next_due == clock.now() + 20 * SECOND
+
+    async def test_nothing_is_due_in_an_empty_queue(self, store: Store, worker: Worker) -> None:
+        assert (await worker.exchange(want=[Want("q", 1)])).next_due is None
