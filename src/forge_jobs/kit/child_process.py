@@ -112,13 +112,17 @@ class ChildProcess:
 
     async def send(self, line: bytes) -> None:
         """Hand one line to the child; waits while its pipe is full. ChildGone when it is dead."""
+        self.post(line)
+        await self._room.wait()
+        if self._room.lost:
+            raise ChildGone(str(self.exit or "its pipe is closed"))
+
+    def post(self, line: bytes) -> None:
+        """Like ``send`` without the waiting, for a short word that must not be held up."""
         writer = self._writer
         if writer is None or writer.is_closing() or self._ended.done():
             raise ChildGone(str(self.exit or "closed"))
         writer.write(checked_line(line, self._line_limit))
-        await self._room.wait()
-        if self._room.lost:
-            raise ChildGone(str(self.exit or "its pipe is closed"))
 
     async def receive(self) -> bytes | None:
         """The next line of the child; None when there will be none. LineTooLong beyond the limit:
