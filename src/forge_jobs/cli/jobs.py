@@ -30,7 +30,8 @@ from .session import on_store
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, show, retry, cancel and delete jobs.\n\n\b\nExample:\n  forge jobs list --status dead",
+    help="List, show, retry, cancel and delete jobs.\n\n"
+    "\b\nExample:\n  forge jobs list --status dead",
 )
 
 _LOGS_SHOWN = 20

@@ -20,7 +20,8 @@ from .session import actor, on_store
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, set, pause and resume queues.\n\n\b\nExample:\n  forge queues set mail --workers 20",
+    help="List, set, pause and resume queues.\n\n"
+    "\b\nExample:\n  forge queues set mail --workers 20",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
