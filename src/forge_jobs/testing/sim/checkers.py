@@ -30,9 +30,10 @@ from .history import (
 
 
 class Violation(Struct, frozen=True):
-    """A broken promise: which rule, and what happened."""
+    """A broken promise: which rule, what happened, and to which row."""
 
     rule: str
+    key: int | None
     text: str
 
 
@@ -58,13 +59,15 @@ def lost(history: History, final: Final) -> Found:
         key = keys.get(ack.id, -1)
         row = final.rows.get(key)
         if row is None and key not in deleted:
-            yield Violation("lost", f"job {ack.number} ({ack.id}) was acknowledged and is gone")
+            yield Violation(
+                "lost", key, f"job {ack.number} ({ack.id}) was acknowledged and is gone"
+            )
         elif row is not None and not ack.duplicate and parcel(row).number != ack.number:
-            yield Violation("lost", f"job {ack.number} ({ack.id}) holds another job's payload")
+            yield Violation("lost", key, f"job {ack.number} ({ack.id}) holds another job's payload")
     for key in sorted(stored - final.rows.keys()):
-        yield Violation("lost", f"row {key} was stored, never deleted, and is gone")
+        yield Violation("lost", key, f"row {key} was stored, never deleted, and is gone")
     for key in sorted(final.rows.keys() - stored):
-        yield Violation("lost", f"row {key} is there although nothing stored it")
+        yield Violation("lost", key, f"row {key} is there although nothing stored it")
 
 
 def doubled_finishes(history: History, final: Final) -> Found:
@@ -74,7 +77,9 @@ def doubled_finishes(history: History, final: Final) -> Found:
         if finish.verdict is Verdict.APPLIED:
             claim = (finish.key, finish.epoch)
             if claim in applied:
-                yield Violation("doubled", f"{_claim(claim)} was finished twice, at {finish.at}")
+                yield Violation(
+                    "doubled", finish.key, f"{_claim(claim)} was finished twice, at {finish.at}"
+                )
             applied.add(claim)
 
 
@@ -94,6 +99,7 @@ def fenced(history: History, final: Final) -> Found:
                 owner, epoch = held.get(record.key, (None, -1))
                 yield Violation(
                     "fence",
+                    record.key,
                     f"{_claim((record.key, record.epoch))} of process {record.owner} was applied "
                     f"at {record.at} although process {owner} held epoch {epoch}",
                 )
@@ -106,7 +112,9 @@ def legal_moves(history: History, final: Final) -> Found:
         before = stood.get(move.key)
         source = None if before is None else before.target
         if move.source != source:
-            yield Violation("illegal", f"{_move(move)} although the job stood at {source}")
+            yield Violation(
+                "illegal", move.key, f"{_move(move)} although the job stood at {source}"
+            )
         had = 0 if before is None else before.attempts
         rules = [
             rule
@@ -114,10 +122,12 @@ def legal_moves(history: History, final: Final) -> Found:
             if (rule.source, rule.event, rule.target) == (move.source, move.event, move.target)
         ]
         if not rules:
-            yield Violation("illegal", f"{_move(move)} is not in the table")
+            yield Violation("illegal", move.key, f"{_move(move)} is not in the table")
         elif not any(_attempts_after(rule.attempts, had) == move.attempts for rule in rules):
             allowed = "/".join(rule.attempts.value for rule in rules)
-            yield Violation("attempts", f"{_move(move)}: {had} before, should be {allowed}")
+            yield Violation(
+                "attempts", move.key, f"{_move(move)}: {had} before, should be {allowed}"
+            )
         stood[move.key] = move
 
 
@@ -128,7 +138,7 @@ def epochs(history: History, final: Final) -> Found:
         before = seen.get(move.key, 0)
         raised = move.event in (Event.CLAIM, Event.REAP, Event.RELEASE)
         if move.epoch < before or (raised and move.epoch == before):
-            yield Violation("epoch", f"{_move(move)} after epoch {before}")
+            yield Violation("epoch", move.key, f"{_move(move)} after epoch {before}")
         seen[move.key] = move.epoch
 
 
@@ -136,17 +146,23 @@ def rows_agree(history: History, final: Final) -> Found:
     """Owner if and only if running; finished if and only if terminal; attempts within the limit."""
     for row in final.rows.values():
         if (row.owner is not None) != (row.status is JobStatus.RUNNING):
-            yield Violation("owner", f"job {row.key} is {row.status} and owned by {row.owner}")
+            yield Violation(
+                "owner", row.key, f"job {row.key} is {row.status} and owned by {row.owner}"
+            )
         if (row.finished_at is not None) != (row.status in TERMINAL):
-            yield Violation("ended", f"job {row.key} is {row.status}, ended at {row.finished_at}")
+            yield Violation(
+                "ended", row.key, f"job {row.key} is {row.status}, ended at {row.finished_at}"
+            )
         if not 0 <= row.attempts <= row.max_attempts:
-            yield Violation("attempts", f"job {row.key}: {row.attempts} of {row.max_attempts}")
+            yield Violation(
+                "attempts", row.key, f"job {row.key}: {row.attempts} of {row.max_attempts}"
+            )
     for move in history.of(Moved):
         if (move.owner is not None) != (move.target is JobStatus.RUNNING):
-            yield Violation("owner", f"{_move(move)} leaves the owner {move.owner}")
+            yield Violation("owner", move.key, f"{_move(move)} leaves the owner {move.owner}")
         row = final.rows.get(move.key)
         if row is not None and not 0 <= move.attempts <= row.max_attempts:
-            yield Violation("attempts", f"{_move(move)} of {row.max_attempts}")
+            yield Violation("attempts", move.key, f"{_move(move)} of {row.max_attempts}")
 
 
 def stuck(history: History, final: Final) -> Found:
@@ -155,6 +171,7 @@ def stuck(history: History, final: Final) -> Found:
         if row.status not in TERMINAL:
             yield Violation(
                 "stuck",
+                row.key,
                 f"job {row.key} ({row.kind} in {row.queue}) is still {row.status}, attempts "
                 f"{row.attempts}, owner {row.owner}, epoch {row.epoch}",
             )
@@ -167,6 +184,7 @@ def counters(history: History, final: Final) -> Found:
         if rows.get(place, 0) != final.counts.get(place, 0):
             yield Violation(
                 "counters",
+                None,
                 f"{place[0]}/{place[1]}: {rows.get(place, 0)} rows, counted "
                 f"{final.counts.get(place, 0)}",
             )
@@ -185,7 +203,7 @@ def carried(history: History, final: Final) -> Found:
     for key in sorted({*promised, *children} & final.rows.keys()):
         if promised[key] != children[key]:
             yield Violation(
-                "carried", f"job {key} carried {promised[key]} and {children[key]} were stored"
+                "carried", key, f"job {key} carried {promised[key]} and {children[key]} were stored"
             )
     deaths = Counter(move.key for move in history.of(Moved) if move.target is JobStatus.DEAD)
     letters = Counter(
@@ -195,7 +213,7 @@ def carried(history: History, final: Final) -> Found:
         expected = deaths[row.key] if row.on_dead is not None else 0
         if letters[row.key] != expected:
             yield Violation(
-                "carried", f"job {row.key}: {expected} deaths, {letters[row.key]} letters"
+                "carried", row.key, f"job {row.key}: {expected} deaths, {letters[row.key]} letters"
             )
 
 
@@ -211,7 +229,9 @@ def deduplicated(history: History, final: Final) -> Found:
             holder = live.setdefault(name, move.key)
             if holder != move.key:
                 yield Violation(
-                    "dedupe", f"{name} is held by job {holder} and {_move(move)} takes it too"
+                    "dedupe",
+                    move.key,
+                    f"{name} is held by job {holder} and {_move(move)} takes it too",
                 )
         elif live.get(name) == move.key:
             del live[name]
@@ -226,8 +246,7 @@ def reaped_the_dead(history: History, final: Final) -> Found:
             case Registered(at=at, owner=owner, lease_us=lease_us, replaced=replaced):
                 lease[owner] = lease_us
                 alive_until[owner] = at + lease_us
-                if replaced is not None:
-                    alive_until[replaced] = at
+                alive_until.update((former, at) for former in replaced)
             case Beaten(at=at, owner=owner, alive=True):
                 alive_until[owner] = at + lease.get(owner, 0)
             case Left(at=at, owner=owner):
@@ -236,7 +255,9 @@ def reaped_the_dead(history: History, final: Final) -> Found:
                 until = alive_until.get(former, 0)
                 if at < until:
                     yield Violation(
-                        "reap", f"{_move(record)} from process {former}, alive until {until}"
+                        "reap",
+                        record.key,
+                        f"{_move(record)} from process {former}, alive until {until}",
                     )
             case _:
                 pass
@@ -251,18 +272,24 @@ def claimed_rightly(history: History, final: Final) -> Found:
         elif isinstance(record, Claimed):
             what = f"{_claim((record.key, record.epoch))} was claimed at {record.at}"
             if record.queue in paused:
-                yield Violation("paused", f"{what} from the paused queue {record.queue}")
+                yield Violation(
+                    "paused", record.key, f"{what} from the paused queue {record.queue}"
+                )
             if record.run_at > record.now:
-                yield Violation("early", f"{what}, {record.run_at - record.now} µs early")
+                yield Violation(
+                    "early", record.key, f"{what}, {record.run_at - record.now} µs early"
+                )
             row = final.rows.get(record.key)
             if row is not None and row.expires_at is not None and row.expires_at < record.now:
-                yield Violation("expired", f"{what}, {record.now - row.expires_at} µs late")
+                yield Violation(
+                    "expired", record.key, f"{what}, {record.now - row.expires_at} µs late"
+                )
 
 
 def untroubled(history: History, final: Final) -> Found:
     """No error escaped into the event loop."""
     for trouble in final.troubles:
-        yield Violation("trouble", trouble)
+        yield Violation("trouble", None, trouble)
 
 
 def _attempts_after(effect: Attempts, had: int) -> int:

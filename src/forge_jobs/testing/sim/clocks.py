@@ -11,6 +11,11 @@ from forge_jobs.core.instant import SECOND
 SOME_MORNING = 1_767_258_000 * SECOND
 
 
+async def pass_time(seconds: float) -> None:
+    """Wait in virtual time; zero only lets others run."""
+    await asyncio.sleep(seconds)  # noqa: TID251  -- the loop's time is virtual
+
+
 class SimClock:
     """A Clock on the loop's virtual time; ``skew_s`` is how far the wall clock is off."""
 
@@ -25,7 +30,7 @@ class SimClock:
         return 1_000.0 + self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)  # noqa: TID251  -- the loop's time is virtual
+        await pass_time(seconds)
 
     def pause(self, seconds: float) -> None:
         raise RuntimeError(f"a pause of {seconds} s would block every node of the simulation")

@@ -112,7 +112,9 @@ class Recorder:
             )
 
     def _register(self, who: str, process: NewProcess, replaces: str | None, key: int) -> None:
+        # Whoever registers again under its own name is not its former self any more.
+        names = [name for name in (replaces, process.host_id) if name is not None]
+        replaced = tuple(self._owners[name] for name in names if name in self._owners)
         self._owners[process.host_id] = key
-        replaced = None if replaces is None else self._owners.get(replaces)
         lease_us = round(process.lease_s * SECOND)
         self._history.add(Registered(self._now(), who, key, lease_us, replaced))

@@ -23,6 +23,7 @@ from forge_jobs.store.processes import ProcessStore
 from forge_jobs.store.queues import QueueStore
 from forge_jobs.store.schedules import ScheduleStore
 
+from .clocks import pass_time
 from .dice import Dice
 from .effects import Recorder
 from .history import Answered, Called, Heard, History
@@ -153,8 +154,7 @@ class Line:
         return _Fate.FINE
 
     async def _travel(self) -> None:
-        delay_s = self._dice.skewed(0.0, self.weather.delay_most_s)
-        await asyncio.sleep(delay_s)  # noqa: TID251  -- the loop's time is virtual
+        await pass_time(self._dice.skewed(0.0, self.weather.delay_most_s))
 
     def _now(self) -> int:
         return round(self._loop.time() * 1e6)

@@ -95,11 +95,11 @@ class Finished(Record, frozen=True):
 
 
 class Registered(Record, frozen=True):
-    """A worker process was let in. ``replaced`` is the owner key declared dead by the same call."""
+    """A worker process was let in. ``replaced`` are those declared dead by the same call."""
 
     owner: int
     lease_us: int
-    replaced: int | None = None
+    replaced: tuple[int, ...] = ()
 
 
 class Beaten(Record, frozen=True):

@@ -68,7 +68,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.troubles: list[str] = []
         self.set_exception_handler(_note_trouble)
         self._dice = dice
-        self._steps_most = steps_most
+        self._steps_most = self._steps_left = steps_most
         self._now = 0.0
         self._queued = 0
         self._due: list[tuple[float, int, asyncio.TimerHandle, Realm | None]] = []
@@ -111,6 +111,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Refused."""
         raise ThreadInSimulation(f"{func!r} was sent to an executor")
 
+    def allow_more_steps(self) -> None:
+        """After a run that spun: as many steps again."""
+        self._steps_left = self._steps_most
+
     def thaw(self, realm: Realm) -> None:
         """Let a frozen realm go on with everything that was set aside."""
         realm.frozen = False
@@ -135,7 +139,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         self.steps += 1
         self._now += STEP_S
-        if self.steps > self._steps_most:
+        self._steps_left -= 1
+        if self._steps_left < 0:
             raise Stuck(f"{self.steps:,} steps by {self._now:.3f} virtual seconds: it spins")
         handle._run()
 

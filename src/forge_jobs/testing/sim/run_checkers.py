@@ -41,6 +41,7 @@ def overlapping_runs(history: History, final: Final) -> Found:
                 if not excused:
                     yield Violation(
                         "overlap",
+                        keys.get(job),
                         f"job {keys.get(job)} ({job}) ran on {first.who} from {first.start} to "
                         f"{first.end} and started on {second.who} at {second.start}",
                     )
@@ -72,6 +73,7 @@ def started_rightly(history: History, final: Final) -> Found:
                 if not mine and at - thawed.get(record.who, -_THAWED_US) >= _THAWED_US:
                     yield Violation(
                         "start",
+                        move.key,
                         f"job {move.key} ({job}) started on {record.who} at {at} while it was "
                         f"{move.target} of process {move.owner} since {move.at} ({move.event})",
                     )
@@ -81,10 +83,13 @@ def started_rightly(history: History, final: Final) -> Found:
 
 def every_run_ended(history: History, final: Final) -> Found:
     """A handler that started has ended, or its process is gone."""
+    keys = {row.id: row.key for row in final.rows.values()}
     for job, runs in _runs(history).items():
         for run in runs:
             if run.end is None:
-                yield Violation("unended", f"job {job} still runs on {run.who} since {run.start}")
+                yield Violation(
+                    "unended", keys.get(job), f"{job} still runs on {run.who} since {run.start}"
+                )
 
 
 def _runs(history: History) -> dict[str, list[_Run]]:

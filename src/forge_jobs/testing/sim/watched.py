@@ -6,6 +6,7 @@ that the backend itself runs unchanged.
 
 from forge_jobs.backends.memory.books import Books
 from forge_jobs.backends.memory.rows import Row
+from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event, JobStatus
 
@@ -30,3 +31,9 @@ class WatchedBooks(Books):
     def removed(self, row: Row) -> None:
         super().removed(row)
         self._recorder.moved(row, Event.DELETE, row.status, gone=True)
+
+
+def watch(store: MemoryStore, recorder: Recorder) -> None:
+    """Put the witness into a store that is still empty."""
+    tables = store._tables  # pyright: ignore[reportPrivateUsage]
+    tables.books = WatchedBooks(recorder)

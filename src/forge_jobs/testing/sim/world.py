@@ -1,0 +1,207 @@
+"""A world from its seed to its judgement."""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.decide import Budgets
+from forge_jobs.core.status import TERMINAL
+from forge_jobs.store.bundle import Store
+
+from .chaos import Climate, Fleet
+from .checkers import Violation
+from .clocks import SimClock, pass_time
+from .dice import Dice
+from .effects import Recorder
+from .faults import CALM, FaultyStore, Line
+from .final import Final, read_final
+from .handlers import Stage
+from .history import History
+from .loop import AnyTask, Realm, Stuck, VirtualLoop
+from .node import Ground, Node
+from .people import NORMAL_SLOTS, Operator, Producer
+from .plan import QUEUES
+from .sightings import sightings
+from .verdict import judge
+from .watched import watch
+
+_LEASES_S = (3.0, 5.0, 15.0)
+_BURIAL_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What makes a world besides its seed. ``drain_s`` bounds how long it may take to come to rest
+    after the last fault, in virtual seconds."""
+
+    jobs: int = 120
+    nodes: int = 3
+    minutes: float = 3.0
+    drain_s: float = 900.0
+    make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A world that has ended."""
+
+    seed: int
+    options: Options
+    history: History
+    violations: list[Violation]
+    seen: Counter[str]
+    virtual_s: float
+    steps: int
+
+
+def simulate(seed: int, options: Options | None = None) -> Ended:
+    """Run the world of a seed to its end and judge it."""
+    chosen = options or Options()
+    world = _World(seed, chosen)
+    final = world.run()
+    history = world.ground.history
+    return Ended(
+        seed,
+        chosen,
+        history,
+        judge(history, final),
+        sightings(history),
+        world.ground.loop.time(),
+        world.ground.loop.steps,
+    )
+
+
+class _World:
+    def __init__(self, seed: int, options: Options) -> None:
+        self._options = options
+        self._seed = seed
+        self._troubles: list[str] = []
+        self._tasks: list[AnyTask] = []
+        self._fleet: Fleet | None = None
+        loop = VirtualLoop(Dice(f"{seed}:order"))
+        history = History()
+        dice = Dice(f"{seed}:world")
+        self._dice = dice
+
+        def now() -> int:
+            return round(loop.time() * 1e6)
+
+        recorder = Recorder(history, now)
+        store = options.make_store(SimClock(loop), Dice(f"{seed}:store"))
+        watch(store, recorder)
+        settings = EngineSettings(
+            lease_s=dice.pick(_LEASES_S),
+            grace_s=dice.between(1, 10),
+            strict=dice.chance(0.2),
+            budgets=Budgets(missing_delay_s=4.0),
+        )
+        stage = Stage(history, now)
+        self.ground = Ground(loop, Realm("wire"), store, history, recorder, stage, settings)
+
+    def run(self) -> Final:
+        loop = self.ground.loop
+        try:
+            try:
+                loop.run_until_complete(self._live())
+            except Stuck as error:
+                self._troubles.append(str(error))
+                self._freeze()
+            for node in self._nodes():
+                self._troubles.extend(node.left_over())
+            final = loop.run_until_complete(
+                read_final(self.ground.store, [*self._troubles, *loop.troubles])
+            )
+            self.ground.history.seal()
+            loop.run_until_complete(self._bury())
+            return final
+        finally:
+            loop.close()
+
+    async def _live(self) -> None:
+        ground, options, dice = self.ground, self._options, self._dice
+        for queue in QUEUES:
+            await ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
+        climate = Climate.draw(dice)
+        names = [chr(ord("a") + place) for place in range(options.nodes)]
+        self._fleet = fleet = Fleet(ground, Dice(f"{self._seed}:chaos"), climate, names)
+        lines = [self._line("producer"), self._line("operator")]
+        for line in lines:
+            line.weather = climate.weather
+        stores = [self._store(line) for line in lines]
+        producer = Producer(ground, stores[0], Dice(f"{self._seed}:producer"))
+        operator = Operator(ground, stores[1], Dice(f"{self._seed}:operator"), producer)
+        raging_s = options.minutes * 60
+        parent = self._task(fleet.keep_alive())
+        acts = [
+            self._task(producer.produce(options.jobs, raging_s * 0.8)),
+            self._task(operator.meddle(raging_s)),
+            self._task(fleet.rage(raging_s)),
+        ]
+        for act in acts:
+            await act
+        for line in lines:
+            line.weather = CALM
+        ground.fault("world", "calm")
+        await fleet.calm()
+        await operator.restore()
+        await self._rest()
+        parent.cancel()
+        await fleet.end(timeout_s=30.0)
+        await pass_time(1.0)
+
+    async def _rest(self) -> None:
+        """Until every job has ended, or the bound has passed."""
+        loop = self.ground.loop
+        until_s = loop.time() + self._options.drain_s
+        while loop.time() < until_s:
+            counts = await self.ground.store.ledger.counts()
+            if all(count.status in TERMINAL for count in counts):
+                return
+            await pass_time(1.0)
+
+    async def _bury(self) -> None:
+        """Let the coroutines of dead processes end, now that nobody looks, instead of leaving them
+        to the garbage collector."""
+        loop = self.ground.loop
+        tasks = [*self._tasks, *self.ground.wire.tasks]
+        for node in self._nodes():
+            node.line.sever()
+            for realm in node.realms():
+                loop.thaw(realm)
+                tasks.extend(realm.tasks)
+        until_s = loop.time() + _BURIAL_S
+        while loop.time() < until_s and any(not task.done() for task in tasks):
+            for task in tasks:
+                task.cancel()
+            await pass_time(1.0)
+
+    def _freeze(self) -> None:
+        """Whatever spins must not disturb the reading."""
+        self.ground.loop.allow_more_steps()
+        for node in self._nodes():
+            node.crash()
+
+    def _nodes(self) -> list[Node]:
+        return [] if self._fleet is None else self._fleet.all
+
+    def _task(self, work: Coroutine[Any, Any, Any]) -> AnyTask:
+        task = self.ground.loop.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    def _line(self, who: str) -> Line:
+        ground = self.ground
+        return Line(
+            who,
+            loop=ground.loop,
+            wire=ground.wire,
+            history=ground.history,
+            dice=Dice(f"{self._seed}:{who}:line"),
+        )
+
+    def _store(self, line: Line) -> Store:
+        ground = self.ground
+        return FaultyStore(ground.store, line, Realm(line.who), ground.recorder)

@@ -1,0 +1,341 @@
+"""Each judge on a history made by hand: quiet on a good one, loud on a bad one."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from forge_jobs.core.job import JobRecord, Successor
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.testing.sim.final import Final
+from forge_jobs.testing.sim.history import (
+    Acked,
+    Beaten,
+    Claimed,
+    Fault,
+    Finished,
+    History,
+    Left,
+    Moved,
+    Paused,
+    Ran,
+    Record,
+    Registered,
+    Stored,
+)
+from forge_jobs.testing.sim.story import story
+from forge_jobs.testing.sim.verdict import judge
+
+S, P, R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.RUNNING
+F, D, X, C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
+LEASE = 1_000
+
+
+def row(key: int = 1, status: JobStatus = D, **changes: object) -> JobRecord:
+    ended = status in (D, X, C)
+    fields: dict[str, object] = {
+        "id": f"J{key}",
+        "kind": "work",
+        "queue": "main",
+        "payload": b'{"number":1}',
+        "priority": 0,
+        "attempts": 1,
+        "max_attempts": 3,
+        "epoch": 1,
+        "enqueued_at": 0,
+        "run_at": 0,
+        "finished_at": 50 if ended else None,
+        **changes,
+    }
+    return JobRecord(key=key, status=status, **fields)  # pyright: ignore[reportArgumentType]
+
+
+def enqueued(key: int = 1, at: int = 0) -> list[Record]:
+    return [
+        Moved(at, "producer", key, Event.ENQUEUE, None, P, 0, 0),
+        Stored(at, "producer", key, f"J{key}", False, 1),
+        Acked(at, "producer", 1, f"J{key}", False),
+    ]
+
+
+def claimed(key: int = 1, *, at: int, owner: int, epoch: int, attempts: int) -> list[Record]:
+    who = "ab"[owner - 1]
+    return [
+        Moved(at, who, key, Event.CLAIM, P, R, epoch, attempts, owner),
+        Claimed(at, who, owner, key, epoch, "main", 0, at, True),
+    ]
+
+
+def finished(
+    key: int = 1, *, at: int, owner: int, epoch: int, attempts: int, carried: int = 0
+) -> list[Record]:
+    who = "ab"[owner - 1]
+    return [
+        Moved(at, who, key, Event.DONE, R, D, epoch, attempts, None, owner),
+        Finished(at, who, owner, key, epoch, D, Verdict.APPLIED, carried),
+    ]
+
+
+def reaped(key: int = 1, *, at: int, former: int, epoch: int, attempts: int) -> Record:
+    return Moved(at, "b", key, Event.REAP, R, P, epoch, attempts, None, former)
+
+
+NODES: list[Record] = [Registered(0, "a", 1, LEASE), Registered(0, "b", 2, LEASE)]
+
+
+def good() -> list[Record]:
+    return [
+        *NODES,
+        *enqueued(),
+        *claimed(at=10, owner=1, epoch=1, attempts=1),
+        Ran(20, "a", 1, "J1"),
+        Ran(40, "a", 1, "J1", "returned"),
+        *finished(at=50, owner=1, epoch=1, attempts=1),
+    ]
+
+
+def rules(
+    records: Sequence[Record],
+    rows: Sequence[JobRecord] = (),
+    *,
+    counts: dict[tuple[str, JobStatus], int] | None = None,
+    troubles: tuple[str, ...] = (),
+) -> set[str]:
+    history = History()
+    for record in records:
+        history.add(record)
+    kept = {one.key: one for one in (rows or [row()])}
+    if counts is None:
+        counts = {}
+        for one in kept.values():
+            counts[one.queue, one.status] = counts.get((one.queue, one.status), 0) + 1
+    return {violation.rule for violation in judge(history, Final(kept, counts, troubles))}
+
+
+def test_a_good_history_has_no_violation() -> None:
+    assert rules(good()) == set()
+
+
+def test_an_acknowledged_job_that_is_gone() -> None:
+    assert "lost" in rules(good(), [row(2)])
+
+
+def test_a_deleted_job_is_not_lost() -> None:
+    deleted = Moved(60, "operator", 1, Event.DELETE, D, None, 1, 1)
+    other = [*enqueued(2), Moved(5, "operator", 2, Event.CANCEL, P, C, 0, 0)]
+    assert rules([*good(), deleted, *other], [row(2, C, attempts=0, epoch=0)]) == set()
+
+
+def test_a_row_that_nobody_stored() -> None:
+    assert "lost" in rules(good(), [row(), row(2)])
+
+
+def test_a_payload_that_was_mixed_up() -> None:
+    assert "lost" in rules(good(), [row(payload=b'{"number":7}')])
+
+
+def test_two_applied_finishes_of_one_claim() -> None:
+    again = Finished(60, "a", 1, 1, 1, D, Verdict.APPLIED, 0)
+    assert "doubled" in rules([*good(), again])
+
+
+def test_a_repeated_finish_that_was_recognised_is_fine() -> None:
+    again = Finished(60, "a", 1, 1, 1, D, Verdict.ALREADY, 0)
+    stale = Finished(61, "b", 2, 1, 1, D, Verdict.STALE, 0)
+    assert rules([*good(), again, stale]) == set()
+
+
+def lost_lease(finisher: int, epoch: int) -> list[Record]:
+    """Process 1 loses the job to process 2; somebody finishes it under some epoch."""
+    return [
+        *NODES,
+        Beaten(900, "b", 2, True),
+        *enqueued(),
+        *claimed(at=10, owner=1, epoch=1, attempts=1),
+        Ran(20, "a", 1, "J1"),
+        reaped(at=1_500, former=1, epoch=2, attempts=1),
+        *claimed(at=1_600, owner=2, epoch=3, attempts=2),
+        Ran(1_610, "b", 2, "J1"),
+        Ran(1_620, "b", 2, "J1", "returned"),
+        Ran(1_630, "a", 1, "J1", "returned"),
+        *finished(at=1_700, owner=finisher, epoch=epoch, attempts=2),
+    ]
+
+
+def without_reap(instead: Record) -> list[Record]:
+    """The same, but the job changed hands in another way."""
+
+    def is_reap(record: Record) -> bool:
+        return isinstance(record, Moved) and record.event is Event.REAP
+
+    return [instead if is_reap(record) else record for record in lost_lease(2, 3)]
+
+
+def test_the_fence_holds_when_the_new_owner_finishes() -> None:
+    assert rules(lost_lease(2, 3), [row(epoch=3, attempts=2)]) == set()
+
+
+@pytest.mark.parametrize(("finisher", "epoch"), [(1, 1), (1, 3), (2, 1)])
+def test_a_finish_through_the_fence(finisher: int, epoch: int) -> None:
+    assert "fence" in rules(lost_lease(finisher, epoch), [row(epoch=3, attempts=2)])
+
+
+def test_a_move_that_is_not_in_the_table() -> None:
+    revived = Moved(60, "a", 1, Event.PROMOTE, D, P, 1, 1)
+    assert "illegal" in rules([*good(), revived], [row(status=P)])
+
+
+def test_a_move_from_where_the_job_was_not() -> None:
+    records = [*enqueued(), Moved(5, "a", 1, Event.PROMOTE, S, P, 0, 0)]
+    assert "illegal" in rules(records, [row(status=P, attempts=0)])
+
+
+def test_a_release_that_burns_an_attempt() -> None:
+    records = [
+        *NODES,
+        *enqueued(),
+        *claimed(at=10, owner=1, epoch=1, attempts=1),
+        Moved(20, "a", 1, Event.RELEASE, R, P, 2, 1, None, 1),
+        Moved(30, "operator", 1, Event.CANCEL, P, C, 2, 1),
+    ]
+    assert rules(records, [row(status=C, epoch=2)]) == {"attempts"}
+
+
+def test_more_attempts_than_allowed() -> None:
+    assert "attempts" in rules(good(), [row(attempts=4)])
+
+
+def test_an_epoch_that_falls_or_stands_still() -> None:
+    fallen = [*good()[:-2], *finished(at=50, owner=1, epoch=0, attempts=1)]
+    assert "epoch" in rules(fallen)
+    still = without_reap(reaped(at=1_500, former=1, epoch=1, attempts=1))
+    assert "epoch" in rules(still, [row(epoch=3, attempts=2)])
+
+
+def test_an_owner_without_running_and_an_end_without_a_time() -> None:
+    assert "owner" in rules(good(), [row(owner=1)])
+    assert "ended" in rules(good(), [row(finished_at=None)])
+    assert "owner" in rules([*good(), Moved(60, "x", 1, Event.RETRY, D, P, 1, 0, 5)])
+
+
+def test_a_job_that_never_ends() -> None:
+    assert "stuck" in rules(good()[:3] + good()[3:5], [row(status=P, attempts=0)])
+
+
+def test_books_that_say_something_else() -> None:
+    assert "counters" in rules(good(), counts={("main", D): 2})
+    assert "counters" in rules(good(), counts={("main", D): 1, ("main", P): 1})
+    assert "counters" in rules(good(), counts={})
+
+
+def test_carried_jobs_come_once_per_applied_finish() -> None:
+    parent = [*good()[:-2], *finished(at=50, owner=1, epoch=1, attempts=1, carried=1)]
+    child = row(2, C, attempts=0, epoch=0, payload=b'{"number":2,"parent":"J1"}')
+    stored: list[Record] = [
+        Moved(50, "a", 2, Event.ENQUEUE, None, P, 0, 0),
+        Moved(60, "operator", 2, Event.CANCEL, P, C, 0, 0),
+    ]
+    assert rules([*parent, *stored], [row(), child]) == set()
+    assert "carried" in rules(parent)
+    assert "carried" in rules([*good(), *stored], [row(), child])
+
+
+def test_a_dead_letter_comes_once_per_death() -> None:
+    died: list[Record] = [
+        *good()[:-2],
+        Moved(50, "a", 1, Event.DIE, R, X, 1, 1, None, 1),
+        Finished(50, "a", 1, 1, 1, X, Verdict.APPLIED, 0),
+    ]
+    dead = row(status=X, on_dead=Successor("letter", "main"))
+    told = {
+        "id": "J1", "kind": "work", "queue": "main", "attempts": 1, "error": None,
+        "payload": {}, "enqueued_at": 0, "died_at": 50,
+    }  # fmt: skip
+    letter = row(
+        2, C, kind="letter", attempts=0, epoch=0, payload=msgspec.json.encode({"job": told})
+    )
+    stored: list[Record] = [
+        Moved(50, "a", 2, Event.ENQUEUE, None, P, 0, 0),
+        Moved(60, "operator", 2, Event.CANCEL, P, C, 0, 0),
+    ]
+    assert rules([*died, *stored], [dead, letter]) == set()
+    assert "carried" in rules(died, [dead])
+    assert "carried" in rules([*died, *stored], [row(status=X), letter])
+
+
+def test_two_live_jobs_with_one_key() -> None:
+    one, two = row(1, C, dedupe_key="k", attempts=0), row(2, C, dedupe_key="k", attempts=0)
+    first: list[Record] = [*enqueued(1), Moved(5, "o", 1, Event.CANCEL, P, C, 0, 0)]
+    second: list[Record] = [*enqueued(2, 9), Moved(15, "o", 2, Event.CANCEL, P, C, 0, 0)]
+    assert rules([*first, *second], [one, two]) == set()
+    assert "dedupe" in rules([*first[:3], *second, first[3]], [one, two])
+
+
+def test_a_job_taken_from_a_living_process() -> None:
+    records = lost_lease(2, 3)
+    kept = [row(epoch=3, attempts=2)]
+    assert "reap" in rules([records[0], Beaten(900, "a", 1, True), *records[1:]], kept)
+    left = [*records[:2], Beaten(900, "a", 1, True), Left(1_400, "a", 1), *records[2:]]
+    assert rules(left, kept) == set()
+    replaced = [*records[:2], Beaten(900, "a", 1, True), Registered(1_400, "c", 3, LEASE, (1,))]
+    assert rules([*replaced, *records[2:]], kept) == set()
+
+
+def test_claims_from_a_paused_queue_too_early_or_too_late() -> None:
+    assert "paused" in rules([Paused(1, "operator", "main", True), *good()])
+    opened = [Paused(1, "operator", "main", True), Paused(2, "operator", "main", False)]
+    assert rules([*opened, *good()]) == set()
+    early = [*good()[:6], Claimed(10, "a", 1, 1, 1, "main", 11, 10, True), *good()[7:]]
+    assert rules(early) == {"early"}
+    assert rules(good(), [row(expires_at=9)]) == {"expired"}
+
+
+def test_two_runs_at_once_need_a_loss_of_the_lease() -> None:
+    kept = [row(epoch=3, attempts=2)]
+    records = lost_lease(2, 3)
+    assert rules(records, kept) == set()
+    released = without_reap(Moved(1_500, "a", 1, Event.RELEASE, R, P, 2, 0, None, 1))
+    assert "overlap" in rules(released, kept)
+
+
+def test_a_crash_ends_the_runs_of_its_node() -> None:
+    records = [
+        record for record in lost_lease(2, 3) if record != Ran(1_630, "a", 1, "J1", "returned")
+    ]
+    kept = [row(epoch=3, attempts=2)]
+    assert rules(records, kept) == {"unended"}
+    assert rules([*records[:9], Fault(30, "a", "crash"), *records[9:]], kept) == set()
+
+
+def test_a_start_of_a_job_that_is_not_ours() -> None:
+    cancelled: list[Record] = [
+        *NODES,
+        *enqueued(),
+        Moved(5, "operator", 1, Event.CANCEL, P, C, 0, 0),
+        Ran(10, "a", 1, "J1"),
+        Ran(11, "a", 1, "J1", "returned"),
+    ]
+    kept = [row(status=C, attempts=0, epoch=0)]
+    assert rules(cancelled, kept) == {"start"}
+    # A process stopped between its last look at the lease and the first step cannot know.
+    assert rules([*cancelled[:6], Fault(9, "a", "resume"), *cancelled[6:]], kept) == set()
+    stolen = [record for record in good() if not isinstance(record, Ran)]
+    assert "start" in rules(
+        [*stolen[:7], Ran(20, "b", 1, "J1"), Ran(21, "b", 1, "J1", "x"), *stolen[7:]]
+    )
+
+
+def test_an_error_that_nobody_caught() -> None:
+    assert rules(good(), troubles=("ZeroDivisionError",)) == {"trouble"}
+
+
+def test_the_story_of_a_violation_names_its_job_and_the_faults() -> None:
+    history = History()
+    for record in [*good(), *enqueued(2), Fault(60, "a", "crash")]:
+        history.add(record)
+    violations = judge(history, Final({1: row(finished_at=None)}, {}))
+    told = story(history, next(one for one in violations if one.key == 1))
+    assert any("crash" in line for line in told)
+    assert any("key=1" in line for line in told)
+    assert not any("key=2" in line for line in told)
