@@ -1,1 +1,232 @@
-"""Durable background jobs for Python."""
+"""Durable background jobs for Python: the public names, nothing else.
+
+Each name is imported when it is first used, so that a producer pays for no more than it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forge_jobs.app import Forge, open_storage
+    from forge_jobs.client.job import Job
+    from forge_jobs.client.task import AsyncTask, DefTask, Task
+    from forge_jobs.config import (
+        DEFAULT_QUEUE_WORKERS,
+        DEFAULT_SHUTDOWN_TIMEOUT,
+        EngineSettings,
+        queues_from_env,
+        worker_id_from_env,
+        worker_prefix_from_env,
+        worker_version_from_env,
+    )
+    from forge_jobs.core.dead_letter import DeadJob
+    from forge_jobs.core.errors import (
+        BadAppPath,
+        BadArguments,
+        BadConfig,
+        BadDuration,
+        BadName,
+        BadOption,
+        BadPayload,
+        BadTime,
+        BadUrl,
+        Closed,
+        Conflict,
+        Corrupt,
+        ForgeError,
+        Full,
+        Invalid,
+        JobFailed,
+        KeyTaken,
+        KindTaken,
+        NoQueues,
+        NotFound,
+        NotWritable,
+        NotYet,
+        PayloadTooLarge,
+        Refused,
+        ResultTimeout,
+        SchemaMismatch,
+        StoreError,
+        Unavailable,
+        Unknown,
+        UnknownKind,
+    )
+    from forge_jobs.core.job import JobRecord
+    from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
+    from forge_jobs.core.retry import Retry
+    from forge_jobs.core.status import JobStatus
+    from forge_jobs.engine.context import Context, JobCtx
+    from forge_jobs.engine.registry import HandlerRegistry, JobHandler
+    from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter, Router
+    from forge_jobs.engine.runtime import (
+        EnqueueOutcome,
+        EnqueueRequest,
+        FinalizeOutcome,
+        QueueHandle,
+        QueueRuntime,
+    )
+    from forge_jobs.engine.services import CleanupReport, cleanup_once, reap_stale_jobs
+
+    __version__: str
+
+    # The feature is still to come: importable, NotYet when used.
+    CMD_EXEC_KIND: Any
+    DEFAULT_RATE_LIMIT_SCOPES: Any
+    NOOP_ECHO_KIND: Any
+    WORKER_POOL_KIND: Any
+    AcquireOutcome: Any
+    CmdExecHandler: Any
+    CmdExecPayload: Any
+    CronTickReport: Any
+    JobQueue: Any
+    NoopEcho: Any
+    RateLimiter: Any
+    WorkerPoolConfig: Any
+    WorkerPoolHandler: Any
+    cron_tick_once: Any
+    ensure_default_rate_limits: Any
+    ensure_schedules: Any
+    metrics_roll_once: Any
+    rebalance_once: Any
+
+_NAMES = {
+    "app": "Forge open_storage",
+    "client.job": "Job",
+    "client.task": "AsyncTask DefTask Task",
+    "config": (
+        "DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT EngineSettings queues_from_env "
+        "worker_id_from_env worker_prefix_from_env worker_version_from_env"
+    ),
+    "core.dead_letter": "DeadJob",
+    "core.errors": (
+        "BadAppPath BadArguments BadConfig BadDuration BadName BadOption BadPayload BadTime BadUrl "
+        "Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken NoQueues "
+        "NotFound NotWritable NotYet PayloadTooLarge Refused ResultTimeout SchemaMismatch "
+        "StoreError Unavailable Unknown UnknownKind"
+    ),
+    "core.job": "JobRecord",
+    "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
+    "core.retry": "Retry",
+    "core.status": "JobStatus",
+    "engine.context": "Context JobCtx",
+    "engine.registry": "HandlerRegistry JobHandler",
+    "engine.routing": "DefaultRouter KindPrefixRouter Router",
+    "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
+    "engine.services": "CleanupReport cleanup_once reap_stale_jobs",
+}
+_LATER = (
+    "CMD_EXEC_KIND DEFAULT_RATE_LIMIT_SCOPES NOOP_ECHO_KIND WORKER_POOL_KIND AcquireOutcome "
+    "CmdExecHandler CmdExecPayload CronTickReport JobQueue NoopEcho RateLimiter WorkerPoolConfig "
+    "WorkerPoolHandler cron_tick_once ensure_default_rate_limits ensure_schedules "
+    "metrics_roll_once rebalance_once"
+)
+_HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
+_TO_COME = frozenset(_LATER.split())
+
+__all__ = [
+    "CMD_EXEC_KIND",
+    "DEFAULT_QUEUE_WORKERS",
+    "DEFAULT_RATE_LIMIT_SCOPES",
+    "DEFAULT_SHUTDOWN_TIMEOUT",
+    "NOOP_ECHO_KIND",
+    "WORKER_POOL_KIND",
+    "AcquireOutcome",
+    "AsyncTask",
+    "BadAppPath",
+    "BadArguments",
+    "BadConfig",
+    "BadDuration",
+    "BadName",
+    "BadOption",
+    "BadPayload",
+    "BadTime",
+    "BadUrl",
+    "CleanupReport",
+    "Closed",
+    "CmdExecHandler",
+    "CmdExecPayload",
+    "Conflict",
+    "Context",
+    "Corrupt",
+    "CronTickReport",
+    "Dead",
+    "DeadJob",
+    "DefTask",
+    "DefaultRouter",
+    "Done",
+    "EngineSettings",
+    "EnqueueOutcome",
+    "EnqueueRequest",
+    "Failed",
+    "FinalizeOutcome",
+    "Forge",
+    "ForgeError",
+    "Full",
+    "HandlerRegistry",
+    "Invalid",
+    "Job",
+    "JobCtx",
+    "JobFailed",
+    "JobHandler",
+    "JobOutcome",
+    "JobQueue",
+    "JobRecord",
+    "JobStatus",
+    "KeyTaken",
+    "KindPrefixRouter",
+    "KindTaken",
+    "NoQueues",
+    "NoopEcho",
+    "NotFound",
+    "NotWritable",
+    "NotYet",
+    "PayloadTooLarge",
+    "QueueHandle",
+    "QueueRuntime",
+    "RateLimiter",
+    "Refused",
+    "ResultTimeout",
+    "Retry",
+    "Router",
+    "SchemaMismatch",
+    "Snooze",
+    "StoreError",
+    "Task",
+    "Throttled",
+    "Unavailable",
+    "Unknown",
+    "UnknownKind",
+    "WorkerPoolConfig",
+    "WorkerPoolHandler",
+    "cleanup_once",
+    "cron_tick_once",
+    "ensure_default_rate_limits",
+    "ensure_schedules",
+    "metrics_roll_once",
+    "open_storage",
+    "queues_from_env",
+    "reap_stale_jobs",
+    "rebalance_once",
+    "worker_id_from_env",
+    "worker_prefix_from_env",
+    "worker_version_from_env",
+]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            value = getattr(import_module(f"forge_jobs.{_HOMES[name]}"), name)
+        elif name in _TO_COME:
+            value = import_module("forge_jobs.app.not_yet").Later(name)
+        elif name == "__version__":
+            value = import_module("importlib.metadata").version("forge-jobs")
+        else:
+            raise AttributeError(f"module 'forge_jobs' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -76,7 +76,7 @@ class Settings:
     url: str
     url_from: str
     queues: Mapping[str, int]
-    migrate: bool = True
+    queues_from_env: bool = False
 
 
 def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Settings:
@@ -84,12 +84,19 @@ def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None
     env = os.environ if environ is None else environ
     file = read_file(find_file(folder or Path.cwd(), env))
     url, source = _url(env, file)
+    queues = queues_from_env(env)
     return Settings(
         url=_with_password(url, file, env),
         url_from=source,
-        queues=queues_from_env(env) or file.queues,
-        migrate=_switch(env, "FORGE_AUTO_MIGRATE"),
+        queues=queues or file.queues,
+        queues_from_env=bool(queues),
     )
+
+
+def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether opening a store may create or upgrade its tables: not with FORGE_AUTO_MIGRATE=0."""
+    env = os.environ if environ is None else environ
+    return _switch(env, "FORGE_AUTO_MIGRATE")
 
 
 def queues_from_env(environ: Mapping[str, str] | None = None) -> dict[str, int]:
@@ -115,26 +122,31 @@ def worker_id_from_env(environ: Mapping[str, str] | None = None) -> str | None:
 
 
 def parse_queues(
-    entries: Iterable[str] | Mapping[str, int], *, source: str = "queues"
+    entries: Iterable[str] | Mapping[str, int],
+    *,
+    source: str = "queues",
+    slots: Mapping[str, int] | None = None,
+    default: int = DEFAULT_QUEUE_WORKERS,
 ) -> dict[str, int]:
     """Names and slots from ``["mail:20", "video"]`` or ``{"mail": 20}``.
 
-    Raises BadConfig that names ``source``, the entry and what it should look like.
+    A queue without a number gets that of ``slots``, else ``default``. Raises BadConfig that names
+    ``source``, the entry and what it should look like.
     """
     if isinstance(entries, Mapping):
         pairs = list(cast("Mapping[str, int]", entries).items())
     else:
         texts = entries.split(",") if isinstance(entries, str) else entries
-        pairs = [_entry(text, source) for text in texts]
+        pairs = [_entry(text, source, slots or {}, default) for text in texts]
     queues: dict[str, int] = {}
-    for name, slots in pairs:
+    for name, count in pairs:
         try:
             names.queue_name(name)
         except BadName as error:
             raise BadConfig(f"{source}: {error}") from error
         if name in queues:
             raise BadConfig(f"{source}: queue {name!r} is given twice; name it once")
-        queues[name] = slot_count(slots, source=f"{source}: queue {name!r}")
+        queues[name] = slot_count(count, source=f"{source}: queue {name!r}")
     return queues
 
 
@@ -256,12 +268,12 @@ def _file_queues(path: Path, table: object) -> dict[str, int]:
     return parse_queues(slots, source=f"{path}: queues")
 
 
-def _entry(entry: object, source: str) -> tuple[str, int]:
+def _entry(entry: object, source: str, slots: Mapping[str, int], default: int) -> tuple[str, int]:
     if not isinstance(entry, str):
         raise BadConfig(f"{source}: {entry!r} is no queue: write 'mail' or 'mail:20'")
     name, colon, count = entry.strip().partition(":")
     if not colon:
-        return name, DEFAULT_QUEUE_WORKERS
+        return name, slots.get(name, default)
     if not (count.isascii() and count.isdigit()):
         raise BadConfig(f"{source}: {entry!r} has no number of slots after ':': write 'mail:20'")
     return name, int(count)

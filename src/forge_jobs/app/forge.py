@@ -1,0 +1,279 @@
+"""Forge: the object a user holds."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+
+from forge_jobs import config
+from forge_jobs.app.clock import ForgeClock
+from forge_jobs.app.decorator import TaskDecorator
+from forge_jobs.app.kinds import KindQueues
+from forge_jobs.app.local import LocalRuns
+from forge_jobs.app.registration import Registration
+from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
+from forge_jobs.backends.url import open_store
+from forge_jobs.client.job import Job
+from forge_jobs.client.options import JobOptions, check_names, job_fields
+from forge_jobs.client.portal import StoreAccess
+from forge_jobs.client.sending import Sender
+from forge_jobs.client.task import Task
+from forge_jobs.config import EngineSettings
+from forge_jobs.core import names, payload
+from forge_jobs.core.errors import NotYet, Refused
+from forge_jobs.core.instant import Duration, seconds
+from forge_jobs.core.job import NewJob
+from forge_jobs.engine.registry import Handler, HandlerRegistry
+from forge_jobs.kit import redact
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.bundle import Store
+
+if TYPE_CHECKING:
+    from forge_jobs.engine.drain import DrainReport
+
+Queues = Iterable[str] | Mapping[str, int]
+_CRON = "cron comes with the cluster services"
+
+
+class Forge:
+    """Tasks, their store, and the workers that run them.
+
+    ``Forge()`` takes its address from FORGE_URL, else DATABASE_URL, else forge.toml, else uses
+    ``sqlite:///forge.db``. Nothing is opened before the first use; the first use also creates or
+    upgrades the tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and
+    forked children alike.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: EngineSettings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+    ) -> None:
+        self.settings = settings or EngineSettings()
+        self.clock = ForgeClock(clock)
+        self.entropy = entropy
+        self.registry = HandlerRegistry()
+        self._url = url
+        self._made = None if url is None else self._store_at(url)
+        self._access = StoreAccess(self._make_store, migrate=config.auto_migrate)
+        self._declared: dict[str, int] = {}
+        # Whoever waits for a result waits in real time, whatever clock a test puts in place.
+        self.sender = Sender(self._access, SYSTEM_CLOCK)
+        local = LocalRuns(self._access, self.clock, entropy, self._route)
+        self._registration = Registration(self.registry, self.sender, local)
+        self._kinds = KindQueues(
+            self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
+        )
+        self.task = TaskDecorator(self._registration.register, {})
+        self._access.at_fork(self.sender.worker_loops.clear)
+
+    def __repr__(self) -> str:
+        return f"<Forge {redact.url(self._url) if self._url else 'at its configured address'}>"
+
+    # ------------------------------------------------------------------ enqueue
+
+    def enqueue(self, kind: str, payload: object = None, **options: Unpack[JobOptions]) -> Job[Any]:
+        """Store a job by its kind, for producers without the code; ``queue=`` overrides.
+
+        The queue is that of the local task, else the one a worker published for the kind, else
+        ``default``. Arguments are checked here only if the task is registered here.
+        """
+        task = self._registration.tasks.get(names.kind_name(kind))
+        if task is not None:
+            job = task.using(**options).bind_payload(payload)
+            return self.sender.send(job, task.signature.read_result, options.get("tx"))
+        fields = job_fields(options, where="forge.enqueue(...)")
+        body = _body(kind, payload)
+        queue = fields.pop("queue", None) or self._kinds.find(kind)
+        job = NewJob(kind=kind, queue=queue, payload=body, **fields)
+        return self.sender.send(job, None, options.get("tx"))
+
+    async def aenqueue(
+        self, kind: str, payload: object = None, **options: Unpack[JobOptions]
+    ) -> Job[Any]:
+        """``enqueue`` for coroutines."""
+        task = self._registration.tasks.get(names.kind_name(kind))
+        if task is not None:
+            job = task.using(**options).bind_payload(payload)
+            return await self.sender.asend(job, task.signature.read_result, options.get("tx"))
+        fields = job_fields(options, where="forge.aenqueue(...)")
+        body = _body(kind, payload)
+        queue = fields.pop("queue", None) or await self._kinds.afind(kind)
+        job = NewJob(kind=kind, queue=queue, payload=body, **fields)
+        return await self.sender.asend(job, None, options.get("tx"))
+
+    def job(self, job_id: str) -> Job[Any]:
+        """The handle of a stored job; ``refresh`` tells whether it exists."""
+        return Job(self.sender, job_id)
+
+    # ------------------------------------------------------------------ tasks and queues
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """Every task by kind."""
+        return dict(self._registration.tasks)
+
+    def handler(self, kind: str) -> Handler | None:
+        """What runs jobs of that kind here."""
+        return self.registry.get(kind)
+
+    def queue(self, name: str, *, slots: int | None = None, **later: object) -> None:
+        """Declare a queue that workers of this Forge serve, with its cluster-wide slots.
+
+        Where the queue has settings in the store already, those stay: operators change them.
+        """
+        where = f"forge.queue({name!r})"
+        for option in ("concurrency", "rate"):
+            if option in later:
+                raise NotYet(
+                    f"{where}: {option}= is not built yet: limits on concurrency and rate come "
+                    "with the cluster services"
+                )
+        check_names(later, ("slots", "concurrency", "rate"), where=where)
+        names.queue_name(name)
+        count = config.DEFAULT_QUEUE_WORKERS if slots is None else slots
+        self._declared[name] = config.slot_count(count, source=where)
+
+    def cron(self, expression: str, **options: object) -> NoReturn:
+        """Run a task by the calendar."""
+        raise NotYet(f"forge.cron({expression!r}) is not built yet: {_CRON}")
+
+    @property
+    def schedules(self) -> NoReturn:
+        """The schedules in the store."""
+        raise NotYet(f"forge.schedules is not built yet: {_CRON}")
+
+    # ------------------------------------------------------------------ running
+
+    def worker(
+        self,
+        queues: Queues | None = None,
+        *,
+        slots: int | None = None,
+        prefix: str | None = None,
+        version: str | None = None,
+        worker_id: str | None = None,
+        settings: EngineSettings | None = None,
+        shutdown_timeout: Duration = config.DEFAULT_SHUTDOWN_TIMEOUT,
+    ) -> Worker:
+        """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
+
+        ``slots`` counts for queues that name no number of their own. Without ``queues``: those of
+        FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml.
+        """
+        return Worker(
+            WorkerPlan(
+                sender=self.sender,
+                registry=self.registry,
+                router=self._kinds,
+                clock=self.clock,
+                entropy=self.entropy,
+                settings=settings or self.settings,
+                queues=lambda: self._queues(queues, slots),
+                prefix=prefix,
+                version=version,
+                worker_id=worker_id,
+                shutdown_timeout_s=seconds(shutdown_timeout, field="shutdown_timeout"),
+            )
+        )
+
+    async def drain(
+        self, queues: Iterable[str] | None = None, *, limit: int | None = None
+    ) -> "DrainReport":
+        """Run everything that is due, here and now, and what that enqueues; for tests."""
+        from forge_jobs.engine.drain import drain
+
+        return await drain(
+            await self._access.aready(),
+            self.registry,
+            clock=self.clock,
+            entropy=self.entropy,
+            settings=self.settings,
+            queues=None if queues is None else list(queues),
+            limit=limit,
+        )
+
+    # ------------------------------------------------------------------ the store
+
+    @property
+    def store(self) -> Store:
+        """The store, perhaps not opened yet; ``ready`` opens it."""
+        return self._access.store
+
+    def ready(self) -> Store:
+        """Open the store now, from synchronous code; errors show here instead of at first use."""
+        return self._access.ready()
+
+    async def aready(self) -> Store:
+        """``ready`` for coroutines."""
+        return await self._access.aready()
+
+    def close(self) -> None:
+        """Let go of connections and the I/O thread; later calls raise Closed."""
+        self._check_idle()
+        self._access.close()
+
+    async def aclose(self) -> None:
+        """``close`` for coroutines."""
+        self._check_idle()
+        await self._access.aclose()
+
+    def __enter__(self) -> "Forge":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Forge":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _check_idle(self) -> None:
+        if self.sender.worker_loops:
+            raise Refused("a worker of this Forge is running: leave its `async with` first")
+
+    def _make_store(self) -> Store:
+        return self._made if self._made is not None else self._store_at(config.load().url)
+
+    def _store_at(self, url: str) -> Store:
+        return open_store(url, clock=self.clock, entropy=self.entropy)
+
+    def _route(self, kind: str) -> str:
+        return self._kinds.route(kind)
+
+    def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
+        default = (
+            config.DEFAULT_QUEUE_WORKERS
+            if slots is None
+            else config.slot_count(slots, source="slots")
+        )
+        if queues is not None:
+            chosen = config.parse_queues(queues, slots=self._declared, default=default)
+        else:
+            settings = config.load()
+            chosen = {**({} if settings.queues_from_env else self._declared), **settings.queues}
+        if not chosen:
+            used = {task.queue: None for task in self._registration.tasks.values()}
+            raise no_queues(list(used))
+        return chosen
+
+
+def _body(kind: str, value: object) -> bytes:
+    if value is None:
+        return b"{}"
+    return payload.encode(value, what=f"forge.enqueue({kind!r}): the payload")

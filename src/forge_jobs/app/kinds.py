@@ -1,0 +1,67 @@
+"""Which queue a kind belongs to: the local tasks say it, else what workers have published."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from forge_jobs.client.portal import StoreAccess
+from forge_jobs.client.task import Task
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.engine.registry import HandlerRegistry
+from forge_jobs.kit.clock import Clock
+
+FRESH_S = 5.0
+
+
+class KindQueues:
+    """Looks kinds up; what the store says is kept for a few seconds."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        registry: HandlerRegistry,
+        access: StoreAccess,
+        clock: Clock,
+    ) -> None:
+        self._tasks = tasks
+        self._registry = registry
+        self._access = access
+        self._clock = clock
+        self._published: dict[str, str] = {}
+        self._read_at: float | None = None
+
+    def route(self, kind: str) -> str:
+        """The queue of a kind by what is known here, without asking the store."""
+        return self._local(kind) or self._published.get(kind, DEFAULT_QUEUE)
+
+    def find(self, kind: str) -> str:
+        """The queue of a kind, from synchronous code."""
+        local = self._local(kind)
+        if local is not None:
+            return local
+        if not self._fresh():
+            self._keep(self._access.run(lambda store: store.queues.kinds()))
+        return self._published.get(kind, DEFAULT_QUEUE)
+
+    async def afind(self, kind: str) -> str:
+        """The queue of a kind, from a coroutine."""
+        local = self._local(kind)
+        if local is not None:
+            return local
+        if not self._fresh():
+            store = await self._access.aready()
+            self._keep(await store.queues.kinds())
+        return self._published.get(kind, DEFAULT_QUEUE)
+
+    def _local(self, kind: str) -> str | None:
+        task = self._tasks.get(kind)
+        if task is not None:
+            return task.queue
+        handler = self._registry.get(kind)
+        return None if handler is None else handler.queue
+
+    def _fresh(self) -> bool:
+        return self._read_at is not None and 0 <= self._clock.mono() - self._read_at < FRESH_S
+
+    def _keep(self, published: dict[str, str]) -> None:
+        self._published = published
+        self._read_at = self._clock.mono()
