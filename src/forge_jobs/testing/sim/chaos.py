@@ -73,6 +73,9 @@ class Fleet:
             node.line.cut = False
             node.line.weather = Weather()
             node.resume()
+            if not node.fresh:
+                # The deploy is completed: no process of the older release is left.
+                self._ground.loop.create_task(node.shutdown(5.0))
         await pass_time(0.01)
 
     async def keep_alive(self) -> None:

@@ -66,13 +66,13 @@ class Node:
         self.who = who
         self.clock = SimClock(ground.loop, skew_s=dice.between(-600, 600))
         self.line = Line(who, loop=ground.loop, wire=ground.wire, history=ground.history, dice=dice)
-        self.gone = False
+        self.gone = self.left = False
         self.handle: QueueHandle | None = None
         self._ground = ground
         self._engine = Realm(f"{who}/engine")
         self._io = Realm(f"{who}/io")
         self._entropy = dice
-        self._fresh = fresh
+        self.fresh = fresh
 
     @property
     def frozen(self) -> bool:
@@ -109,8 +109,10 @@ class Node:
 
     async def shutdown(self, timeout_s: float) -> None:
         """Ask for a graceful end, as a parent would, and wait for the process to be gone."""
-        if self.gone or self.handle is None:
+        if self.gone:
             return
+        if self.handle is None:
+            return self.crash()
         self._ground.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
         await self._ground.loop.create_task(
             self._leave(self.handle, timeout_s), context=self._engine.context()
@@ -131,7 +133,7 @@ class Node:
         runtime = (
             QueueRuntime(
                 store,
-                registry(ground.stage, self.who, fresh=self._fresh),
+                registry(ground.stage, self.who, fresh=self.fresh),
                 settings=ground.settings,
                 clock=self.clock,
                 entropy=self._entropy,
@@ -150,7 +152,7 @@ class Node:
         await handle.shutdown_graceful(timeout_s)
         if not self.gone:
             self._ground.fault(self.who, "exit")
-            self.gone = True
+            self.gone = self.left = True
             self.line.sever()
 
     def _vanish(self) -> None:

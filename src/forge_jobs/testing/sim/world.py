@@ -110,7 +110,8 @@ class _World:
                 self._troubles.append(str(error))
                 self._freeze()
             for node in self._nodes():
-                self._troubles.extend(node.left_over())
+                if node.left:
+                    self._troubles.extend(node.left_over())
             final = loop.run_until_complete(
                 read_final(self.ground.store, [*self._troubles, *loop.troubles])
             )
