@@ -44,7 +44,8 @@ def _search(target: Target) -> Found:
     for value in _candidates(module):
         handler = value.handler(target.kind)
         if isinstance(handler, Handler):
-            return Found(handler, getattr(value, "enqueuer", None), _route(value))
+            access = getattr(getattr(value, "sender", None), "access", None)
+            return Found(handler, access, _route(value))
     raise UnknownKind(
         f"no Forge object in {target.module or target.file!r} knows kind {target.kind!r}: "
         "keep the Forge object and its tasks in module variables"
