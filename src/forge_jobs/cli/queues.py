@@ -186,7 +186,7 @@ def _print_block(view: QueueView, text: str, remedy: str | None) -> None:
         line = Text(f"! {text}", style="yellow")
         if remedy is not None:
             line.append(f"\n  → {remedy}", style="bright_black")
-        show.console().print(line, soft_wrap=True)
+        show.console().print(line)
 
 
 def _print_queue(view: QueueView, as_json: bool) -> None:

@@ -5,6 +5,7 @@ and should weigh nothing.
 """
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
@@ -26,11 +27,11 @@ HELP: Final = {
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
     "Default: FORGE_QUEUES, then the queues of the app's tasks.",
     "processes": "Worker processes.",
-    "health_port": "Answer /healthz and /readyz on this port.",
+    "health_port": "Answer /healthz and /readyz on loopback; one port per process from here on.",
     "log_format": "text or json.",
     "grace": "How long running jobs may go on after a stop.",
     "lease": "After how much silence a worker counts as dead.",
-    "url": "Store address. Default: the app's own.",
+    "url": "Store address, where the app itself names none.",
 }
 
 
@@ -88,7 +89,8 @@ def start(
     if health_port is not None:
         passed += ["--health-port", str(health_port)]
     if url is not None:
-        passed += ["--url", url]
+        # not as an argument: everybody on the machine can read those, and it may hold a password
+        os.environ["FORGE_URL"] = url
     configure(format=log_format)
     return run_parent(passed, processes=processes, grace_s=grace_s, lease_s=lease_s)
 

@@ -1,0 +1,16 @@
+"""The application of the command line's tests."""
+
+from forge_jobs import Context, Dead, Forge
+
+forge = Forge()
+
+
+@forge.task(queue="mail")
+async def send(to: str, ctx: Context) -> str:
+    ctx.log.info("sending")
+    return f"sent to {to}"
+
+
+@forge.task(queue="mail")
+def refuse(to: str) -> None:
+    raise Dead(f"no such mailbox: {to}")

@@ -1,0 +1,91 @@
+"""The real command, run as a person would: as a process, in a folder, on a SQLite file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class Shell:
+    """``forge`` in a folder of its own; FORGE_URL names the file ``forge.db`` there."""
+
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder}/forge.db"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "FORGE_URL": self.url, "COLUMNS": "80", "PYTHONWARNINGS": "error"}
+
+    def forge(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "forge_jobs", *words],
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+    def ok(self, *words: str) -> str:
+        done = self.forge(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def data(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    @contextmanager
+    def running(self, *words: str) -> Iterator["subprocess.Popen[str]"]:
+        """A command that runs until the block ends; whatever happens, nothing stays behind."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "forge_jobs", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def wait_for(self, job_id: str, status: str) -> Any:
+        """The job, once it has that state."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            job = self.data("jobs", "show", job_id)
+            if job["status"] == status:
+                return job
+            assert time.monotonic() < deadline, f"still {job['status']}: {job}"
+            time.sleep(0.1)
+
+
+def stopped(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> int:
+    """End a running command with a signal; its exit code."""
+    process.send_signal(number)
+    return process.wait(PATIENCE_S)

@@ -1,0 +1,189 @@
+"""What the acting commands change, ask and refuse."""
+
+import pytest
+
+from forge_jobs.ops import look
+from tests.cli.conftest import Here
+from tests.ops.desk import Desk
+
+UNKNOWN = "01JABCDEFGHJKMNPQRSTVWXYZ0"
+
+
+def dead(count: int):
+    async def work(desk: Desk) -> list[str]:
+        return await desk.dead_jobs(count)
+
+    return work
+
+
+def status(here: Here, job_id: str) -> str:
+    async def work(desk: Desk) -> str:
+        return (await look.existing(desk.store, job_id)).status
+
+    return here.fill(work)
+
+
+def test_retry_by_id(here: Here) -> None:
+    first, second = here.fill(dead(2))
+    answer = here.forge("jobs", "retry", first)
+    assert (answer.code, answer.out) == (0, "1 job back in line.\n")
+    assert (status(here, first), status(here, second)) == ("pending", "dead")
+
+
+def test_a_job_that_cannot_be_retried_says_why(here: Here) -> None:
+    (waiting,) = here.fill(lambda desk: desk.some(1))
+    answer = here.forge("jobs", "retry", waiting)
+    assert answer.code == 1
+    assert "0 jobs back in line, 1 skipped." in answer.out
+    assert "it is pending; retry applies to failed, dead, cancelled" in answer.err
+
+
+def test_an_unknown_id_and_a_wrong_one(here: Here) -> None:
+    missing = here.forge("jobs", "cancel", UNKNOWN)
+    assert (missing.code, missing.out) == (1, "0 jobs cancelled, 1 not found.\n")
+    assert here.forge("jobs", "cancel", "17").code == 2
+    assert here.forge("jobs", "show", UNKNOWN).code == 1
+    assert here.forge("jobs", "show", "17").code == 2
+
+
+def test_by_filter_it_counts_first_and_needs_a_yes(here: Here) -> None:
+    ids = here.fill(dead(3))
+    asked = here.forge("jobs", "retry", "--queue", "mail")
+    assert asked.code == 2
+    assert "Retry 3 jobs? Nothing was done: repeat with --yes" in asked.err
+    assert status(here, ids[0]) == "dead"
+    counted = here.forge("jobs", "retry", "--queue", "mail", "--dry-run", "--json")
+    assert counted.data == {"action": "retry", "matching": 3, "more": False, "changed": 0}
+    done = here.forge("jobs", "retry", "--queue", "mail", "--yes", "--json")
+    assert done.data == {
+        "action": "retry", "changed": 3, "requested": 0, "skipped": 0, "missing": 0,
+    }  # fmt: skip
+    nothing = here.forge("jobs", "retry", "--queue", "mail", "--yes")
+    assert (nothing.code, nothing.out) == (0, "No jobs match.\n")
+
+
+def test_nothing_is_done_to_every_job_by_accident(here: Here) -> None:
+    here.fill(dead(1))
+    bare = here.forge("jobs", "delete", "--yes")
+    assert bare.code == 2
+    assert "or --all" in bare.err
+    both = here.forge("jobs", "delete", UNKNOWN, "--queue", "mail")
+    assert both.code == 2
+    assert "not both" in both.err
+    assert here.forge("jobs", "delete", "--all", "--yes").out == "1 job deleted.\n"
+
+
+@pytest.mark.parametrize(
+    ("action", "state"), [("retry", "done"), ("retry", "in_progress"), ("delete", "running")]
+)
+def test_A6_states_an_action_does_not_apply_to_are_refused(
+    here: Here, action: str, state: str
+) -> None:
+    answer = here.forge("jobs", action, "--status", state, "--yes")
+    assert answer.code == 2
+    assert f"{action} does not apply to" in answer.err
+
+
+def test_cancel_run_now_and_duplicate(here: Here) -> None:
+    first, second = here.fill(lambda desk: desk.some(2, delay_s=600))
+    assert here.forge("jobs", "run-now", first).out == "1 job made due.\n"
+    assert status(here, first) == "pending"
+    assert here.forge("jobs", "cancel", second, "--json").data["changed"] == 1
+    assert status(here, second) == "cancelled"
+    copied = here.forge("jobs", "duplicate", second, "--json").data
+    assert copied["changed"] == 1
+    assert status(here, copied["ids"][0]) == "pending"
+
+
+def test_older_and_newer_jobs(here: Here) -> None:
+    here.fill(dead(2))
+    for words, count in ((["--older-than", "1h"], 0), (["--newer-than", "1h"], 2)):
+        counted = here.forge("jobs", "delete", *words, "--dry-run", "--json").data
+        assert counted["matching"] == count
+    wrong = here.forge("jobs", "delete", "--older-than", "soon")
+    assert wrong.code == 2
+    assert "--older-than" in wrong.err
+
+
+def test_settings_of_a_queue(here: Here) -> None:
+    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    words = ["--workers", "3", "--retain-done", "2d", "--retain-dead", "forever"]
+    data = here.forge("queues", "set", "mail", *words, "--backoff", "5s:10m", "--json").data
+    assert (data["slots"], data["retain_done_s"], data["retain_dead_s"]) == (3, 172_800, None)
+    assert (data["backoff_enabled"], data["backoff_base_s"], data["backoff_max_s"]) == (
+        True,
+        5,
+        600,
+    )
+    assert here.forge("queues", "set", "mail", "--backoff", "off", "--json").data["slots"] == 3
+    assert "3 in the cluster" in here.forge("queues", "set", "mail", "--backoff", "on").out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["mail"], "say what to set"),
+        (["mail", "--backoff", "sometimes"], "--backoff 'sometimes'"),
+        (["mail", "--backoff", "1h:1s"], "back"),
+        (["mail", "--retain-done", "-1"], "--retain-done"),
+        (["mail", "--workers", "-1"], "slots"),
+        (["mail", "--workers", "many"], "--workers"),
+        (["a b", "--workers", "1"], "queue 'a b'"),
+    ],
+)
+def test_wrong_settings_name_the_field(here: Here, words: list[str], complaint: str) -> None:
+    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    answer = here.forge("queues", "set", *words)
+    assert answer.code == 2
+    assert complaint in answer.err
+    assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_pause_resume_unthrottle(here: Here) -> None:
+    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    assert here.forge("queues", "pause", "mail", "--json").data["paused"] is True
+    assert here.forge("queues", "resume", "mail", "--json").data["paused"] is False
+    assert here.forge("queues", "unthrottle", "mail", "--json").data["throttled_until"] is None
+    unknown = here.forge("queues", "pause", "mial")
+    assert unknown.code == 1
+    assert "there is no queue 'mial'" in unknown.err
+    assert here.forge("queues", "set", "fresh", "--create", "--json").data["slots"] == 10
+
+
+def test_enqueue(here: Here) -> None:
+    words = ["--queue", "mail", "--priority", "-2", "--max-attempts", "3", "--tag", "vip"]
+    answer = here.forge("enqueue", "send", '{"to": "a@b.c"}', *words)
+    assert answer.code == 0, answer.err
+    job = here.forge("jobs", "show", answer.out.strip(), "--json").data
+    assert (job["kind"], job["queue"], job["payload"]) == ("send", "mail", {"to": "a@b.c"})
+    assert (job["priority"], job["max_attempts"], job["tags"]) == (-2, 3, ["vip"])
+    assert job["status"] == "pending"
+
+
+def test_enqueue_for_later_and_only_once(here: Here) -> None:
+    words = ["enqueue", "send", "--queue", "mail", "--delay", "10m", "--dedupe-key", "one"]
+    first, second = here.forge(*words, "--json").data, here.forge(*words, "--json").data
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    assert first["id"] == second["id"]
+    assert status(here, first["id"]) == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["send", "{to: 1}", "--queue", "mail"], "not valid JSON"),
+        (["send", "[1]", "--queue", "mail"], "must be an object"),
+        (["send", "--queue", "a b"], "queue 'a b'"),
+        (["send me", "--queue", "mail"], "kind 'send me'"),
+        (["send", "--queue", "mail", "--delay", "-5"], "delay"),
+        (["send", "--queue", "mail", "--delay", "later"], "delay"),
+        (["send", "--queue", "mail", "--max-attempts", "0"], "max_attempts"),
+        (["send"], "send"),
+    ],
+)
+def test_a_wrong_enqueue_names_the_field(here: Here, words: list[str], complaint: str) -> None:
+    answer = here.forge("enqueue", *words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert complaint in answer.err
+    assert len(answer.err.strip().splitlines()) == 1

@@ -1,0 +1,113 @@
+"""Errors are one line with a remedy; help shows an example."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from forge_jobs.cli.commands import run
+from tests.cli.conftest import Here
+
+COMMANDS = [
+    "", "worker", "dev", "demo", "enqueue", "stats", "doctor", "bench", "workers", "workers quiet",
+    "jobs", "jobs list", "jobs show", "jobs retry", "jobs cancel", "jobs delete", "jobs run-now",
+    "jobs duplicate", "queues", "queues list", "queues set", "queues pause", "queues resume",
+    "queues unthrottle", "db", "db create", "db migrate", "db status", "db drop", "db reset",
+    "cron", "limits", "web", "audit",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example_in_80_columns(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*shlex.split(command), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    example = text.split("Example:")[1].splitlines()[1].strip()
+    assert example.startswith((f"forge {command}".strip(), "FORGE_URL="))
+
+
+def test_every_example_parses(capsys: pytest.CaptureFixture[str]) -> None:
+    """An example that names an option which does not exist would mislead."""
+    for command in COMMANDS:
+        run([*shlex.split(command), "--help"])
+        text = capsys.readouterr().out
+        example = text.split("Example:")[1].splitlines()[1]
+        for option in re.findall(r"--[a-z-]+", example.split("forge", 1)[1]):
+            words = example.split("forge", 1)[1].split()
+            path = [word for word in words[:2] if re.fullmatch(r"[a-z][a-z-]*", word)]
+            run([*path, "--help"])
+            assert option in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["cron", "limits", "web", "audit"])
+def test_what_is_not_built_yet_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "list", "--anything", "x"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch(rf"forge: `forge {command}` is not built yet: .+\n", said.err)
+    assert run([command, "--json"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == "not_yet"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("nonsense", "No such command 'nonsense'"),
+        ("jobs show", "Missing argument 'ID'"),
+        ("jobs list --limit many", "--limit"),
+        ("jobs list --nonsense", "--nonsense"),
+        ("stats --minutes 0", "--minutes"),
+        ("jobs list --status nonsense", "is no state"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_2(
+    line: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(shlex.split(line)) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["nonsense --json", "jobs list --limit 0 --json", "jobs --json"])
+def test_errors_as_json_carry_a_code(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*shlex.split(line)]) == 2
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert set(error) == {"code", "message"}
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("postgresql://me:hunter2@db/x", 2),
+        ("redis://me:hunter2@db/0", 2),
+        ("mysql://me:hunter2@db/x", 2),
+        ("sqlite://me:hunter2@db/x", 2),
+        ("forge.db", 2),
+    ],
+)
+def test_a_bad_address_is_refused_without_its_password(
+    url: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["jobs", "list", "--url", url]) == code
+    said = capsys.readouterr()
+    assert "hunter2" not in said.err + said.out
+    assert len(said.err.splitlines()) == 1
+
+
+def test_bare_groups_print_their_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    said = capsys.readouterr()
+    assert "Usage: forge" in said.out + said.err
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("forge-jobs ")
+
+
+def test_a_table_goes_out_without_colour_when_it_is_not_a_terminal(here: Here) -> None:
+    here.fill(lambda desk: desk.some(1))
+    assert "\x1b" not in here.forge("jobs", "list").out

@@ -1,0 +1,64 @@
+"""The parity page is whole, and every test it names exists."""
+
+import ast
+import re
+from pathlib import Path
+
+ABILITIES = 126
+FAULTS = {
+    *(f"A{n}" for n in range(1, 29)),
+    *(f"H{n}" for n in range(1, 4)),
+    *(f"M{n}" for n in range(1, 7)),
+    *(f"L{n}" for n in range(1, 13)),
+}
+LATER = re.compile(r"#[3-7]\b")
+NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+
+
+def rows(project_root: Path) -> dict[str, str]:
+    """What each line of the page says in its last column, by its id."""
+    found: dict[str, str] = {}
+    for line in (project_root / "docs" / "parity.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and re.fullmatch(r"\d+|[AHML]\d+", cells[0]):
+            assert cells[0] not in found, f"{cells[0]} is listed twice"
+            found[cells[0]] = cells[2]
+    return found
+
+
+def test_every_ability_and_every_fault_is_listed(project_root: Path) -> None:
+    wanted = {str(n) for n in range(1, ABILITIES + 1)} | FAULTS
+    assert set(rows(project_root)) == wanted
+
+
+def test_every_line_names_a_test_or_what_it_waits_for(project_root: Path) -> None:
+    bare = [
+        name
+        for name, shown in rows(project_root).items()
+        if not NAMED.search(shown) and not LATER.search(shown) and shown != "left out"
+    ]
+    assert not bare, f"nothing is named for {', '.join(bare)}"
+
+
+def test_every_named_test_exists(project_root: Path) -> None:
+    missing: list[str] = []
+    known: dict[str, set[str]] = {}
+    for row, shown in rows(project_root).items():
+        for path, name in NAMED.findall(shown):
+            if path not in known:
+                known[path] = _tests(project_root / path)
+            if name not in known[path]:
+                missing.append(f"{row}: {path}::{name}")
+    assert not missing, "\n".join(missing)
+
+
+def _tests(path: Path) -> set[str]:
+    if not path.is_file():
+        return set()
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    }
