@@ -1,5 +1,7 @@
 """The application of the command line's tests."""
 
+import sys
+
 from forge_jobs import Context, Dead, Forge
 
 forge = Forge()
@@ -14,3 +16,8 @@ async def send(to: str, ctx: Context) -> str:
 @forge.task(queue="mail")
 def refuse(to: str) -> None:
     raise Dead(f"no such mailbox: {to}")
+
+
+@forge.task(queue="mail")
+def loaded() -> list[str]:
+    return sorted({name.partition(".")[0] for name in sys.modules})

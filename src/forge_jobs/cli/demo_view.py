@@ -15,7 +15,15 @@ from . import show
 from .queues import queue_table
 
 _BARS = "▁▂▃▄▅▆▇█"
-_HISTORY = 40
+_HISTORY = 24
+_STATES = (
+    JobStatus.PENDING,
+    JobStatus.RUNNING,
+    JobStatus.SCHEDULED,
+    JobStatus.FAILED,
+    JobStatus.DONE,
+    JobStatus.DEAD,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +138,15 @@ def _drawn(picture: Picture, pace: Pace, url: str) -> RenderableType:
     return Group(
         title,
         Text(""),
-        queue_table(picture.seen.queues),
+        queue_table(picture.seen.queues, _STATES),
         _gates(picture),
         Text(""),
         _workers(picture),
         Text(""),
         _failures(picture),
         Text(""),
-        Text(f"In another terminal: forge stats --url {url}", style="bright_black"),
+        Text("In another terminal:", style="bright_black"),
+        Text(f"  forge stats --url {url}", style="bright_black"),
         Text("Ctrl-C stops. Mission Control, the web panel, comes later.", style="bright_black"),
     )
 

@@ -1,5 +1,6 @@
 """``forge queues``: what operators set and see per queue."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
 _FOR_EVER = ("forever", "for-ever", "never", "none")
-_SHOWN = (
+LIVE_AND_DEAD = (
     JobStatus.PENDING,
     JobStatus.RUNNING,
     JobStatus.SCHEDULED,
@@ -158,18 +159,16 @@ def unthrottle(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     _print_queue(on_store(url, work), as_json)
 
 
-def queue_table(views: tuple[QueueView, ...]) -> Table:
-    """Queues and the counts of their live and dead jobs, in 80 columns."""
-    heads = [status.upper() for status in _SHOWN]
-    heads[2] = "SCHED"
-    made = show.table(
-        "QUEUE", "SLOTS", *heads, "LAG", right=("SLOTS", *heads, "LAG"), shrink=("QUEUE",)
-    )
+def queue_table(views: Sequence[QueueView], shown: Sequence[JobStatus] = LIVE_AND_DEAD) -> Table:
+    """Queues with their slots and counts, in 80 columns."""
+    heads = ["SCHED" if status is JobStatus.SCHEDULED else status.upper() for status in shown]
+    numbers = ("SLOTS", *heads, "LAG")
+    made = show.table("QUEUE", *numbers, right=numbers, shrink=("QUEUE",))
     for view in views:
         made.add_row(
             view.name,
             f"{view.slots_live}/{view.slots}",
-            *(_count(view, status) for status in _SHOWN),
+            *(_count(view, status) for status in shown),
             show.short(view.lag_s) if view.lag_s else "-",
         )
     return made
