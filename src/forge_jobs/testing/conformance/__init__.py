@@ -31,27 +31,19 @@ in the docstrings of ``forge_jobs.store``.
 import pytest
 
 _PARTS = (
-    "bundle",
     "drivers",
     "fixtures",
-    "jobs_bulk",
     "jobs_cancel",
+    "jobs_carried",
     "jobs_dedupe",
     "jobs_due",
     "jobs_enqueue",
     "jobs_exchange",
     "jobs_fence",
     "jobs_liveness",
-    "jobs_pages",
-    "jobs_retention",
     "jobs_running",
     "jobs_throttle",
     "jobs_transitions",
-    "jobs_walk",
-    "ledger",
-    "processes",
-    "queues",
-    "schedules",
     "worker",
 )
 

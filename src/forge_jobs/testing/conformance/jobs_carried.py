@@ -1,0 +1,122 @@
+"""Jobs that come with a move: stored in its transaction, once, or not at all."""
+
+import pytest
+from msgspec import json
+
+from forge_jobs.core.dead_letter import DeadJob
+from forge_jobs.core.job import NewJob, Successor
+from forge_jobs.core.outcome import Crashed, Dead, Done, Failed
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
+
+TELL = Successor("tell", "ops", 2)
+
+
+@pytest.mark.asyncio
+class TestCarriedJobs:
+    """``Finish.jobs`` and ``on_dead``."""
+
+    async def test_jobs_of_an_applied_finish_are_stored(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store)
+        job = await worker.claim_one()
+        carried = (
+            new_job(kind="a", queue="other", payload=b'{"x": 1}', priority=4),
+            new_job(kind="b", delay_s=30.0, tags=("t",)),
+        )
+        await worker.send(worker.finish(job, jobs=carried))
+        _, first, second = await everything(store)
+        assert (first.kind, first.queue, first.payload) == ("a", "other", b'{"x": 1}')
+        assert (first.status, first.priority) == (JobStatus.PENDING, 4)
+        assert (second.kind, second.status, second.tags) == ("b", JobStatus.SCHEDULED, ("t",))
+        assert first.enqueued_at == clock.now()
+
+    async def test_jobs_of_a_stale_finish_are_not_stored(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await enqueue(store)
+        job = await worker.claim_one()
+        await worker.exchange(release=[claim_of(job)])
+        end = worker.finish(job, jobs=(new_job(kind="next"),))
+        assert await worker.send(end) == [Verdict.STALE]
+        assert len(await everything(store)) == 1
+
+    async def test_a_carried_job_respects_a_taken_key(self, store: Store, worker: Worker) -> None:
+        await enqueue(store, kind="next", queue="other", dedupe_key="a")
+        await enqueue(store)
+        job = await worker.claim_one()
+        carried: tuple[NewJob, ...] = (new_job(kind="next", dedupe_key="a"),) * 2
+        await worker.send(worker.finish(job, jobs=carried))
+        assert await counted(store) == {("q", JobStatus.DONE): 1, ("other", JobStatus.PENDING): 1}
+
+    @pytest.mark.parametrize("way", ["dead", "failed", "crashed"])
+    async def test_a_death_tells_its_successor(
+        self, store: Store, worker: Worker, clock: MovableClock, way: str
+    ) -> None:
+        payload = '{"to" :"é", "n":12345678901234567890123}'.encode()
+        answer = await enqueue(store, payload=payload, max_attempts=1, on_dead=TELL)
+        enqueued_at = clock.now()
+        job = await worker.claim_one()
+        clock.advance(3)
+        outcome = {"dead": Dead("boom"), "failed": Failed("boom"), "crashed": Crashed("boom")}[way]
+        await worker.end(job, outcome)
+        dead, told = await everything(store)
+        assert dead.status is JobStatus.DEAD
+        assert (told.kind, told.queue, told.max_attempts) == ("tell", "ops", 2)
+        assert told.status is JobStatus.PENDING
+        letter = json.decode(told.payload, type=dict[str, DeadJob])["job"]
+        assert (letter.id, letter.kind, letter.queue) == (answer.id, "work", "q")
+        assert (letter.attempts, letter.error) == (1, "boom")
+        assert (letter.enqueued_at, letter.died_at) == (enqueued_at, clock.now())
+        assert payload in told.payload
+
+    async def test_a_large_payload_reaches_the_successor(
+        self, store: Store, worker: Worker
+    ) -> None:
+        payload = b'{"text":"' + b"x" * 50_000 + b'"}'
+        await enqueue(store, payload=payload, on_dead=TELL)
+        await worker.end(await worker.claim_one(), Dead("boom"))
+        assert payload in (await worker.claim_one("ops")).payload
+
+    async def test_only_a_death_tells(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job(on_dead=TELL, expires_s=30.0) for _ in range(5)])
+        done, failed, asked = await worker.claim(free=3)
+        chosen = [job.id for job in await everything(store)]
+        await store.jobs.cancel(Selection(ids=(chosen[2], chosen[3])), reason="x", limit=9)
+        ends = [(done, Done()), (failed, Failed("x")), (asked, Dead("x"))]
+        await worker.send(*(worker.finish(job, outcome) for job, outcome in ends))
+        clock.advance(60)
+        await store.jobs.promote(limit=100)
+        assert await counted(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.CANCELLED): 4}
+
+    async def test_each_death_tells_once(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store, on_dead=TELL)
+        end = worker.finish(await worker.claim_one(), Dead("first"))
+        await worker.send(end)
+        await worker.send(end)
+        assert len(await everything(store)) == 2
+        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await worker.end(await worker.claim_one(), Dead("second"))
+        assert len(await everything(store)) == 3
+        clock.advance(LEASE_S)
+        await store.jobs.reap(crash_note="x", limit=10)
+        assert len(await everything(store)) == 3
+
+    async def test_the_successor_of_a_successor_is_nobody(
+        self, store: Store, worker: Worker
+    ) -> None:
+        answer = await enqueue(store, on_dead=TELL)
+        await worker.end(await worker.claim_one(), Dead("boom"))
+        await worker.end(await worker.claim_one("ops"), Dead("boom again"))
+        assert len(await everything(store)) == 2
+        assert (await record(store, answer.id)).on_dead == TELL

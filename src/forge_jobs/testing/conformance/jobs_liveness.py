@@ -1,0 +1,227 @@
+"""What becomes of the jobs of a process that is not alive any more."""
+
+import asyncio
+
+import pytest
+
+from forge_jobs.core.job import Successor
+from forge_jobs.core.outcome import Done
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Reaped, Verdict, Want
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
+
+NOTE = "the worker process that ran it died"
+
+
+async def _reap(store: Store, limit: int = 100) -> Reaped:
+    return await store.jobs.reap(crash_note=NOTE, limit=limit)
+
+
+@pytest.mark.asyncio
+class TestReap:
+    """``JobStore.reap``."""
+
+    async def test_a_started_job_spends_its_attempt_and_counts_a_crash(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store)
+        await worker.claim_one()
+        clock.advance(LEASE_S)
+        assert await _reap(store) == Reaped(pending=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.attempts, job.crashes, job.epoch) == (JobStatus.PENDING, 1, 1, 2)
+        assert [(error.attempt, error.message) for error in job.errors] == [(1, NOTE)]
+        assert job.last_error == NOTE
+
+    async def test_a_prefetched_job_is_no_suspect(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store)
+        await worker.claim(free=0, prefetch=1)
+        clock.advance(LEASE_S)
+        assert await _reap(store) == Reaped(pending=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.attempts, job.crashes, job.epoch) == (JobStatus.PENDING, 0, 0, 2)
+        assert job.errors == ()
+
+    async def test_a_prefetched_job_that_was_marked_started_is_a_suspect(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store)
+        [job] = await worker.claim(free=0, prefetch=1)
+        await worker.exchange(started=[claim_of(job)])
+        clock.advance(LEASE_S)
+        await _reap(store)
+        stored = await record(store, answer.id)
+        assert (stored.attempts, stored.crashes) == (1, 1)
+
+    async def test_it_is_due_at_once_and_keeps_its_place(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store, kind="first")
+        await worker.claim_one()
+        clock.advance(1)
+        await enqueue(store, kind="second")
+        clock.advance(LEASE_S)
+        await _reap(store)
+        other = await Worker.join(store, clock, host_id="host-2")
+        claims = await other.claim(free=5)
+        assert [(job.kind, job.attempts, job.crashes) for job in claims] == [
+            ("first", 2, 1),
+            ("second", 1, 0),
+        ]
+
+    async def test_without_an_attempt_left_it_is_dead_and_tells_its_successor(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store, max_attempts=1, on_dead=Successor("tell", "ops"))
+        await worker.claim_one()
+        clock.advance(LEASE_S)
+        assert await _reap(store) == Reaped(dead=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.attempts, job.last_error) == (JobStatus.DEAD, 1, NOTE)
+        assert job.finished_at == clock.now()
+        assert await counted(store) == {("q", JobStatus.DEAD): 1, ("ops", JobStatus.PENDING): 1}
+
+    async def test_a_requested_cancel_is_carried_out(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        answer = await enqueue(store)
+        await worker.claim_one()
+        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
+        clock.advance(LEASE_S)
+        assert await _reap(store) == Reaped(cancelled=1)
+        job = await record(store, answer.id)
+        assert (job.status, job.last_error) == (JobStatus.CANCELLED, "enough")
+
+    async def test_the_living_keep_their_jobs(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        other = await Worker.join(store, clock, host_id="host-2")
+        await store.jobs.enqueue([new_job(), new_job()])
+        mine, lost = await worker.claim_one(), await other.claim_one()
+        await worker.wait(LEASE_S - 1)
+        clock.advance(2)
+        assert await _reap(store) == Reaped(pending=1)
+        stati = {job.key: job.status for job in await everything(store)}
+        assert stati == {mine.key: JobStatus.RUNNING, lost.key: JobStatus.PENDING}
+
+    async def test_a_pass_stops_at_its_limit(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job() for _ in range(5)])
+        await worker.claim(free=5)
+        clock.advance(LEASE_S)
+        assert await _reap(store, limit=3) == Reaped(pending=3, more=True)
+        assert await _reap(store, limit=3) == Reaped(pending=2)
+        assert await _reap(store, limit=3) == Reaped()
+
+    async def test_two_reapers_at_once_reap_each_job_once(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job() for _ in range(30)])
+        await worker.claim(free=30)
+        clock.advance(LEASE_S)
+        passes = await asyncio.gather(*(_reap(store) for _ in range(4)))
+        assert sum(done.pending for done in passes) == 30
+        assert {(job.crashes, job.epoch) for job in await everything(store)} == {(1, 2)}
+
+    async def test_a_late_beat_before_any_reaper_saves_the_process(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store)
+        job = await worker.claim_one()
+        clock.advance(LEASE_S * 3)
+        assert (await worker.beat()).alive
+        assert await _reap(store) == Reaped()
+        assert await worker.end(job, Done()) is Verdict.APPLIED
+
+    async def test_dead_is_final(self, store: Store, worker: Worker, clock: MovableClock) -> None:
+        await enqueue(store)
+        job = await worker.claim_one()
+        clock.advance(LEASE_S)
+        await _reap(store)
+        assert not (await worker.beat()).alive
+        round_ = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 1)])
+        assert (list(round_.verdicts), round_.alive) == ([Verdict.STALE], False)
+        assert await worker.claim() == []
+        again = await Worker.join(store, clock, host_id=worker.host_id)
+        assert again.key != worker.key
+        assert len(await again.claim()) == 1
+
+    async def test_an_idle_process_is_declared_dead_too(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        clock.advance(LEASE_S)
+        await _reap(store)
+        assert not (await worker.beat()).alive
+
+    async def test_a_replaced_process_is_dead_at_once(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await enqueue(store)
+        await worker.claim_one()
+        other = await Worker.join(store, clock, host_id="host-2", replaces=worker.host_id)
+        assert not (await worker.beat()).alive
+        assert await _reap(store) == Reaped(pending=1)
+        assert len(await other.claim()) == 1
+
+    async def test_replacing_nobody_is_fine(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await Worker.join(store, clock, host_id="host-2", replaces="host-unknown")
+        assert (await worker.beat()).alive
+
+
+@pytest.mark.asyncio
+class TestLeaving:
+    """``ProcessStore.leave`` and ``bury``."""
+
+    async def test_A3_leaving_hands_everything_back_without_spending(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job(max_attempts=1) for _ in range(4)])
+        jobs = await worker.claim(free=2, prefetch=2)
+        await store.processes.leave(worker.key)
+        for job in await everything(store):
+            assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
+            assert job.errors == ()
+        late = [worker.finish(job) for job in jobs]
+        assert await worker.send(*late) == [Verdict.STALE] * 4
+        other = await Worker.join(store, clock, host_id="host-2")
+        assert len(await other.claim(free=9)) == 4
+
+    async def test_leaving_carries_out_a_requested_cancel(
+        self, store: Store, worker: Worker
+    ) -> None:
+        answer = await enqueue(store)
+        await worker.claim_one()
+        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
+        await store.processes.leave(worker.key)
+        assert (await record(store, answer.id)).status is JobStatus.CANCELLED
+
+    async def test_leaving_twice_is_fine(self, store: Store, worker: Worker) -> None:
+        await store.processes.leave(worker.key)
+        await store.processes.leave(worker.key)
+        assert not (await worker.beat()).alive
+        assert await store.processes.all() == []
+
+    async def test_the_dead_are_buried_once_they_own_nothing(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.jobs.enqueue([new_job(), new_job()])
+        await worker.claim(free=2)
+        clock.advance(LEASE_S)
+        await _reap(store, limit=1)
+        assert await store.processes.bury() == 0
+        await _reap(store)
+        assert await store.processes.bury() == 1
+        assert await store.processes.bury() == 0
+
+    async def test_the_living_are_not_buried(self, store: Store, worker: Worker) -> None:
+        assert await store.processes.bury() == 0
+        assert (await worker.beat()).alive
