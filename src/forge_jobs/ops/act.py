@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import names
@@ -72,16 +73,8 @@ def narrowed(action: Action, filter: Filter) -> Filter:
             f"{action} does not apply to {', '.join(strays)} jobs: use {', '.join(allowed)}"
         )
     statuses = filter.statuses or allowed
-    return Filter(
-        queue=filter.queue,
-        kind=filter.kind,
-        statuses=() if len(statuses) == len(JobStatus) else statuses,
-        tag=filter.tag,
-        dedupe_key=filter.dedupe_key,
-        error=filter.error,
-        enqueued_from=filter.enqueued_from,
-        enqueued_until=filter.enqueued_until,
-    )
+    every = len(statuses) == len(JobStatus)
+    return replace(filter, statuses=() if every else statuses)
 
 
 class Operator:

@@ -15,7 +15,7 @@ OWNERS_LOOKED_AT = 500
 LAG_WARN_S = 300.0
 CLOCK_WARN_S = 5.0
 
-__all__ = ["Finding", "Severity", "cluster_findings", "examine", "schema_finding"]
+__all__ = ["Finding", "SchemaStatus", "Severity", "cluster_findings", "examine", "schema_finding"]
 
 
 async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:

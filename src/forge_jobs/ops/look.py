@@ -69,12 +69,24 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
         store.queues.all(), store.ledger.counts(), store.ledger.oldest_due(), store.processes.all()
     )
     known = {config.name: config for config in configs}
-    names = {*known, *(count.queue for count in counts if count.jobs), *oldest}
-    names.update(name for process in processes for name in process.queues)
+    tallies = _by_queue(counts)
+    serving: dict[str, list[ProcessRecord]] = {}
+    for process in processes:
+        for name in process.queues:
+            serving.setdefault(name, []).append(process)
+    busy = (name for name, tally in tallies.items() if any(tally.values()))
+    names = sorted({*known, *busy, *oldest, *serving})
     now = clock.now()
     return tuple(
-        _queue(name, known.get(name), counts, oldest.get(name), processes, now)
-        for name in sorted(names)
+        _queue(
+            known.get(name) or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS),
+            configured=name in known,
+            counts=tallies.get(name) or dict.fromkeys(JobStatus, 0),
+            oldest=oldest.get(name),
+            serving=serving.get(name, []),
+            now=now,
+        )
+        for name in names
     )
 
 
@@ -133,37 +145,40 @@ async def existing(store: Store, job_id: str) -> JobRecord:
     return record
 
 
+def _by_queue(counts: Sequence[Count]) -> dict[str, dict[JobStatus, int]]:
+    tallies: dict[str, dict[JobStatus, int]] = {}
+    for entry in counts:
+        tally = tallies.setdefault(entry.queue, dict.fromkeys(JobStatus, 0))
+        tally[entry.status] += entry.jobs
+    return tallies
+
+
 def _queue(
-    name: str,
-    config: QueueConfig | None,
-    counts: Sequence[Count],
+    config: QueueConfig,
+    *,
+    configured: bool,
+    counts: Mapping[JobStatus, int],
     oldest: Instant | None,
-    processes: Sequence[ProcessRecord],
+    serving: Sequence[ProcessRecord],
     now: Instant,
 ) -> QueueView:
-    settings = config or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS)
-    tally = dict.fromkeys(JobStatus, 0)
-    for entry in counts:
-        if entry.queue == name:
-            tally[entry.status] += entry.jobs
-    serving = [process for process in processes if name in process.queues]
-    gate = settings.gate
+    name, gate = config.name, config.gate
     return QueueView(
         name=name,
-        configured=config is not None,
-        slots=settings.slots,
+        configured=configured,
+        slots=config.slots,
         slots_live=sum(process.slots.get(name, 0) for process in serving),
         workers=len(serving),
-        paused=settings.paused,
+        paused=config.paused,
         throttled_until=moment(gate.until) if gate.closed(now) else None,
-        counts=tally,
+        counts=counts,
         lag_s=_span_s(oldest, now),
-        backoff_enabled=settings.backoff_enabled,
-        backoff_base_s=settings.backoff_base_s,
-        backoff_max_s=settings.backoff_max_s,
-        retain_done_s=settings.retain_done_s,
-        retain_dead_s=settings.retain_dead_s,
-        retain_cancelled_s=settings.retain_cancelled_s,
+        backoff_enabled=config.backoff_enabled,
+        backoff_base_s=config.backoff_base_s,
+        backoff_max_s=config.backoff_max_s,
+        retain_done_s=config.retain_done_s,
+        retain_dead_s=config.retain_dead_s,
+        retain_cancelled_s=config.retain_cancelled_s,
         blocks=queue_blocks(name, config, serving, now),
     )
 
