@@ -33,6 +33,7 @@ import pytest
 _PARTS = (
     "drivers",
     "fixtures",
+    "jobs_bulk",
     "jobs_cancel",
     "jobs_carried",
     "jobs_dedupe",
@@ -41,9 +42,12 @@ _PARTS = (
     "jobs_exchange",
     "jobs_fence",
     "jobs_liveness",
+    "jobs_pages",
+    "jobs_retention",
     "jobs_running",
     "jobs_throttle",
     "jobs_transitions",
+    "jobs_walk",
     "worker",
 )
 

@@ -1,6 +1,7 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
 from .fixtures import clock, second_store, store, worker
+from .jobs_bulk import TestBulk, TestDelete, TestRetry
 from .jobs_cancel import TestCancel
 from .jobs_carried import TestCarriedJobs
 from .jobs_dedupe import TestDedupe, TestKeyLife, TestRetryAndKeys
@@ -9,30 +10,40 @@ from .jobs_enqueue import TestEnqueue
 from .jobs_exchange import TestAnswers, TestClaims
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_liveness import TestLeaving, TestReap
+from .jobs_pages import TestGet, TestPages
+from .jobs_retention import TestRetention
 from .jobs_running import TestHandBack, TestNotes
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
+from .jobs_walk import TestWalk
 
 __all__ = [
     "TestAnswers",
     "TestBudgets",
+    "TestBulk",
     "TestCancel",
     "TestCarriedJobs",
     "TestClaims",
     "TestDedupe",
+    "TestDelete",
     "TestEnqueue",
     "TestExpiry",
     "TestFence",
+    "TestGet",
     "TestHandBack",
     "TestKeyLife",
     "TestLeaving",
     "TestLostReplies",
     "TestNotes",
+    "TestPages",
     "TestPromote",
     "TestReap",
+    "TestRetention",
+    "TestRetry",
     "TestRetryAndKeys",
     "TestThrottle",
     "TestTransitions",
+    "TestWalk",
     "clock",
     "second_store",
     "store",

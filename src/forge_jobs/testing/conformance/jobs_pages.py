@@ -1,0 +1,180 @@
+"""Reading jobs: one by id, many by filter and cursor, results at a glance."""
+
+import pytest
+
+from forge_jobs.core import ids
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.outcome import Dead, Done, Failed
+from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Peek
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import Worker, enqueue, new_job, record
+
+
+@pytest.mark.asyncio
+class TestGet:
+    """``JobStore.get`` and ``peek``."""
+
+    async def test_ids_that_lead_nowhere(self, store: Store, clock: MovableClock) -> None:
+        answer = await enqueue(store)
+        now = clock.now()
+        strangers = [
+            "",
+            "nonsense",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "Z" * 26,
+            answer.id[:-1],
+            answer.id + "0",
+            "%" * 26,
+            ids.job_id(answer.key, now, store.tag ^ 1),
+            ids.job_id(answer.key, now + 1_000, store.tag),
+            ids.job_id(answer.key + 1, now, store.tag),
+            ids.job_id((1 << 64) - 1, now, store.tag),
+            ids.job_id(0, now, store.tag),
+        ]
+        assert [await store.jobs.get(stranger) for stranger in strangers] == [None] * len(strangers)
+        assert await store.jobs.peek(strangers) == [None] * len(strangers)
+        assert [await store.ledger.logs(stranger) for stranger in strangers] == [
+            [] for _ in strangers
+        ]
+
+    async def test_an_id_in_small_letters_is_the_same_id(self, store: Store) -> None:
+        answer = await enqueue(store)
+        assert (await record(store, answer.id.lower())).id == answer.id
+
+    async def test_peek_lines_up(self, store: Store, worker: Worker) -> None:
+        answers = await store.jobs.enqueue([new_job() for _ in range(4)])
+        done, dead, failed = await worker.claim(free=3)
+        await worker.send(
+            worker.finish(done, result=b'{"ok":true}'),
+            worker.finish(dead, Dead("boom")),
+            worker.finish(failed, Failed("again")),
+        )
+        seen = await store.jobs.peek([answers[2].id, "?", answers[0].id, answers[1].id])
+        assert seen == [
+            Peek(JobStatus.FAILED, None, "again"),
+            None,
+            Peek(JobStatus.DONE, b'{"ok":true}', None),
+            Peek(JobStatus.DEAD, None, "boom"),
+        ]
+        assert await store.jobs.peek([answers[3].id]) == [Peek(JobStatus.PENDING)]
+        assert await store.jobs.peek([]) == []
+
+    async def test_peek_at_many(self, store: Store) -> None:
+        answers = await store.jobs.enqueue([new_job() for _ in range(1_100)])
+        seen = await store.jobs.peek([answer.id for answer in answers])
+        assert seen == [Peek(JobStatus.PENDING)] * 1_100
+
+    async def test_a_large_result_comes_back(self, store: Store, worker: Worker) -> None:
+        answer = await enqueue(store)
+        result = b'"' + b"r" * 200_000 + b'"'
+        await worker.end(await worker.claim_one(), Done(), result=result)
+        assert (await record(store, answer.id)).result == result
+        assert await store.jobs.peek([answer.id]) == [Peek(JobStatus.DONE, result)]
+
+    async def test_done_without_a_result(self, store: Store, worker: Worker) -> None:
+        answer = await enqueue(store)
+        await worker.end(await worker.claim_one(), Done())
+        assert (await record(store, answer.id)).result is None
+
+
+@pytest.mark.asyncio
+class TestPages:
+    """``JobStore.page``."""
+
+    async def test_newest_first_through_live_and_ended_jobs(
+        self, store: Store, worker: Worker
+    ) -> None:
+        for n in range(9):
+            await enqueue(store, kind=f"k{n}", delay_s=0.0 if n % 3 else 60.0)
+        for job in await worker.claim(free=4):
+            await worker.end(job, Done())
+        kinds: list[str] = []
+        sizes: list[int] = []
+        cursor = None
+        for _ in range(9):
+            page = await store.jobs.page(Filter(), limit=4, after=cursor)
+            kinds.extend(job.kind for job in page.jobs)
+            sizes.append(len(page.jobs))
+            cursor = page.next
+            if cursor is None:
+                break
+        assert kinds == [f"k{n}" for n in range(8, -1, -1)]
+        assert sizes == [4, 4, 1]
+
+    async def test_a_page_shows_the_whole_job(self, store: Store, worker: Worker) -> None:
+        answers = await store.jobs.enqueue(
+            [new_job(payload=b"[1]", tags=("a",)), new_job(payload=b"[" + b"1," * 2_000 + b"1]")]
+        )
+        await worker.end(await worker.claim_one(), Failed("x"))
+        page = await store.jobs.page(Filter(), limit=10)
+        assert list(page.jobs) == [await record(store, answer.id) for answer in answers[::-1]]
+
+    async def test_the_cursor_is_stable_while_jobs_come_and_go(self, store: Store) -> None:
+        answers = [await enqueue(store, kind=f"k{n}") for n in range(8)]
+        first = await store.jobs.page(Filter(), limit=3)
+        await store.jobs.enqueue([new_job(kind="new") for _ in range(5)])
+        await store.jobs.delete(Selection(ids=(answers[5].id, answers[3].id)), limit=9)
+        second = await store.jobs.page(Filter(), limit=10, after=first.next)
+        assert [job.kind for job in first.jobs] == ["k7", "k6", "k5"]
+        assert [job.kind for job in second.jobs] == ["k4", "k2", "k1", "k0"]
+        assert second.next is None
+
+    async def test_a_last_page_that_is_just_full_leads_nowhere_new(self, store: Store) -> None:
+        await store.jobs.enqueue([new_job() for _ in range(4)])
+        first = await store.jobs.page(Filter(), limit=2)
+        second = await store.jobs.page(Filter(), limit=2, after=first.next)
+        assert len(second.jobs) == 2
+        if second.next is not None:
+            third = await store.jobs.page(Filter(), limit=2, after=second.next)
+            assert (third.jobs, third.next) == ((), None)
+
+    async def test_a_foreign_cursor_is_refused(self, store: Store) -> None:
+        for cursor in ("nonsense", "", "1; drop table jobs", "-1", "é"):
+            with pytest.raises(BadOption):
+                await store.jobs.page(Filter(), limit=5, after=cursor)
+
+    async def test_every_condition(self, store: Store, worker: Worker, clock: MovableClock) -> None:
+        start = clock.now()
+        await enqueue(store, kind="a", tags=("red", "blue"), dedupe_key="d1")
+        clock.advance(1)
+        await enqueue(store, kind="b", tags=("redder",), queue="other")
+        clock.advance(1)
+        await enqueue(store, kind="c", tags=("blue",), dedupe_key="d2")
+        clock.advance(1)
+        await enqueue(store, kind="d", delay_s=900.0)
+        jobs = await worker.claim(free=2)
+        await worker.send(
+            worker.finish(jobs[0], Failed("could not reach 100% of_host\\x")),
+            worker.finish(jobs[1], Dead("refused")),
+        )
+        expected = {
+            Filter(): "dcba",
+            Filter(queue="q"): "dca",
+            Filter(queue="none"): "",
+            Filter(kind="b"): "b",
+            Filter(statuses=(JobStatus.FAILED,)): "a",
+            Filter(statuses=(JobStatus.DEAD, JobStatus.PENDING)): "cb",
+            Filter(statuses=tuple(JobStatus)): "dcba",
+            Filter(tag="red"): "a",
+            Filter(tag="blue"): "ca",
+            Filter(dedupe_key="d2"): "c",
+            Filter(error="reach 100%"): "a",
+            Filter(error="of_host\\"): "a",
+            Filter(error="r_ach"): "",
+            Filter(error="ref"): "c",
+            Filter(enqueued_from=start + SECOND): "dcb",
+            Filter(enqueued_until=start + SECOND): "a",
+            Filter(enqueued_from=start + SECOND, enqueued_until=start + 3 * SECOND): "cb",
+            Filter(queue="q", kind="a", tag="blue", statuses=(JobStatus.FAILED,)): "a",
+            Filter(queue="q", kind="a", tag="blue", statuses=(JobStatus.DEAD,)): "",
+        }
+        for wanted, kinds in expected.items():
+            page = await store.jobs.page(wanted, limit=10)
+            assert "".join(job.kind for job in page.jobs) == kinds, wanted
+            count = await store.ledger.count(wanted, cap=100)
+            assert (count.jobs, count.more) == (len(kinds), False), wanted

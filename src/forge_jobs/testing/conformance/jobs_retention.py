@@ -1,0 +1,111 @@
+"""How long ended jobs are kept."""
+
+import pytest
+
+from forge_jobs.core.outcome import Dead, Done
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Retention
+from forge_jobs.store.queues import QueueChange
+
+from .worker import Worker, counted, enqueue, everything, new_job
+
+DAY = 86_400.0
+FOR_EVER = Retention(done_s=None, dead_s=None, cancelled_s=None)
+
+
+async def _end_one(store: Store, worker: Worker, status: JobStatus, queue: str) -> str:
+    answer = await enqueue(store, queue=queue)
+    if status is JobStatus.CANCELLED:
+        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+    else:
+        outcome = Done() if status is JobStatus.DONE else Dead("x")
+        await worker.end(await worker.claim_one(queue), outcome)
+    return answer.id
+
+
+@pytest.mark.asyncio
+class TestRetention:
+    """``JobStore.purge``."""
+
+    async def test_A17_a_queue_without_settings_is_cleaned_too(
+        self, store: Store, worker: Worker
+    ) -> None:
+        for status in (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED):
+            await _end_one(store, worker, status, "undeclared")
+        keep = Retention(done_s=DAY, dead_s=3 * DAY, cancelled_s=2 * DAY)
+        left: list[set[JobStatus]] = []
+        for _ in range(4):
+            assert await store.jobs.purge(keep, limit=100) == (1 if left else 0)
+            left.append({status for _, status in await counted(store)})
+            await worker.wait(DAY + 1)
+        done, dead, cancelled = JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
+        assert left == [{done, dead, cancelled}, {dead, cancelled}, {dead}, set()]
+
+    async def test_a_queues_own_setting_wins(self, store: Store, worker: Worker) -> None:
+        await store.queues.ensure("short", slots=1)
+        await store.queues.ensure("ever", slots=1)
+        await store.queues.change("short", QueueChange(retain_done_s=60.0))
+        await store.queues.change("ever", QueueChange(retain_done_s=None))
+        for queue in ("short", "ever", "undeclared"):
+            await _end_one(store, worker, JobStatus.DONE, queue)
+        await worker.wait(61)
+        assert await store.jobs.purge(Retention(done_s=30 * DAY), limit=100) == 1
+        assert [job.queue for job in await everything(store)] == ["ever", "undeclared"]
+        await worker.wait(365 * DAY)
+        assert await store.jobs.purge(Retention(done_s=30 * DAY), limit=100) == 1
+        assert [job.queue for job in await everything(store)] == ["ever"]
+
+    async def test_a_fresh_queue_has_the_defaults(self, store: Store, worker: Worker) -> None:
+        await store.queues.ensure("q", slots=1)
+        await _end_one(store, worker, JobStatus.DONE, "q")
+        await worker.wait(7 * DAY - 10)
+        assert await store.jobs.purge(Retention(done_s=0.0), limit=100) == 0
+        await worker.wait(20)
+        assert await store.jobs.purge(FOR_EVER, limit=100) == 1
+
+    async def test_A28_it_works_in_batches(self, store: Store, worker: Worker) -> None:
+        await store.jobs.enqueue([new_job(queue=f"q{n % 3}") for n in range(25)])
+        for n in range(3):
+            jobs = await worker.claim(f"q{n}", free=100)
+            await worker.send(*(worker.finish(job) for job in jobs))
+        await worker.wait(DAY)
+        keep = Retention(done_s=60.0)
+        removed = [await store.jobs.purge(keep, limit=10) for _ in range(4)]
+        assert (sum(removed), max(removed), removed[-1]) == (25, 10, 0)
+        assert await counted(store) == {}
+
+    async def test_nothing_but_ended_jobs_is_removed(self, store: Store, worker: Worker) -> None:
+        await store.jobs.enqueue([new_job(), new_job(hold=True, limit_key="a"), new_job()])
+        await worker.claim_one()
+        await enqueue(store, delay_s=2 * DAY)
+        await worker.wait(365 * DAY)
+        nothing = Retention(done_s=0.0, dead_s=0.0, cancelled_s=0.0)
+        assert await store.jobs.purge(nothing, limit=100) == 0
+        assert len(await everything(store)) == 4
+
+    async def test_it_counts_from_the_end(self, store: Store, worker: Worker) -> None:
+        await enqueue(store)
+        await worker.wait(10 * DAY)
+        await worker.end(await worker.claim_one(), Done())
+        await worker.wait(DAY / 2)
+        assert await store.jobs.purge(Retention(done_s=DAY), limit=100) == 0
+        await worker.wait(DAY)
+        assert await store.jobs.purge(Retention(done_s=DAY), limit=100) == 1
+
+    async def test_a_retried_job_is_safe(self, store: Store, worker: Worker) -> None:
+        job_id = await _end_one(store, worker, JobStatus.DEAD, "q")
+        await worker.wait(60 * DAY)
+        await store.jobs.retry(Selection(ids=(job_id,)), limit=1)
+        assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0
+        await worker.end(await worker.claim_one(), Dead("x"))
+        assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0
+
+    async def test_a_removed_job_is_gone_everywhere(self, store: Store, worker: Worker) -> None:
+        job_id = await _end_one(store, worker, JobStatus.DONE, "q")
+        await worker.wait(DAY)
+        await store.jobs.purge(Retention(done_s=1.0), limit=100)
+        assert await store.jobs.get(job_id) is None
+        assert await store.jobs.peek([job_id]) == [None]
+        assert await store.ledger.logs(job_id) == []
