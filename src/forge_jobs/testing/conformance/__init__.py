@@ -31,6 +31,7 @@ in the docstrings of ``forge_jobs.store``.
 import pytest
 
 _PARTS = (
+    "bundle",
     "drivers",
     "fixtures",
     "jobs_bulk",
@@ -48,6 +49,10 @@ _PARTS = (
     "jobs_throttle",
     "jobs_transitions",
     "jobs_walk",
+    "ledger",
+    "processes",
+    "queues",
+    "schedules",
     "worker",
 )
 

@@ -1,5 +1,6 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
+from .bundle import TestStore, TestSyncEnqueue, TestTwoStores, TestWaking
 from .fixtures import clock, second_store, store, worker
 from .jobs_bulk import TestBulk, TestDelete, TestRetry
 from .jobs_cancel import TestCancel
@@ -16,9 +17,14 @@ from .jobs_running import TestHandBack, TestNotes
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
 from .jobs_walk import TestWalk
+from .ledger import TestLedger, TestMinutes
+from .processes import TestLeadership, TestProcesses
+from .queues import TestKinds, TestQueues
+from .schedules import TestBuckets, TestSchedules
 
 __all__ = [
     "TestAnswers",
+    "TestBuckets",
     "TestBudgets",
     "TestBulk",
     "TestCancel",
@@ -32,17 +38,28 @@ __all__ = [
     "TestGet",
     "TestHandBack",
     "TestKeyLife",
+    "TestKinds",
+    "TestLeadership",
     "TestLeaving",
+    "TestLedger",
     "TestLostReplies",
+    "TestMinutes",
     "TestNotes",
     "TestPages",
+    "TestProcesses",
     "TestPromote",
+    "TestQueues",
     "TestReap",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
+    "TestSchedules",
+    "TestStore",
+    "TestSyncEnqueue",
     "TestThrottle",
     "TestTransitions",
+    "TestTwoStores",
+    "TestWaking",
     "TestWalk",
     "clock",
     "second_store",
