@@ -12,7 +12,10 @@ Cursor: TypeAlias = str
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Conditions that must all hold; an empty one means "any". ``error`` is a piece of text."""
+    """Conditions that must all hold; an empty one means "any".
+
+    ``error`` is a piece of the last error, letter for letter. ``enqueued_until`` is excluded.
+    """
 
     queue: str | None = None
     kind: str | None = None

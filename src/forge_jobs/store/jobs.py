@@ -46,7 +46,8 @@ class Want(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """What a running handler said: progress and log lines. Ignored when the claim is stale."""
+    """What a running handler said: progress and log lines. Ignored when the claim is stale; kept
+    when the job is finished or released in the same exchange."""
 
     claim: Claim
     progress: float | None = None
@@ -138,7 +139,8 @@ class JobStore(Protocol):
 
         A taken dedupe key gives the existing job with ``duplicate`` set, also within one call.
         Keys are equal when kind and text are equal. A key is taken while its job is live, after
-        that for ``dedupe_for_s``, or with ``UniqueWhile.WAITING`` only until the job starts.
+        that for ``dedupe_for_s`` from its end, or with ``UniqueWhile.WAITING`` only until the job
+        is marked started (a prefetch does not free it). Deleting the job frees its key.
         Wakes workers of the queues after the commit; a failed wake-up fails nothing.
         """
         ...
@@ -146,14 +148,18 @@ class JobStore(Protocol):
     async def exchange(self, request: Exchange) -> Exchanged:
         """End claims, hand back, mark started, note, and claim more: one transaction.
 
-        In this order: finishes (each guarded by owner and epoch, verdict per finish); releases
-        (to pending with the attempt given back and the epoch raised; to cancelled if requested;
-        stale ones are ignored); started marks; notes; then due rows of the wanted queues are
-        promoted (at least 500, expired ones cancelled instead) and each want is served: pending
-        rows in order of priority, run_at, key; epoch + 1, attempts + 1. Nothing is claimed from a
+        In this order: notes; finishes (each guarded by owner and epoch alone, so that a process
+        whose lease ran out may still end what nobody has taken from it; verdict per finish);
+        releases (to pending with the attempt given back, the epoch raised and ``run_at`` kept; to
+        cancelled if requested; stale ones are ignored); started marks; then due rows of the wanted
+        queues are promoted (at least 500, expired ones cancelled instead) and each want is served:
+        pending rows in order of priority, run_at, key; epoch + 1, attempts + 1. Nothing is claimed from a
         paused queue, from one whose gate is closed, or when the process is not alive (checked in
         the same transaction). The first ``free`` claims of each want are marked started.
-        A cancel request turns every finish but Done into cancelled.
+        An expired row is never claimed. A cancel request turns every finish but Done into
+        cancelled, with the request's reason as ``last_error``. THROTTLE to scheduled moves the
+        queue's gate (``core.throttle.throttled``), DONE lets it fade (``succeeded``). Errors go to
+        the history; that of a missing handler whose job goes on waiting only to ``last_error``.
         """
         ...
 
@@ -164,8 +170,9 @@ class JobStore(Protocol):
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
         """Take running jobs from owners that are not alive (``core.decide.reaped``).
 
-        Started ones count a crash and get ``crash_note`` in their error history; the epoch is
-        raised, so that a late finish is stale. Jobs back in pending are due at once.
+        Processes whose lease ran out are declared dead first, for good. Started jobs count a crash
+        and get ``crash_note`` in their error history; the epoch is raised, so that a late finish is
+        stale. Jobs back in pending are due at once and keep their ``run_at``.
         """
         ...
 
@@ -180,7 +187,13 @@ class JobStore(Protocol):
     async def cancel(
         self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
     ) -> Acted:
-        """Cancel waiting jobs; ask running ones to stop (their owner hears it within a second)."""
+        """Cancel waiting jobs; ask running ones to stop (their owner hears it within a second).
+
+        For this and the three verbs below: ids are all done in one call. With a filter one call
+        looks at no more than ``limit`` matching rows, whatever becomes of them, so that repeating
+        it with ``next`` always ends; jobs enqueued after the first call are not met. BadOption for
+        a foreign cursor.
+        """
         ...
 
     async def retry(
@@ -188,8 +201,9 @@ class JobStore(Protocol):
     ) -> Acted:
         """Bring failed, dead and cancelled jobs back to pending with attempts and crashes at 0.
 
-        Skipped and counted: other states, and jobs whose key another live job holds (of several
-        with one key, one is brought back).
+        Due now; the throttle and missing budgets begin anew, an expiry that has passed is dropped,
+        and the job holds its key again. Skipped and counted: other states, and jobs whose key
+        another live job holds (of several with one key, one is brought back).
         """
         ...
 
@@ -207,7 +221,8 @@ class JobStore(Protocol):
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         """Remove ended jobs past their queue's retention (``keep`` where the queue has no row or no
-        setting), and lapsed dedupe keys; at most ``limit`` jobs. How many were removed."""
+        setting), and lapsed dedupe keys; at most ``limit`` jobs. How many were removed. A job
+        whose key is still taken (``dedupe_for_s``) stays until the key lapses."""
         ...
 
     async def get(self, job_id: str) -> JobRecord | None:

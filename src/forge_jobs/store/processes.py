@@ -2,7 +2,8 @@
 
 A process is *alive* from ``register`` until ``leave``, until its lease runs out by store time, or
 until the backend knows better (on SQLite: its locked file is free, it was killed). Dead is final: a
-process that was declared dead registers anew and gets another key.
+process that was declared dead, by ``reap`` or ``replaces``, registers anew and gets another key. A
+beat that comes late, but before any reaper, renews the lease.
 """
 
 from collections.abc import Mapping, Sequence
