@@ -1,5 +1,6 @@
 """One claim on its way through this process: from the claim to its ending."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,13 +9,18 @@ from typing import Protocol
 
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import after, to_datetime
-from forge_jobs.core.job import ClaimedJob, LogLine, NewJob
+from forge_jobs.core.job import Claim, ClaimedJob, LogLine, NewJob
 from forge_jobs.core.outcome import AnyOutcome
+from forge_jobs.store.jobs import Note
 
 from .context import Context, JobInfo, Surroundings
 from .registry import Handler
 
 LINES_MOST = 1_000
+NEVER = float("inf")
+
+# Handlers in threads add lines while the loop takes them.
+_SAYING = threading.Lock()
 
 
 class Stop(Enum):
@@ -48,13 +54,23 @@ class Ending:
     explicit: bool = False
 
 
-@dataclass(slots=True)
 class Notes:
     """What a handler said since the last exchange."""
 
-    progress: float | None = None
-    note: str | None = None
-    lines: "list[LogLine] | None" = None
+    __slots__ = ("lines", "note", "progress")
+
+    def __init__(self) -> None:
+        self.progress: float | None = None
+        self.note: str | None = None
+        self.lines: list[LogLine] = []
+
+
+class Place(Protocol):
+    """The part of an executor that a run keeps to: where it can be told to end."""
+
+    def interrupt(self, run: "Run") -> None:
+        """End this run's handler."""
+        ...
 
 
 class Host(Protocol):
@@ -73,13 +89,17 @@ class Host(Protocol):
 class Run:
     """A claimed job in this process. Executors read it and report its ending; they change nothing.
 
-    ``started_at``, ``deadline`` and ``claimed_at`` are seconds on ``clock.mono()``; ``deadline`` is
-    infinite without a timeout. ``stop`` is set once the handler was told to end.
+    ``claimed_at``, ``started_at``, ``ended_at`` and ``deadline`` are seconds on ``clock.mono()``;
+    ``deadline`` is infinite without a timeout; an executor that knows the exact end sets
+    ``ended_at``. ``stop`` is set once the handler was told to end. ``place`` and ``launch`` say
+    which executor runs it (``launch`` None: a slot of the loop fetches it). ``unit``: it keeps its
+    place in the queue's slots until the store has judged it.
     """
 
     __slots__ = (
-        "carried", "claimed_at", "deadline", "handler", "host", "job", "notes", "recording",
-        "said", "started_at", "state", "stop", "where",
+        "carried", "claimed_at", "deadline", "ended_at", "handler", "host", "job", "launch",
+        "notes", "place", "recording", "said", "slot", "started_at", "state", "stop",
+        "unit",
     )  # fmt: skip
 
     def __init__(self, job: ClaimedJob, handler: Handler, host: Host, claimed_at: float) -> None:
@@ -88,10 +108,14 @@ class Run:
         self.host = host
         self.claimed_at = claimed_at
         self.started_at = claimed_at
-        self.deadline = _NEVER
+        self.ended_at = 0.0
+        self.deadline = NEVER
         self.state = State.READY
         self.stop: Stop | None = None
-        self.where: object = None
+        self.place: Place | None = None
+        self.launch: Callable[[Run], None] | None = None
+        self.slot: object = None
+        self.unit = False
         self.carried: list[NewJob] | None = None
         self.notes: Notes | None = None
         self.said = 0
@@ -113,6 +137,12 @@ class Run:
         """Why the handler should end now."""
         return None if self.stop is None else self.stop.value
 
+    def is_plain(self) -> bool:
+        """Whether a success of this run carries nothing but the fact."""
+        return (
+            self.stop is None and self.carried is None and self.notes is None and not self.recording
+        )
+
     def make_context(self) -> Context:
         """The context for this run's handler."""
         around = self.host.around
@@ -124,22 +154,30 @@ class Run:
         """Keep progress and lines for the next exchange; from any thread."""
         if self.state is not State.RUNNING:
             return
-        if line is not None:
-            self.said += 1
-            if self.said > LINES_MOST:
-                return
-        notes = self.notes
-        fresh = notes is None
-        if notes is None:
-            notes = self.notes = Notes()
-        if progress is not None:
-            notes.progress, notes.note = progress, note
-        if line is not None:
-            if notes.lines is None:
-                notes.lines = []
-            notes.lines.append(line)
+        with _SAYING:
+            if line is not None:
+                self.said += 1
+                if self.said > LINES_MOST:
+                    return
+            notes = self.notes
+            fresh = notes is None
+            if notes is None:
+                notes = self.notes = Notes()
+            if progress is not None:
+                notes.progress, notes.note = progress, note
+            if line is not None:
+                notes.lines.append(line)
         if fresh:
             self.host.noted(self)
+
+    def take_notes(self) -> Note | None:
+        """What was said since the last time, as the store wants it."""
+        with _SAYING:
+            notes, self.notes = self.notes, None
+        if notes is None:
+            return None
+        claim = Claim(self.job.key, self.job.epoch)
+        return Note(claim, notes.progress, notes.note, tuple(notes.lines))
 
     def carry(self, job: NewJob) -> None:
         """Enqueue ``job`` in the transaction that records this run's success."""
@@ -148,11 +186,10 @@ class Run:
         self.carried.append(job)
 
     def _deadline_at(self, around: Surroundings) -> datetime | None:
-        if self.deadline == _NEVER:
+        if self.deadline == NEVER:
             return None
         left_s = self.deadline - around.clock.mono()
         return to_datetime(after(around.clock.now(), left_s))
 
 
 Ended = Callable[[Run, Ending], None]
-_NEVER = float("inf")

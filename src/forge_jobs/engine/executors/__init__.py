@@ -24,7 +24,8 @@ class Executor(Protocol):
     def interrupt(self, run: Run) -> None:
         """``run.stop`` was just set: end the handler as hard as this place allows (cancel the
         coroutine, kill the child; a thread only sees ``ctx.cancelled``). The ending may say
-        anything: the engine words it after ``run.stop``. No effect on a run that has ended."""
+        anything: the engine words it after ``run.stop``. May come twice; no effect on a run that
+        has ended."""
         ...
 
     async def close(self) -> None:

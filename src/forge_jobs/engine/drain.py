@@ -1,0 +1,211 @@
+"""Run everything that is due, here and now: a worker process for the length of one call.
+
+It registers, claims and leaves like any other, on the caller's loop and without services. For
+tests and scripts.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from forge_jobs.config import DEFAULT_QUEUE_WORKERS, EngineSettings
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.names import queue_name
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.processes import Pulse
+
+from .context import Surroundings
+from .floor import Floor, FloorParts
+from .job_loop import JobLoop
+from .journal import Journal
+from .lane import Lane
+from .membership import Card, Membership
+from .pump import Pump
+from .registry import HandlerRegistry
+from .routing import DefaultRouter, Router
+from .run import Run, Stop
+from .store_enqueuer import StoreEnqueuer
+
+T = TypeVar("T")
+_LOOK_S = 0.002
+_ERRORS_MOST = 5
+
+
+class DrainReport(Struct, frozen=True, kw_only=True):
+    """What ran. ``failed`` wait for their retry; ``put_off`` were snoozed, throttled or had no
+    handler; a run that was cancelled meanwhile counts by what its handler did."""
+
+    ran: int = 0
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    put_off: int = 0
+
+
+class _Counting(Journal):
+    """A journal that also counts; successes are what is left."""
+
+    def __init__(self, tag: int) -> None:
+        super().__init__(tag)
+        self.failed = self.dead = self.put_off = 0
+
+    def ended(self, run: Run, finish: Finish) -> None:
+        super().ended(run, finish)
+        if finish.status is JobStatus.DEAD:
+            self.dead += 1
+        elif finish.event in (Event.FAIL, Event.CRASH):
+            self.failed += 1
+        else:
+            self.put_off += 1
+
+
+class _Here:
+    """An I/O port on the caller's own loop."""
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
+        return asyncio.get_running_loop().create_task(work())
+
+
+class _Visit:
+    """The short life of a draining process."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: HandlerRegistry,
+        queues: Sequence[str],
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        settings: EngineSettings,
+        router: Router,
+    ) -> None:
+        job_loop = JobLoop(asyncio.get_running_loop())
+        self._clock = clock
+        self.member = Membership(
+            store.processes,
+            Card(tuple(queues), lambda host_id: f"drain-{host_id}"),
+            settings=settings,
+            clock=clock,
+            entropy=entropy,
+            pulse=lambda: Pulse(running=self.floor.running),
+            news=lambda: job_loop.post(self._news),
+        )
+        self.journal = _Counting(store.tag)
+        self.floor = Floor(
+            FloorParts(settings, clock, entropy, registry, self.member.standing, self.journal),
+            Surroundings(
+                self.member.host_id, store.tag, clock, StoreEnqueuer(store, _Here()), router.route
+            ),
+            job_loop,
+        )
+        for name in queues:
+            lane = Lane(name, self.floor, now=clock.mono(), backoff=settings.backoff)
+            lane.target = DEFAULT_QUEUE_WORKERS
+            self.floor.lanes[name] = lane
+        self.pump = Pump(
+            self.floor, store.jobs, self, settings=settings, clock=clock, entropy=entropy
+        )
+
+    @property
+    def owner(self) -> int:
+        return self.member.owner
+
+    def control_changed(self) -> None:
+        """A drain follows no operator: the store itself refuses paused queues."""
+
+    async def begin_anew(self) -> None:
+        await self.member.join_anew()
+
+    async def work(self) -> None:
+        """Until nothing is due and nothing runs."""
+        floor, pump = self.floor, self.pump
+        while not self._is_over():
+            if pump.errors >= _ERRORS_MOST and pump.trouble is not None:
+                raise pump.trouble
+            if not floor.held and floor.outbox.is_empty:
+                pump.hint()
+            await self._clock.sleep(_LOOK_S)
+        floor.is_open = pump.claiming = False
+
+    def _is_over(self) -> bool:
+        floor, pump = self.floor, self.pump
+        spent = pump.claims_left is not None and pump.claims_left <= 0
+        return (pump.came_back_empty or spent) and not floor.held and floor.outbox.is_empty
+
+    def _news(self) -> None:
+        self.floor.bell.ring()
+
+
+async def drain(
+    store: Store,
+    registry: HandlerRegistry,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    entropy: Entropy = SYSTEM_ENTROPY,
+    settings: EngineSettings | None = None,
+    queues: Sequence[str] | None = None,
+    limit: int | None = None,
+    router: Router | None = None,
+) -> DrainReport:
+    """Run what is due, and what that enqueues, until nothing is left; at most ``limit`` jobs.
+
+    ``queues`` None: all there are. Jobs that wait for a retry or a later time stay where they are.
+    """
+    if limit is not None and limit < 1:
+        raise BadOption(f"drain(limit={limit!r}) must be at least 1")
+    await store.open()
+    names = await _queues(store, registry) if queues is None else [*map(queue_name, queues)]
+    if not names:
+        return DrainReport()
+    visit = _Visit(
+        store,
+        registry,
+        names,
+        clock=clock,
+        entropy=entropy,
+        settings=settings or EngineSettings(),
+        router=router or DefaultRouter(),
+    )
+    visit.pump.claims_left = limit
+    await visit.member.join()
+    parts = [
+        asyncio.create_task(visit.pump.run()),
+        asyncio.create_task(visit.member.lease.keep()),
+    ]
+    try:
+        await visit.work()
+    finally:
+        visit.floor.interrupt_all(Stop.SHUTDOWN)
+        visit.floor.watch.close()
+        for part in parts:
+            part.cancel()
+        await asyncio.wait(parts)
+        await visit.floor.places.close()
+        await visit.member.leave()
+    return _report(visit)
+
+
+async def _queues(store: Store, registry: HandlerRegistry) -> list[str]:
+    names = [config.name for config in await store.queues.all()]
+    names += [count.queue for count in await store.ledger.counts()]
+    names += [queue for queue in registry.kinds().values() if queue is not None]
+    return list(dict.fromkeys(names))
+
+
+def _report(visit: _Visit) -> DrainReport:
+    journal = visit.journal
+    ran = visit.floor.written
+    return DrainReport(
+        ran=ran,
+        done=ran - journal.failed - journal.dead - journal.put_off,
+        failed=journal.failed,
+        dead=journal.dead,
+        put_off=journal.put_off,
+    )

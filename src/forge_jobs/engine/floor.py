@@ -1,0 +1,329 @@
+"""Everything this process holds: claimed jobs, the handlers that run, endings not yet written.
+
+The floor starts, stops and concludes runs. It does not talk to the store (the pump does) and does
+not decide how many slots there are (the supervisor does). Everything happens on the job loop,
+except ``noted``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.decide import Finish, done
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Claim, ClaimedJob
+from forge_jobs.core.outcome import Dead, Missing
+from forge_jobs.core.status import Event
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.store.jobs import Verdict
+
+from .bell import Bell
+from .context import Surroundings
+from .job_loop import JobLoop
+from .journal import Journal
+from .lane import Lane
+from .outbox import Outbox
+from .places import Places
+from .registry import Handler, HandlerRegistry, RunIn
+from .run import Ending, Run, State, Stop
+from .runner import settled
+from .standing import Standing
+from .watch import Watch
+
+
+@dataclass(frozen=True, slots=True)
+class FloorParts:
+    """What a floor is built from."""
+
+    settings: EngineSettings
+    clock: Clock
+    entropy: Entropy
+    handlers: HandlerRegistry
+    standing: Standing
+    journal: Journal
+
+
+class Floor:
+    """The working state of one process. See the module's words."""
+
+    def __init__(self, parts: FloorParts, around: Surroundings, job_loop: JobLoop) -> None:
+        settings, loop = parts.settings, job_loop.loop
+        self.around = around
+        self.lanes: dict[str, Lane] = {}
+        self.held: dict[int, Run] = {}
+        self.bell = Bell(loop)
+        self.outbox = Outbox(
+            self.bell,
+            most=settings.unwritten_most,
+            span_s=settings.unwritten_s,
+            mark_s=settings.prefetch_s,
+        )
+        self.running = 0
+        self.written = 0
+        self.is_open = True
+        self.store_now: Callable[[], Instant] = parts.clock.now
+        self.mono = parts.clock.mono
+        self.strict = settings.strict
+        self.places = Places(self, parts, job_loop)
+        self.watch = Watch(self, loop)
+        self.standing = parts.standing
+        self.journal = parts.journal
+        self._parts = parts
+        self._job_loop = job_loop
+        self._parked: dict[int, Finish] = {}
+
+    # -- starting -------------------------------------------------------------------------------
+
+    def may_start(self, now: float) -> bool:
+        """Whether a job may start: we are open, our lease holds, and endings get written."""
+        return self.is_open and now < self.standing.trust_until and self.outbox.has_room(now)
+
+    def accept(self, jobs: Sequence[ClaimedJob], now: float) -> None:
+        """Take claims over from the store."""
+        get, held, lanes = self._parts.handlers.get, self.held, self.lanes
+        isolate_from = self._parts.settings.isolate_after_crashes
+        for job in jobs:
+            handler = get(job.kind)
+            lane = lanes[job.queue]
+            lane.wanted -= 1
+            run = Run(job, _NO_HANDLER if handler is None else handler, self, now)
+            held[job.key] = run
+            if handler is None:
+                self._conclude(run, Ending(Missing()), now)
+                continue
+            alone = job.crashes >= isolate_from
+            special = alone or handler.run_in is not RunIn.LOOP
+            if special and not self.places.assign(run, alone=alone):
+                self._conclude(run, Ending(Dead(_cannot_isolate(job))), now)
+                continue
+            if job.limit_key is not None:
+                lane.limited(now)
+                if not job.started:
+                    self.hand_back(run)
+                    continue
+            lane.ready.append(run)
+
+    def pour(self) -> None:
+        """Start whatever may start, in all lanes."""
+        now = self.mono()
+        for lane in self.lanes.values():
+            if lane.ready:
+                lane.pour(now)
+
+    def begin(self, run: Run, now: float) -> None:
+        """A run starts."""
+        run.state = State.RUNNING
+        run.started_at = now
+        self.running += 1
+        run.unit = self.strict
+        job = run.job
+        if not job.started:
+            self.outbox.mark(run, now)
+        limit_s = job.timeout_s
+        if limit_s is None:
+            limit_s = run.handler.timeout_s
+        if limit_s is not None:
+            run.deadline = now + limit_s
+            self.watch.arm(run.deadline)
+        if job.limit_key is not None:
+            self.watch.arm(self.standing.trust_until)
+
+    def call_slot(self, lane: Lane) -> None:
+        """A slot of the loop shall serve this lane."""
+        self.places.loop.wake(lane)
+
+    def pour_soon(self, lane: Lane) -> None:
+        """Serve the rest of the lane once the slot just called has had its turn."""
+        if not lane.pouring:
+            lane.pouring = True
+            self._job_loop.loop.call_soon(self._pour_rest, lane)
+
+    def _pour_rest(self, lane: Lane) -> None:
+        lane.pour_all(self.mono())
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def done(self, run: Run, now: float) -> None:
+        """The hot path: a success without result, notes or jobs to carry."""
+        run.state = State.ENDED
+        self.running -= 1
+        job = run.job
+        ran_s = now - run.started_at
+        pace = self.lanes[job.queue].pace
+        pace.ended += 1
+        pace.ran_s += ran_s
+        self.outbox.add(done(job, result=None, ran_s=ran_s), now)
+
+    def ended(self, run: Run, ending: Ending) -> None:
+        """An executor reports an ending; the run's unit becomes free."""
+        now = self.mono()
+        self.concluded(run, ending, run.ended_at or now)
+        self.free_unit(run, now)
+
+    def concluded(self, run: Run, ending: Ending, at: float) -> None:
+        """Record an ending; the unit is the caller's business."""
+        self.running -= 1
+        if run.state is State.LOST:
+            return
+        pace = self.lanes[run.job.queue].pace
+        pace.ended += 1
+        pace.ran_s += at - run.started_at
+        self._conclude(run, ending, at)
+
+    def free_unit(self, run: Run, now: float) -> None:
+        """Let the next job of the lane have this run's place, at once or after the verdict."""
+        if run.unit and run.state is State.ENDED:
+            return
+        lane = self.lanes[run.job.queue]
+        lane.busy -= 1
+        if lane.ready:
+            lane.pour(now)
+        elif lane.hungry:
+            self.bell.ring()
+
+    def _conclude(self, run: Run, ending: Ending, at: float) -> None:
+        parts, job = self._parts, run.job
+        run.state = State.ENDED
+        finish = settled(
+            run,
+            ending,
+            now=self.store_now(),
+            roll=parts.entropy.roll(),
+            backoff=self.lanes[job.queue].backoff,
+            budgets=parts.settings.budgets,
+            ran_s=max(0.0, at - run.started_at),
+        )
+        if finish is None:
+            self.outbox.release(Claim(job.key, job.epoch))
+            return
+        if finish.event is not Event.DONE:
+            self.journal.ended(run, finish)
+            if finish.event is Event.THROTTLE:
+                self.lanes[job.queue].hand_back_all()
+        if run.recording:
+            self._parked[job.key] = finish
+        elif run.notes is not None:
+            self.outbox.noted(run, at)
+            self.outbox.add_after_notes(finish, at)
+        else:
+            self.outbox.add(finish, at)
+
+    def judged(self, finishes: list[Finish], verdicts: Sequence[Verdict]) -> None:
+        """The store has judged endings."""
+        held = self.held
+        self.written += len(finishes)
+        for finish, verdict in zip(finishes, verdicts, strict=True):
+            run = held.pop(finish.key, None)
+            if verdict is Verdict.STALE:
+                self.journal.stale(finish)
+            if run is not None and run.unit:
+                self.lanes[finish.queue].busy -= 1
+
+    def handed_back(self, claims: list[Claim]) -> None:
+        """The store has taken claims back."""
+        for claim in claims:
+            run = self.held.get(claim.key)
+            if run is not None and run.job.epoch == claim.epoch:
+                del self.held[claim.key]
+                if run.unit:
+                    self.lanes[run.job.queue].busy -= 1
+
+    # -- stopping -------------------------------------------------------------------------------
+
+    def hand_back(self, run: Run) -> None:
+        """A claim that never started goes back to the store."""
+        run.state = State.ENDED
+        self.outbox.release(Claim(run.job.key, run.job.epoch))
+
+    def hand_back_ready(self) -> None:
+        """Everything that has not started goes back."""
+        for lane in self.lanes.values():
+            lane.hand_back_all()
+
+    def interrupt(self, run: Run, stop: Stop) -> None:
+        """Tell a running handler to end. The first reason stays, but for losing the claim."""
+        if run.state is not State.RUNNING:
+            return
+        if run.stop is None:
+            run.stop = stop
+        self.places.interrupt(run)
+
+    def interrupt_all(self, stop: Stop) -> None:
+        """Tell every running handler to end."""
+        for run in list(self.held.values()):
+            self.interrupt(run, stop)
+
+    def cancel(self, key: int) -> None:
+        """A person wants this job to end."""
+        run = self.held.get(key)
+        if run is None:
+            return
+        if run.state is State.READY:
+            self.lanes[run.job.queue].ready.remove(run)
+            self.hand_back(run)
+        elif run.stop is None:
+            self.interrupt(run, Stop.CANCEL)
+
+    def cancel_here(self, run: Run) -> None:
+        """Cancel at once; the ending waits until ``cancel_recorded``, so that the store knows of
+        the request when it judges the ending."""
+        run.recording = True
+        if run.state is State.READY:
+            self.lanes[run.job.queue].ready.remove(run)
+            run.state = State.ENDED
+        else:
+            self.interrupt(run, Stop.CANCEL)
+
+    def cancel_recorded(self, run: Run) -> None:
+        """The store knows of the cancel, or cannot be told: the ending may go."""
+        run.recording = False
+        if run.state is not State.ENDED:
+            return
+        finish = self._parked.pop(run.job.key, None)
+        if finish is None:
+            self.outbox.release(Claim(run.job.key, run.job.epoch))
+        else:
+            self.outbox.add(finish, self.mono())
+
+    def lose_everything(self) -> None:
+        """The store declared this process dead: its handlers end, nothing of it is written."""
+        for lane in self.lanes.values():
+            lane.ready.clear()
+        for run in list(self.held.values()):
+            if run.state is State.RUNNING:
+                run.stop = Stop.LOST
+                run.unit = False
+                self.places.interrupt(run)
+                run.state = State.LOST
+            elif run.unit:
+                self.lanes[run.job.queue].busy -= 1
+        self.held.clear()
+        self._parked.clear()
+        self.outbox.clear()
+
+    # -- notes ----------------------------------------------------------------------------------
+
+    def noted(self, run: Run) -> None:
+        """A handler said something; from any thread."""
+        if self._job_loop.is_here:
+            self.outbox.noted(run, self.mono())
+        else:
+            self._job_loop.post(self._noted_here, run)
+
+    def _noted_here(self, run: Run) -> None:
+        self.outbox.noted(run, self.mono())
+
+
+def _cannot_isolate(job: ClaimedJob) -> str:
+    return (
+        f"a worker died {job.crashes} times while running this job, and kind {job.kind!r} cannot "
+        "be moved to a process of its own: define it as a task in an importable module"
+    )
+
+
+def _never_called(data: bytes, make_context: object) -> None:
+    raise AssertionError("a job without a handler is never run")
+
+
+_NO_HANDLER = Handler(kind="missing", run_in=RunIn.LOOP, call=_never_called)

@@ -1,0 +1,152 @@
+"""One queue inside this process: its slots, what it may start, what is claimed and waits.
+
+A *unit* is the right to run one job of the lane. ``busy`` counts the units that are out; a slot of
+the loop that holds a unit keeps it from one job to the next.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from forge_jobs.core.retry import Backoff
+from forge_jobs.store.jobs import Want
+
+from .pace import Pace
+from .run import Run
+
+_LIMITED_S = 30.0
+
+
+class Gate(Protocol):
+    """What a lane asks of the process around it."""
+
+    def may_start(self, now: float) -> bool:
+        """Whether a job may start at this moment."""
+        ...
+
+    def begin(self, run: Run, now: float) -> None:
+        """A run leaves ``ready`` and starts."""
+        ...
+
+    def hand_back(self, run: Run) -> None:
+        """A run that never started goes back to the store."""
+        ...
+
+    def call_slot(self, lane: "Lane") -> None:
+        """A slot of the loop shall come and ``pull``; it holds one unit of the lane."""
+        ...
+
+    def pour_soon(self, lane: "Lane") -> None:
+        """Call ``pour`` after the slots that were just called have had their turn."""
+        ...
+
+
+class Lane:
+    """The local share of a queue."""
+
+    __slots__ = (
+        "_gate", "_limited_until", "backoff", "busy", "hungry", "name", "pace", "pouring", "ready",
+        "target", "wanted",
+    )  # fmt: skip
+
+    def __init__(self, name: str, gate: Gate, *, now: float, backoff: Backoff) -> None:
+        self.name = name
+        self.target = 0
+        self.busy = 0
+        self.ready: deque[Run] = deque()
+        self.backoff = backoff
+        self.pace = Pace(now)
+        self.hungry = True
+        self.pouring = False
+        self.wanted = 0
+        self._gate = gate
+        self._limited_until = -1.0
+
+    def want(self, now: float, *, prefetch_s: float, most: int) -> Want | None:
+        """What to ask the store for; None when there is no room. Remembers how much it was."""
+        self.wanted = 0
+        waiting = len(self.ready)
+        free = self.target - self.busy - waiting
+        if self.target <= 0:
+            return None
+        self.pace.look(now, backlog=waiting > 0)
+        ahead = 0
+        if now >= self._limited_until:
+            ahead = self.pace.ahead(prefetch_s, self.target)
+        room = min(free + ahead, most)
+        if room <= 0:
+            return None
+        self.wanted = room
+        start = min(max(free, 0), room)
+        return Want(self.name, start, room - start)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a job could start at once if there were one."""
+        return self.target > self.busy + len(self.ready)
+
+    def limited(self, now: float) -> None:
+        """A job with a limit came along: nothing is claimed ahead for a while."""
+        self._limited_until = now + _LIMITED_S
+
+    def pull(self, now: float) -> Run | None:
+        """The next run for a slot of the loop that holds a unit; None: the unit is gone."""
+        ready, gate = self.ready, self._gate
+        while ready and self.busy <= self.target and gate.may_start(now):
+            run = ready.popleft()
+            gate.begin(run, now)
+            launch = run.launch
+            if launch is None:
+                return run
+            launch(run)
+            if self.busy >= self.target:
+                return None
+            self.busy += 1
+        self.busy -= 1
+        return None
+
+    def pour(self, now: float) -> None:
+        """Start what can be started.
+
+        Of jobs for the loop only the first gets a slot right away: handlers that never wait are
+        all run by that one slot, and waking the others would cost more than the jobs.
+        """
+        ready, gate = self.ready, self._gate
+        while ready and self.busy < self.target and gate.may_start(now):
+            launch = ready[0].launch
+            if launch is None:
+                self.busy += 1
+                gate.call_slot(self)
+                if len(ready) > 1:
+                    gate.pour_soon(self)
+                return
+            run = ready.popleft()
+            self.busy += 1
+            gate.begin(run, now)
+            launch(run)
+
+    def pour_all(self, now: float) -> None:
+        """Call a slot for every job that can start: the first ones are waiting for something."""
+        self.pouring = False
+        ready, gate = self.ready, self._gate
+        called = 0
+        while called < len(ready) and self.busy < self.target and gate.may_start(now):
+            self.busy += 1
+            called += 1
+            gate.call_slot(self)
+
+    def retarget(self, slots: int) -> None:
+        """Follow a new number of slots: running jobs finish, claimed ones beyond it go back."""
+        shrunk = slots < self.target
+        self.target = slots
+        while shrunk and len(self.ready) > max(0, slots - self.busy):
+            self._gate.hand_back(self.ready.pop())
+
+    def hand_back_all(self) -> None:
+        """Everything that has not started goes back."""
+        while self.ready:
+            self._gate.hand_back(self.ready.popleft())
+
+    def hand_back_older(self, than: float) -> None:
+        """What was claimed before that moment and has not started goes back."""
+        while self.ready and self.ready[0].claimed_at < than:
+            self._gate.hand_back(self.ready.popleft())

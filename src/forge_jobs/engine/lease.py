@@ -1,0 +1,99 @@
+"""The heartbeat of a process: how long it may trust that its jobs are its own.
+
+Runs on the I/O port, so that a handler that blocks the job loop does not look dead. Trust counts
+from the moment a beat was *sent*: an answer that took long must not stretch it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.wake import WakeFlag
+from forge_jobs.store.processes import ProcessStore, Pulse
+
+from .run import NEVER
+from .standing import Standing
+
+_LOG = logging.getLogger("forge_jobs.lease")
+_BEATS_PER_LEASE = 5
+_RETRY_MOST_S = 1.0
+
+
+class Lease:
+    """Keeps ``standing`` true. ``news`` is called, on the I/O side, when trust comes or goes."""
+
+    def __init__(
+        self,
+        processes: ProcessStore,
+        standing: Standing,
+        *,
+        lease_s: float,
+        clock: Clock,
+        entropy: Entropy,
+        pulse: Callable[[], Pulse],
+        news: Callable[[], None],
+    ) -> None:
+        self._processes = processes
+        self._standing = standing
+        self._lease_s = lease_s
+        self._beat_s = lease_s / _BEATS_PER_LEASE
+        self._mono = clock.mono
+        self._entropy = entropy
+        self._pulse = pulse
+        self._news = news
+        self._flag: WakeFlag | None = None
+        self._key: int | None = None
+        self.unbroken_since = -NEVER
+
+    def begin(self, key: int, sent_at: float) -> None:
+        """The process was registered under ``key`` by a call sent at that moment."""
+        self._key = key
+        self.unbroken_since = -NEVER
+        self._standing.trust_until = sent_at + self._lease_s
+        self._standing.dead = False
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Beat now: there is something to tell. From any thread."""
+        if self._flag is not None:
+            self._flag.ring()
+
+    async def keep(self) -> None:
+        """Beat until cancelled."""
+        self._flag = WakeFlag()
+        while True:
+            await self._flag.wait(await self._beat())
+
+    async def _beat(self) -> float:
+        """One beat; how long to wait until the next."""
+        standing, key = self._standing, self._key
+        if key is None or standing.dead:
+            return self._beat_s
+        sent_at = self._mono()
+        try:
+            async with asyncio.timeout(self._lease_s):
+                answer = await self._processes.beat(key, self._pulse())
+        except Exception as error:
+            self.unbroken_since = NEVER
+            wait_s = min(self._beat_s / 4, _RETRY_MOST_S) * (0.5 + self._entropy.roll() / 2)
+            _LOG.warning(
+                "a heartbeat failed",
+                extra={"error": f"{type(error).__name__}: {error}", "retry_in": round(wait_s, 3)},
+            )
+            return wait_s
+        if key != self._key:
+            return 0.0
+        if not answer.alive:
+            standing.trust_until = -NEVER
+            standing.dead = True
+            self._news()
+            return self._beat_s
+        if self.unbroken_since == NEVER:
+            self.unbroken_since = sent_at
+        regained = standing.trust_until <= self._mono()
+        standing.trust_until = sent_at + self._lease_s
+        if regained:
+            self._news()
+        return self._beat_s

@@ -1,0 +1,159 @@
+"""What waits for the next exchange: endings, hand-backs, start marks and notes."""
+
+from dataclasses import dataclass
+
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.job import Claim
+from forge_jobs.store.jobs import Note
+
+from .bell import Bell
+from .run import NEVER, Run, State
+
+BATCH_MOST = 500
+_NOTE_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one exchange carries."""
+
+    finishes: list[Finish]
+    releases: list[Claim]
+    marks: list[Run]
+    notes: list[Note]
+
+
+class Outbox:
+    """Gathers while an exchange is under way. Only the job loop touches it.
+
+    An ending is *unwritten* until the store has judged it. ``has_room`` is the bound that keeps a
+    crash from repeating more than a few runs.
+    """
+
+    __slots__ = (
+        "_bell", "_finishes", "_in_flight", "_kept_notes", "_later", "_mark_s", "_marked_at",
+        "_marks", "_most", "_noted", "_noted_at", "_oldest", "_releases", "_since", "_span_s",
+    )  # fmt: skip
+
+    def __init__(self, bell: Bell, *, most: int, span_s: float, mark_s: float) -> None:
+        self._bell = bell
+        self._most = most
+        self._span_s = span_s
+        self._mark_s = mark_s
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: this process was declared dead and may write nothing any more."""
+        self._finishes: list[Finish] = []
+        self._later: list[Finish] = []
+        self._releases: list[Claim] = []
+        self._marks: list[Run] = []
+        self._noted: list[Run] = []
+        self._kept_notes: list[Note] = []
+        self._in_flight = 0
+        self._since = self._oldest = self._marked_at = self._noted_at = NEVER
+
+    def add(self, finish: Finish, at: float) -> None:
+        """An ending to write."""
+        finishes = self._finishes
+        if not finishes:
+            self._since = at
+            if at < self._oldest:
+                self._oldest = at
+            self._bell.ring()
+        finishes.append(finish)
+
+    def add_after_notes(self, finish: Finish, at: float) -> None:
+        """An ending of a run that still has something to say: the store takes no notes of a claim
+        that has ended, so the notes are written first."""
+        self._later.append(finish)
+        if at < self._oldest:
+            self._oldest = at
+        self._bell.ring()
+
+    def release(self, claim: Claim) -> None:
+        """A claim to hand back."""
+        self._releases.append(claim)
+        self._bell.ring()
+
+    def mark(self, run: Run, now: float) -> None:
+        """A prefetched run that has started."""
+        if not self._marks:
+            self._marked_at = now
+            self._bell.ring()
+        self._marks.append(run)
+
+    def noted(self, run: Run, now: float) -> None:
+        """A run with something to say."""
+        if not self._noted:
+            self._noted_at = now
+            self._bell.ring()
+        self._noted.append(run)
+
+    def has_room(self, now: float) -> bool:
+        """Whether another job may start although some endings are not written yet."""
+        return (
+            len(self._finishes) + self._in_flight < self._most and now - self._oldest < self._span_s
+        )
+
+    @property
+    def unwritten(self) -> int:
+        """Endings the store has not judged."""
+        return len(self._finishes) + len(self._later) + self._in_flight
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing needs to be written."""
+        return not (
+            self._finishes or self._later or self._releases or self._noted or self._in_flight
+        )
+
+    def due_at(self) -> float:
+        """When the next exchange should go; minus infinity for at once."""
+        if self._finishes or self._releases or self._later:
+            return -NEVER
+        return min(self._marked_at + self._mark_s, self._noted_at + _NOTE_S)
+
+    def take(self, limit: int = BATCH_MOST) -> Batch:
+        """The next batch; what is added from now on goes with the one after it."""
+        finishes, rest = self._finishes[:limit], self._finishes[limit:]
+        batch = Batch(
+            finishes, self._releases[:BATCH_MOST], self._running_marks(), self._take_notes()
+        )
+        self._releases = self._releases[BATCH_MOST:]
+        if not rest:
+            self._since = self._oldest if self._later else NEVER
+        self._finishes = rest + self._later
+        self._later = []
+        self._in_flight = len(finishes)
+        return batch
+
+    def written(self) -> None:
+        """The batch under way has been judged."""
+        self._in_flight = 0
+        self._oldest = self._since
+
+    def put_back(self, batch: Batch) -> None:
+        """The batch under way was not written, or perhaps not: it goes again, first."""
+        self._finishes[:0] = batch.finishes
+        self._releases[:0] = batch.releases
+        self._marks[:0] = batch.marks
+        self._kept_notes = batch.notes
+        self._in_flight = 0
+        self._since = self._oldest
+
+    def _running_marks(self) -> list[Run]:
+        marks = [run for run in self._marks if run.state is State.RUNNING]
+        self._marks = []
+        self._marked_at = NEVER
+        return marks
+
+    def _take_notes(self) -> list[Note]:
+        notes, self._kept_notes = self._kept_notes, []
+        for run in self._noted:
+            note = run.take_notes()
+            if note is not None:
+                notes.append(note)
+        self._noted = []
+        self._noted_at = NEVER
+        return notes

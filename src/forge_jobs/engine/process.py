@@ -1,0 +1,271 @@
+"""One worker process, put together: registered, leased, pumping, served by its services.
+
+The order of things lives here: how a process starts, what it does when it is declared dead, and
+how it goes.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.kit.service import PeriodicService, ServiceLoop, StopFlag, run_service
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.processes import Pulse
+
+from .context import Enqueuer, Surroundings
+from .floor import Floor, FloorParts
+from .job_loop import JobLoop
+from .journal import Journal
+from .lane import Lane
+from .leaving import Leaving
+from .listener import Listener
+from .local_cancel import LocalCancels
+from .loop_watch import LoopWatch
+from .membership import Card, Membership
+from .memory import resident_bytes
+from .pump import Pump
+from .registry import HandlerRegistry
+from .routing import Router
+from .run import State
+from .services.cleanup import Cleanup
+from .services.fold import Fold
+from .services.lead import Leadership
+from .services.promote import Promote
+from .services.reaper import Reaper
+from .supervisor import Supervisor
+
+_LOG = logging.getLogger("forge_jobs.worker")
+
+Afar: TypeAlias = "Future[None] | asyncio.Task[None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a process is made of. ``queues`` are names with the slots they get if they are new."""
+
+    store: Store
+    handlers: HandlerRegistry
+    router: Router
+    queues: Mapping[str, int]
+    settings: EngineSettings
+    clock: Clock
+    entropy: Entropy
+    io: IoPort
+    enqueuer: Enqueuer
+    card: Card
+    replaces: str | None = None
+
+    def queue_of(self, kind: str) -> str:
+        """The queue of a kind: what its task says, else the router."""
+        handler = self.handlers.get(kind)
+        if handler is not None and handler.queue is not None:
+            return handler.queue
+        return self.router.route(kind)
+
+
+class WorkerProcess:
+    """Made and used on the job loop; ``request_cancel`` may come from any thread."""
+
+    def __init__(self, plan: Plan) -> None:
+        store, settings, clock = plan.store, plan.settings, plan.clock
+        self._plan = plan
+        self._job_loop = JobLoop(asyncio.get_running_loop())
+        self._member = Membership(
+            store.processes,
+            plan.card,
+            settings=settings,
+            clock=clock,
+            entropy=plan.entropy,
+            pulse=self._pulse,
+            news=lambda: self._job_loop.post(self._standing_changed),
+        )
+        standing = self._member.standing
+        self.floor = Floor(
+            FloorParts(settings, clock, plan.entropy, plan.handlers, standing, Journal(store.tag)),
+            Surroundings(self._member.host_id, store.tag, clock, plan.enqueuer, plan.queue_of),
+            self._job_loop,
+        )
+        for name in plan.queues:
+            self.floor.lanes[name] = Lane(
+                name, self.floor, now=clock.mono(), backoff=settings.backoff
+            )
+        self._pump = Pump(
+            self.floor, store.jobs, self, settings=settings, clock=clock, entropy=plan.entropy
+        )
+        self._supervisor = Supervisor(
+            self.floor,
+            store,
+            settings=settings,
+            host_id=lambda: self.host_id,
+            on_change=self._slots_changed,
+        )
+        self._listener = Listener(
+            store,
+            standing,
+            self._job_loop,
+            clock=clock,
+            on_hint=self._pump.hint,
+            on_mail=self._read_mail,
+        )
+        self._cancels = LocalCancels(self.floor, store, self._job_loop, clock)
+        self._leadership = Leadership(store.processes, lambda: self.owner, clock=clock)
+        self._stop = StopFlag()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._afar: list[Afar] = []
+
+    @property
+    def host_id(self) -> str:
+        """The name of the present life."""
+        return self._member.host_id
+
+    @property
+    def owner(self) -> int:
+        """The owner key of the present life."""
+        return self._member.owner
+
+    async def start(self) -> None:
+        """Take part. Raises what the store raises; nothing is left behind then."""
+        plan = self._plan
+        await plan.store.open()
+        for name, slots in plan.queues.items():
+            await plan.store.queues.ensure(name, slots=slots)
+        await plan.store.queues.publish(
+            {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
+        )
+        await self._member.join(replaces=plan.replaces)
+        try:
+            await self._supervisor.look()
+        except BaseException:
+            await self._member.leave()
+            raise
+        self._spawn_afar()
+        self._tasks.append(asyncio.create_task(self._pump.run(), name="forge-pump"))
+        for service in self._services():
+            loop = ServiceLoop(plan.clock, plan.entropy, self._stop, self._leadership.is_leader)
+            self._tasks.append(
+                asyncio.create_task(run_service(service, loop), name=f"forge-{service.name}")
+            )
+        _LOG.info(
+            "worker started",
+            extra={"host_id": self.host_id, "queues": list(plan.queues)},
+        )
+
+    async def stop(self, grace_s: float) -> None:
+        """Go in order; within ``grace_s`` and two seconds, whatever the store does."""
+        leaving = Leaving(
+            self.floor,
+            self._pump,
+            self._member,
+            self._leadership,
+            clock=self._plan.clock,
+            grace_s=grace_s,
+        )
+        self._stop.set()
+        try:
+            await leaving.wind_down()
+        finally:
+            self._supervisor.close()
+            self._cancels.close()
+            self.floor.watch.close()
+            for task in (*self._tasks, *self._afar):
+                task.cancel()
+            ends = [*self._tasks, *map(_awaitable, self._afar)]
+            await leaving.go(ends)
+        _LOG.info("worker stopped", extra={"host_id": self.host_id})
+
+    def request_cancel(self, job_id: str) -> bool:
+        """Cancel a job of this process; whether it is one. From any thread."""
+        return self._cancels.request(job_id)
+
+    # -- what the pump asks for -----------------------------------------------------------------
+
+    def control_changed(self) -> None:
+        """Operators did something: look at queues and at what they want of this process."""
+        self._supervisor.look_soon()
+
+    async def begin_anew(self) -> None:
+        """Declared dead: start another life."""
+        _LOG.warning("declared dead; registering anew", extra={"host_id": self.host_id})
+        await self._member.join_anew()
+        self.floor.around = dataclasses.replace(self.floor.around, host_id=self.host_id)
+        self._supervisor.look_soon()
+
+    # -- what others report ---------------------------------------------------------------------
+
+    def _standing_changed(self) -> None:
+        if self._member.standing.dead:
+            self.floor.lose_everything()
+        else:
+            self.floor.pour()
+        self.floor.bell.ring()
+
+    def _slots_changed(self) -> None:
+        # The others take what we gave up only when they know of it.
+        self._member.lease.hurry()
+        self.floor.pour()
+        self.floor.bell.ring()
+
+    def _read_mail(self) -> None:
+        mailbox = self._member.standing.mailbox
+        while mailbox:
+            control = mailbox.popleft()
+            for key in control.cancels:
+                self.floor.cancel(key)
+        self._supervisor.look_soon()
+
+    def _pulse(self) -> Pulse:
+        floor = self.floor
+        return Pulse(
+            running=floor.running,
+            slots={name: max(lane.target, lane.busy) for name, lane in floor.lanes.items()},
+            memory_bytes=resident_bytes(),
+        )
+
+    def _running_kinds(self) -> list[str]:
+        # Only asked for while the job loop stands still, so nothing changes underneath.
+        runs = list(self.floor.held.values())
+        return [run.job.kind for run in runs if run.state is State.RUNNING]
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _services(self) -> list[PeriodicService]:
+        plan, store = self._plan, self._plan.store
+        return [
+            self._supervisor,
+            Reaper(
+                store,
+                lease_s=plan.settings.lease_s,
+                clock=plan.clock,
+                unbroken_since=lambda: self._member.lease.unbroken_since,
+            ),
+            Promote(store),
+            Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
+            Fold(store),
+        ]
+
+    def _spawn_afar(self) -> None:
+        plan, io, listener = self._plan, self._plan.io, self._listener
+        watch = LoopWatch(self._job_loop, plan.clock, self._running_kinds)
+        queues = list(plan.queues)
+        self._afar = [
+            io.spawn(self._member.lease.keep),
+            io.spawn(lambda: listener.listen(queues)),
+            io.spawn(
+                lambda: listener.follow(
+                    plan.settings.control_s, lambda: self.owner, lambda: bool(self.floor.held)
+                )
+            ),
+            io.spawn(watch.watch),
+        ]
+
+
+def _awaitable(afar: Afar) -> "asyncio.Future[None]":
+    return afar if isinstance(afar, asyncio.Task) else asyncio.wrap_future(afar)

@@ -1,0 +1,277 @@
+"""The only caller of ``jobs.exchange``: one call in flight per process, as many jobs in it as fit.
+
+While a call runs the next batch gathers; there is no delay that would wait for more. The pump wakes
+on an ending, on free slots while work is believed to be there, on a hint from the store, when the
+next job comes due, and otherwise only for the slow poll.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.errors import Full, Invalid, Unavailable
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import Claim
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.store.jobs import Exchange, Exchanged, JobStore, Want
+
+from .doubt import Doubt
+from .error_text import storable
+from .floor import Floor
+from .outbox import BATCH_MOST, Batch
+from .run import NEVER
+
+_BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+_CLAIMS_MOST = 1_000
+_DUE_GAP_S = 0.005
+
+
+class Life(Protocol):
+    """What the pump needs to know of the process it pumps for."""
+
+    @property
+    def owner(self) -> int:
+        """The key under which the store knows this process."""
+        ...
+
+    def control_changed(self) -> None:
+        """The store shows another control version than before: operators did something."""
+        ...
+
+    async def begin_anew(self) -> None:
+        """This process was declared dead: register again. Returns when that is done."""
+        ...
+
+
+class Pump:
+    """Turns endings into claims. ``run`` never ends by itself and never raises."""
+
+    def __init__(
+        self,
+        floor: Floor,
+        jobs: JobStore,
+        life: Life,
+        *,
+        settings: EngineSettings,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._floor = floor
+        self._jobs = jobs
+        self._life = life
+        self._settings = settings
+        self._mono = clock.mono
+        self._entropy = entropy
+        self._doubt = Doubt(floor, jobs, lease_s=settings.lease_s, now=clock.mono())
+        self._number = 0
+        self.errors = 0
+        self._one_by_one = False
+        self._hints = 0
+        self._due_at = NEVER
+        self._poll_at = -NEVER
+        self._not_before = -NEVER
+        self._control_version: int | None = None
+        self._store_ahead: Instant = 0
+        self._wall = clock.now
+        self.claims_left: int | None = None
+        self.claiming = True
+        self.came_back_empty = False
+        self.trouble: Exception | None = None
+        floor.store_now = self._store_now
+
+    async def run(self) -> None:
+        """Exchange whenever there is a reason to; until cancelled."""
+        floor = self._floor
+        try:
+            while True:
+                now = self._mono()
+                if floor.standing.dead:
+                    await self._guarded(self._begin_anew)
+                elif self._doubt.is_due(now) and now >= self._not_before:
+                    await self._guarded(self._reconcile)
+                elif (due_at := self._next_at(now)) > now:
+                    await floor.bell.wait(None if due_at == NEVER else due_at - now)
+                else:
+                    await self._exchange()
+        finally:
+            floor.is_open = False
+
+    def hint(self) -> None:
+        """There may be work: on the job loop only."""
+        self._hints += 1
+        for lane in self._floor.lanes.values():
+            lane.hungry = True
+        self._floor.bell.ring()
+
+    # -- when -----------------------------------------------------------------------------------
+
+    def _next_at(self, now: float) -> float:
+        floor = self._floor
+        due_at = floor.outbox.due_at()
+        if self.claiming and due_at > now:
+            due_at = min(due_at, self._claim_at(now))
+        for lane in floor.lanes.values():
+            if lane.ready:
+                held_at = lane.ready[0].claimed_at + self._settings.prefetch_hold_s
+                if held_at <= now:
+                    lane.hand_back_older(now - self._settings.prefetch_hold_s)
+                    due_at = now
+                else:
+                    due_at = min(due_at, held_at)
+        return max(min(due_at, self._doubt.due_at), self._not_before)
+
+    def _claim_at(self, now: float) -> float:
+        floor = self._floor
+        if not floor.may_start(now):
+            return NEVER
+        at = NEVER
+        for lane in floor.lanes.values():
+            if lane.has_room:
+                if lane.hungry:
+                    return now
+                at = min(self._due_at, self._poll_at)
+        return at
+
+    # -- what -----------------------------------------------------------------------------------
+
+    async def _exchange(self) -> None:
+        floor = self._floor
+        now = self._mono()
+        wants = self._wants(now)
+        batch = floor.outbox.take(1 if self._one_by_one else BATCH_MOST)
+        hints = self._hints
+        life, owner = self._life, self._life.owner
+        self._number += 1
+        request = Exchange(
+            owner=owner,
+            number=self._number,
+            finish=batch.finishes,
+            release=batch.releases,
+            started=[Claim(run.job.key, run.job.epoch) for run in batch.marks],
+            notes=batch.notes,
+            want=wants,
+        )
+        try:
+            answer = await self._jobs.exchange(request)
+        except Exception as error:
+            if owner == life.owner and not floor.standing.dead:
+                self._failed(batch, error)
+            return
+        if owner != life.owner or floor.standing.dead:
+            # Declared dead while the call ran: whatever it claimed belongs to the past.
+            return
+        self.errors = 0
+        self._one_by_one = self._one_by_one and not floor.outbox.is_empty
+        self._apply(batch, wants, answer, news=hints != self._hints)
+
+    def _wants(self, now: float) -> list[Want]:
+        floor = self._floor
+        if not self.claiming or not floor.may_start(now):
+            return []
+        most = _CLAIMS_MOST if self.claims_left is None else self.claims_left
+        wants: list[Want] = []
+        for lane in floor.lanes.values():
+            want = lane.want(now, prefetch_s=self._settings.prefetch_s, most=most)
+            if want is not None:
+                wants.append(want)
+                most -= want.free + want.prefetch
+        return wants
+
+    def _apply(self, batch: Batch, wants: list[Want], answer: Exchanged, *, news: bool) -> None:
+        floor, now = self._floor, self._mono()
+        self._store_ahead = answer.now - self._wall()
+        floor.outbox.written()
+        floor.judged(batch.finishes, answer.verdicts)
+        floor.handed_back(batch.releases)
+        if not answer.alive:
+            floor.standing.dead = True
+            return
+        floor.accept(answer.claims, now)
+        if wants:
+            self._believe(wants, answer, now, news=news)
+        for key in answer.cancels:
+            floor.cancel(key)
+        if answer.control_version != self._control_version:
+            self._control_version = answer.control_version
+            self._life.control_changed()
+        floor.pour()
+
+    def _believe(self, wants: list[Want], answer: Exchanged, now: float, *, news: bool) -> None:
+        lanes = self._floor.lanes
+        for want in wants:
+            lane = lanes[want.queue]
+            lane.hungry = news or lane.wanted <= 0
+        if self.claims_left is not None:
+            self.claims_left -= len(answer.claims)
+        self.came_back_empty = not answer.claims and not news
+        self._poll_at = now + self._settings.poll_s
+        self._due_at = NEVER
+        if answer.next_due is not None:
+            wait_s = (answer.next_due - answer.now) / SECOND
+            self._due_at = now + max(wait_s, _DUE_GAP_S)
+
+    # -- trouble --------------------------------------------------------------------------------
+
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        floor = self._floor
+        if isinstance(error, Invalid) and batch.finishes:
+            self._isolate(batch, error)
+            return
+        floor.outbox.put_back(batch)
+        if not isinstance(error, Unavailable | Full):
+            # Perhaps it happened: endings are repeated (the store says "already"), claims that
+            # never reached us are looked for.
+            self._doubt.rouse(self._mono())
+        self._back_off(error)
+
+    def _isolate(self, batch: Batch, error: Invalid) -> None:
+        """One ending that the store can never take must not hold up the others."""
+        if len(batch.finishes) == 1:
+            bad = batch.finishes[0]
+            self._floor.journal.rejected(bad, error)
+            if bad.event is Event.DIE:
+                # Nothing left to try: the row is found without a holder and handed back.
+                self._floor.held.pop(bad.key, None)
+                batch.finishes.clear()
+            else:
+                batch.finishes[0] = _plain_death(bad, error)
+        self._floor.outbox.put_back(batch)
+        self._one_by_one = True
+
+    def _back_off(self, error: Exception) -> None:
+        delay_s = _BACKOFF_S[min(self.errors, len(_BACKOFF_S) - 1)]
+        delay_s *= 0.5 + self._entropy.roll() / 2
+        self.errors += 1
+        self.trouble = error
+        self._not_before = self._mono() + delay_s
+        self._floor.journal.store_trouble(error, delay_s)
+
+    async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+            self.errors = 0
+        except Exception as error:
+            self._back_off(error)
+            await self._floor.bell.wait(self._not_before - self._mono())
+
+    async def _reconcile(self) -> None:
+        await self._doubt.settle(self._life.owner, self._number, self._mono())
+
+    async def _begin_anew(self) -> None:
+        self._floor.lose_everything()
+        await self._life.begin_anew()
+        self._doubt.calm(self._mono())
+        self._control_version = None
+
+    def _store_now(self) -> Instant:
+        return self._wall() + self._store_ahead
+
+
+def _plain_death(finish: Finish, error: Invalid) -> Finish:
+    return Finish(
+        finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
+        error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
+    )  # fmt: skip

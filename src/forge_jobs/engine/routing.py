@@ -1,0 +1,49 @@
+"""Which queue a kind goes to when nobody said so."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core.names import queue_name
+
+
+class Router(Protocol):
+    """Names the queue of a kind."""
+
+    def route(self, kind: str) -> str:
+        """The queue for jobs of that kind."""
+        ...
+
+
+class DefaultRouter:
+    """Everything into one queue."""
+
+    def __init__(self, queue: str = DEFAULT_QUEUE) -> None:
+        self._queue = queue_name(queue)
+
+    def route(self, kind: str) -> str:
+        """The one queue."""
+        return self._queue
+
+
+class KindPrefixRouter:
+    """By the first letters of the kind: ``KindPrefixRouter({"gh_": "gh"})``.
+
+    The longest matching prefix wins; without a match the job goes to ``default``.
+    """
+
+    def __init__(
+        self, prefixes: Mapping[str, str] | None = None, *, default: str = DEFAULT_QUEUE
+    ) -> None:
+        table = {"gh_": "gh", "slack_": "slack"} if prefixes is None else dict(prefixes)
+        self._prefixes = sorted(table.items(), key=lambda item: -len(item[0]))
+        for _, queue in self._prefixes:
+            queue_name(queue)
+        self._default = queue_name(default)
+
+    def route(self, kind: str) -> str:
+        """The queue of the longest prefix."""
+        for prefix, queue in self._prefixes:
+            if kind.startswith(prefix):
+                return queue
+        return self._default

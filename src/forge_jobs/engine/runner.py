@@ -1,0 +1,142 @@
+"""From what a handler did to what is recorded: a value, an exception or a demand to stop.
+
+``judged_value`` and ``judged_error`` run where the handler ran (also inside a child process) and
+never raise; ``settled`` runs on the job loop and knows whether the handler had been told to end.
+"""
+
+import asyncio
+from typing import assert_never
+
+from forge_jobs.core import payload
+from forge_jobs.core.decide import Budgets, Finish, decide
+from forge_jobs.core.errors import BadArguments, ForgeError
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.outcome import (
+    AnyOutcome,
+    Dead,
+    Done,
+    Failed,
+    JobOutcome,
+    Snooze,
+    Stopped,
+    Throttled,
+)
+from forge_jobs.core.retry import Backoff
+
+from .error_text import error_text, storable
+from .registry import Handler
+from .run import Ending, Run, Stop
+
+NOTHING = Ending(Done())
+
+
+def judged_value(handler: Handler, value: object) -> Ending:
+    """The ending of a handler that returned."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, JobOutcome):
+        return _chosen(handler, value)
+    return _encoded(handler, value, explicit=False)
+
+
+def judged_error(handler: Handler, error: BaseException) -> Ending:
+    """The ending of a handler that raised, whatever it raised."""
+    try:
+        if isinstance(error, JobOutcome):
+            return _chosen(handler, error)
+        return Ending(_failure(handler, error))
+    except BaseException:
+        return Ending(Failed(f"{type(error).__name__} (it cannot be described)"))
+
+
+def settled(
+    run: Run,
+    ending: Ending,
+    *,
+    now: Instant,
+    roll: float,
+    backoff: Backoff,
+    budgets: Budgets,
+    ran_s: float,
+) -> Finish | None:
+    """The write that records an ending; None when the job is handed back unspent."""
+    outcome = ending.outcome
+    if run.stop is not None:
+        stopped = _after_stop(run, run.stop, ending)
+        if stopped is None:
+            return None
+        outcome = stopped
+    is_done = isinstance(outcome, Done)
+    retry = run.handler.retry
+    return decide(
+        run.job,
+        outcome,
+        now=now,
+        roll=roll,
+        backoff=backoff if retry is None else retry.backoff,
+        budgets=budgets,
+        result=ending.result if is_done else None,
+        jobs=tuple(run.carried) if is_done and run.carried else (),
+        ran_s=ran_s,
+    )
+
+
+def _after_stop(run: Run, stop: Stop, ending: Ending) -> AnyOutcome | None:
+    outcome = ending.outcome
+    match stop:
+        case Stop.TIMEOUT:
+            if ending.explicit and not isinstance(outcome, Done):
+                return outcome
+            return Failed(f"timed out after {run.timeout_s or 0:g} s")
+        case Stop.CANCEL:
+            return outcome if isinstance(outcome, Done) else Stopped()
+        case Stop.LOST | Stop.SHUTDOWN:
+            # The handler ends because this process must: only a word of its own counts, and a
+            # failure is what a cooperative handler answers to the demand, not a verdict on the job.
+            if isinstance(outcome, Done):
+                return outcome
+            chosen = ending.explicit and not isinstance(outcome, Failed)
+            return outcome if chosen else None
+        case _:
+            assert_never(stop)
+
+
+def _failure(handler: Handler, error: BaseException) -> Failed | Dead:
+    text = error_text(error)
+    if isinstance(error, asyncio.CancelledError):
+        return Failed(text)
+    if isinstance(error, BadArguments):
+        return Dead(text)
+    if handler.retry is not None and not handler.retry.allows(error):
+        return Dead(text)
+    return Failed(text)
+
+
+def _chosen(handler: Handler, outcome: JobOutcome) -> Ending:
+    match outcome:
+        case Done(value=value):
+            return NOTHING if value is None else _encoded(handler, value, explicit=True)
+        case Failed(message=message):
+            return Ending(Failed(storable(message)), explicit=True)
+        case Dead(message=message):
+            return Ending(Dead(storable(message)), explicit=True)
+        case Throttled(retry_after_s=wait_s, scope=scope):
+            declared = scope if scope in handler.scopes else None
+            return Ending(Throttled(wait_s, declared), explicit=True)
+        case Snooze():
+            return Ending(outcome, explicit=True)
+        case Stopped(message=message):
+            return Ending(Failed(storable(message)))
+        case _:
+            return Ending(Failed(error_text(outcome)))
+
+
+def _encoded(handler: Handler, value: object, *, explicit: bool) -> Ending:
+    try:
+        result = payload.encode(value, limit=handler.result_limit, what="result")
+    except ForgeError as error:
+        # Running it again would repeat its effects for the sake of a value nobody can store.
+        return Ending(Dead(storable(error)))
+    except BaseException as error:
+        return Ending(Dead(f"result cannot be stored as JSON: {error_text(error)}"))
+    return Ending(Done(), result=result, explicit=explicit)

@@ -1,0 +1,206 @@
+"""The lower-level way to run a worker: ``QueueRuntime`` is set up, ``start`` gives a handle."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import NoReturn, cast
+
+from forge_jobs.config import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings, parse_queues
+from forge_jobs.core.errors import NoQueues, NotYet
+from forge_jobs.core.names import queue_name
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.io_thread import IoPort, IoThread
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.queues import QueueConfig
+
+from .label import worker_label
+from .membership import Card
+from .process import Plan, WorkerProcess
+from .registry import HandlerRegistry
+from .request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
+from .routing import DefaultRouter, Router
+from .store_enqueuer import StoreEnqueuer
+
+__all__ = [
+    "EnqueueOutcome",
+    "EnqueueRequest",
+    "FinalizeOutcome",
+    "QueueHandle",
+    "QueueRuntime",
+]
+
+_NO_QUEUES = (
+    'the worker has no queue to serve: declare one with with_queues(["mail"]), '
+    "or set FORGE_QUEUES=mail"
+)
+
+
+class QueueHandle:
+    """A running worker process."""
+
+    def __init__(
+        self, process: WorkerProcess, storage: Store, router: Router, own_io: IoThread | None
+    ) -> None:
+        self._process = process
+        self._router = router
+        self._own_io = own_io
+        self._stopped = False
+        self.storage = storage
+
+    @property
+    def host_id(self) -> str:
+        """The process's name in the store; another one after it was declared dead."""
+        return self._process.host_id
+
+    @property
+    def rate_limit(self) -> NoReturn:
+        """Rate limits come with the cluster services."""
+        raise NotYet("rate limits are not built yet: they come with the cluster services")
+
+    @property
+    def running(self) -> int:
+        """How many handlers run at this moment."""
+        return self._process.floor.running
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
+        """Store one job; the router fills in a missing queue."""
+        return (await self.storage.jobs.enqueue([request.new_job(self._router)]))[0]
+
+    def request_cancel(self, job_id: str) -> bool:
+        """Tell a job that runs in this process to end, at once; False if it does not run here."""
+        return self._process.request_cancel(job_id)
+
+    async def shutdown_graceful(self, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
+        """Claim nothing more, let running jobs finish for ``timeout`` seconds, hand back the rest
+        without spending an attempt, and leave. A second call does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            await self._process.stop(timeout)
+        finally:
+            if self._own_io is not None:
+                self._own_io.close()
+
+
+class QueueRuntime:
+    """A worker to be: which store, which handlers, which queues. The ``with_…`` methods return the
+    runtime itself."""
+
+    def __init__(
+        self,
+        storage: Store,
+        handlers: HandlerRegistry,
+        router: Router | None = None,
+        *,
+        settings: EngineSettings | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        io: IoPort | None = None,
+    ) -> None:
+        self._storage = storage
+        self._handlers = handlers
+        self._router = DefaultRouter() if router is None else router
+        self._settings = EngineSettings() if settings is None else settings
+        self._clock = clock
+        self._entropy = entropy
+        self._io = io
+        self._queues: dict[str, int] = {}
+        self._prefix: str | None = None
+        self._version: str | None = None
+        self._worker_id: str | None = None
+        self._replaces: str | None = None
+        self._handle: QueueHandle | None = None
+
+    def with_queues(self, queues: Iterable[str] | Mapping[str, int]) -> "QueueRuntime":
+        """Serve these queues: ``["mail", "video:2"]`` or ``{"mail": 10}``; the number becomes the
+        queue's cluster-wide slots if the queue is new."""
+        if isinstance(queues, Mapping):
+            self._queues = parse_queues(cast("Mapping[str, int]", queues))
+        else:
+            texts = queues.split(",") if isinstance(queues, str) else queues
+            named = [text.strip() for text in cast("Iterable[str]", texts)]
+            self._queues = parse_queues(list(dict.fromkeys(filter(None, named))))
+        return self
+
+    def with_worker_prefix(self, prefix: str) -> "QueueRuntime":
+        """Call this process ``{prefix}-worker-…``."""
+        self._prefix = prefix
+        return self
+
+    def with_worker_version(self, version: str) -> "QueueRuntime":
+        """The version in the worker's name."""
+        self._version = version
+        return self
+
+    def with_worker_id(self, worker_id: str) -> "QueueRuntime":
+        """The last part of the worker's name; default: four digits made from the host_id."""
+        self._worker_id = worker_id
+        return self
+
+    def with_replaced(self, host_id: str) -> "QueueRuntime":
+        """This process takes the place of one that is known to be dead: its jobs are free when
+        this one registers."""
+        self._replaces = host_id
+        return self
+
+    async def ensure_queue(self, name: str, slots: int) -> QueueConfig:
+        """Create a queue's settings unless they exist."""
+        await self._storage.open()
+        return await self._storage.queues.ensure(queue_name(name), slots=slots)
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
+        """Store one job; the router fills in a missing queue."""
+        await self._storage.open()
+        return (await self._storage.jobs.enqueue([request.new_job(self._router)]))[0]
+
+    async def start(self) -> QueueHandle:
+        """Register and begin to work. NoQueues when no queue was declared."""
+        if not self._queues:
+            raise NoQueues(_NO_QUEUES)
+        io: IoPort | None = self._io
+        own_io: IoThread | None = None
+        if io is None:
+            io = own_io = IoThread()
+        prefix, version, worker_id = self._prefix, self._version, self._worker_id
+        process = WorkerProcess(
+            Plan(
+                store=self._storage,
+                handlers=self._handlers,
+                router=self._router,
+                queues=self._queues,
+                settings=self._settings,
+                clock=self._clock,
+                entropy=self._entropy,
+                io=io,
+                enqueuer=StoreEnqueuer(self._storage, io),
+                card=Card(
+                    tuple(self._queues),
+                    lambda host_id: worker_label(
+                        host_id, prefix=prefix, version=version, worker_id=worker_id
+                    ),
+                    version or "",
+                ),
+                replaces=self._replaces,
+            )
+        )
+        try:
+            await process.start()
+        except BaseException:
+            if own_io is not None:
+                own_io.close()
+            raise
+        return QueueHandle(process, self._storage, self._router, own_io)
+
+    async def __aenter__(self) -> QueueHandle:
+        self._handle = await self.start()
+        return self._handle
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._handle is not None:
+            await self._handle.shutdown_graceful()

@@ -1,0 +1,6 @@
+"""Background work of a worker process: each a tick without a loop, a sleep or a try."""
+
+from .cleanup import CleanupReport, cleanup_once
+from .reaper import reap_stale_jobs
+
+__all__ = ["CleanupReport", "cleanup_once", "reap_stale_jobs"]

@@ -1,0 +1,71 @@
+"""Forgets what is old: ended jobs past their retention, minutes of the books, dead processes."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.service import Next, Scope
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Retention
+
+_BATCH = 500
+_EVERY_S = 300.0
+_PAUSE_S = 0.05
+
+
+class CleanupReport(Struct, frozen=True, kw_only=True):
+    """What a clean-up removed."""
+
+    jobs: int = 0
+    minutes: int = 0
+    processes: int = 0
+
+
+class Cleanup:
+    """One batch per tick, so that nobody waits long behind it."""
+
+    name = "cleanup"
+    scope = Scope.CLUSTER
+
+    def __init__(
+        self, store: Store, *, settings: EngineSettings, store_now: Callable[[], Instant]
+    ) -> None:
+        self._store = store
+        self._keep_minutes_s = settings.retention_minutes_s
+        self._store_now = store_now
+
+    async def tick(self) -> Next:
+        """Remove one batch of everything."""
+        step = await _clean(self._store, self._store_now(), self._keep_minutes_s)
+        if step.jobs >= _BATCH or step.minutes >= _BATCH:
+            return Next.after(_PAUSE_S)
+        return Next.after(_EVERY_S)
+
+
+async def cleanup_once(
+    storage: Store, *, settings: EngineSettings | None = None, clock: Clock = SYSTEM_CLOCK
+) -> CleanupReport:
+    """Remove everything that is past its retention, in batches."""
+    keep_s = (settings or EngineSettings()).retention_minutes_s
+    total = CleanupReport()
+    while True:
+        step = await _clean(storage, clock.now(), keep_s)
+        total = CleanupReport(
+            jobs=total.jobs + step.jobs,
+            minutes=total.minutes + step.minutes,
+            processes=total.processes + step.processes,
+        )
+        if step.jobs < _BATCH and step.minutes < _BATCH:
+            return total
+
+
+async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupReport:
+    before = now - int(keep_minutes_s * SECOND)
+    return CleanupReport(
+        jobs=await store.jobs.purge(Retention(), limit=_BATCH),
+        minutes=await store.ledger.purge_minutes(before=before, limit=_BATCH),
+        processes=await store.processes.bury(),
+    )

@@ -1,0 +1,71 @@
+"""Takes jobs away from processes that are not alive any more."""
+
+from collections.abc import Callable
+
+from forge_jobs.core.errors import StoreError
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.service import Next, Scope
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Reaped
+
+CRASH_NOTE = "the worker process died while running this job"
+_LIMIT = 500
+_LOOKS_PER_LEASE = 3
+_LATE = 50_000
+
+
+class Reaper:
+    """Every process reaps; the next tick is due when the earliest lease runs out.
+
+    After an outage everybody looks expired. A process that could not write itself therefore waits
+    for one lease after its own first good beat, so that the others can show that they are alive.
+    """
+
+    name = "reaper"
+    scope = Scope.NODE
+
+    def __init__(
+        self, store: Store, *, lease_s: float, clock: Clock, unbroken_since: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._lease_s = lease_s
+        self._mono = clock.mono
+        self._unbroken_since = unbroken_since
+        self._failed_at: float | None = None
+
+    async def tick(self) -> Next:
+        """Reap one batch, unless it is too early to judge others."""
+        wait_s = self._too_early_s()
+        if wait_s > 0:
+            return Next.after(min(wait_s, self._lease_s))
+        try:
+            reaped = await self._store.jobs.reap(crash_note=CRASH_NOTE, limit=_LIMIT)
+            expiry = await self._store.processes.next_expiry()
+        except StoreError:
+            self._failed_at = self._mono()
+            raise
+        self._failed_at = None
+        if reaped.more:
+            return Next.again()
+        # A backend may know of a death long before the lease runs out.
+        at_most_s = self._lease_s / _LOOKS_PER_LEASE
+        if expiry is None:
+            return Next.after(at_most_s)
+        return Next.at_instant(expiry + _LATE, at_most_s=at_most_s)
+
+    def _too_early_s(self) -> float:
+        since = self._unbroken_since()
+        if self._failed_at is not None:
+            since = max(since, self._failed_at)
+        return since + self._lease_s - self._mono()
+
+
+async def reap_stale_jobs(storage: Store) -> Reaped:
+    """Reap everything there is to reap, once."""
+    pending = dead = cancelled = 0
+    while True:
+        step = await storage.jobs.reap(crash_note=CRASH_NOTE, limit=_LIMIT)
+        pending, dead = pending + step.pending, dead + step.dead
+        cancelled += step.cancelled
+        if not step.more:
+            return Reaped(pending, dead, cancelled)

@@ -1,0 +1,30 @@
+"""Handlers enqueue through the store of their worker."""
+
+import asyncio
+from collections.abc import Sequence
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.store.bundle import Store
+
+
+class StoreEnqueuer:
+    """Synchronous calls go the store's own short way, or over the I/O port where it has none."""
+
+    def __init__(self, store: Store, io: IoPort) -> None:
+        self._store = store
+        self._io = io
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """From synchronous code."""
+        if self._store.capabilities.sync_enqueue:
+            return self._store.enqueue_sync(jobs)
+        answer = self._io.spawn(lambda: self._store.jobs.enqueue(jobs))
+        if isinstance(answer, asyncio.Task):
+            raise BadOption("this store has no synchronous way in: use await ctx.aenqueue(…)")
+        return answer.result()
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """From a coroutine."""
+        return await self._store.jobs.enqueue(jobs)

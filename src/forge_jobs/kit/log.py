@@ -1,0 +1,106 @@
+"""Structured logs: every line has its fields, as text for people or as JSON for machines.
+
+The package logs under ``forge_jobs.*`` and passes fields by ``extra=``. Nothing is configured
+unless somebody asks: a library leaves the logging of its host alone.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+from . import redact
+
+ROOT = "forge_jobs"
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_NEEDS_QUOTES = frozenset(" \"'=\n\r\t")
+
+
+def configure(
+    format: Literal["text", "json"] = "text",
+    level: int | str = "info",
+    *,
+    stream: TextIO | None = None,
+) -> None:
+    """Send the package's logs to ``stream`` (standard error). A second call replaces the first.
+
+    Raises ValueError for an unknown format or level.
+    """
+    if format not in ("text", "json"):
+        raise ValueError(f"log format {format!r} is unknown: use text or json")
+    number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
+    if number is None:
+        raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    logger = logging.getLogger(ROOT)
+    for known in [known for known in logger.handlers if isinstance(known, _Handler)]:
+        logger.removeHandler(known)
+    logger.addHandler(handler)
+    logger.setLevel(number)
+    logger.propagate = False
+
+
+class TextLines(logging.Formatter):
+    """``2026-01-01T09:00:00.000Z WARNING forge_jobs.engine job failed kind=send attempts=2``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        words = [_moment(record), f"{record.levelname:<7}", record.name, _message(record)]
+        words += [f"{name}={_shown(value)}" for name, value in _fields(record).items()]
+        return redact.text(" ".join(words) + _trace(record, self))
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _moment(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+            **_fields(record),
+        }
+        trace = _trace(record, self).strip()
+        if trace:
+            line["trace"] = trace
+        return redact.text(json.dumps(line, default=str, ensure_ascii=False))
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, so that a second ``configure`` finds it."""
+
+
+def _moment(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:
+        return str(record.msg)
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    return {
+        name: value
+        for name, value in vars(record).items()
+        if name not in _PLAIN and value is not None and not name.startswith("_")
+    }
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    if not text or not _NEEDS_QUOTES.isdisjoint(text):
+        return json.dumps(text, ensure_ascii=False)
+    return text
+
+
+def _trace(record: logging.LogRecord, formatter: logging.Formatter) -> str:
+    if not record.exc_info:
+        return ""
+    return "\n" + formatter.formatException(record.exc_info)
