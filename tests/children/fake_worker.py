@@ -72,7 +72,7 @@ class Worker:
 
     def beat(self) -> None:
         while True:
-            self.tell(beat=1)
+            self.tell(beat=self.host_id)
             time.sleep(0.2)
 
 

@@ -16,12 +16,20 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 from forge_jobs.app import Forge
-from forge_jobs.core.errors import Corrupt, ForgeError, Invalid, NotWritable, SchemaMismatch
+from forge_jobs.core.errors import (
+    BadOption,
+    Corrupt,
+    ForgeError,
+    Invalid,
+    NotWritable,
+    SchemaMismatch,
+)
 from forge_jobs.kit import log
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
@@ -113,11 +121,17 @@ async def _serve(
     await forge.aready()
     io = forge.sender.access.io
     serving = False
+    # Held on to: an event loop keeps only weak references to what runs on it.
+    background: list[Future[Any]] = []
     if given.health_port is not None:
         port = given.health_port + given.number - 1
-        await asyncio.wrap_future(io.spawn(lambda: serve_health(port, lambda: serving)))
+        background.append(io.spawn(lambda: serve_health(port, lambda: serving)))
+        try:
+            await asyncio.wrap_future(background[0])
+        except OSError as error:
+            raise BadOption(f"--health-port: cannot listen on {port}: {error.strerror}") from error
     if line is not None:
-        io.spawn(lambda: line.listen(stopping.drain))
+        background.append(io.spawn(lambda: line.listen(stopping.drain)))
     settings = replace(forge.settings, lease_s=given.lease, grace_s=given.grace)
     worker = forge.worker(
         queues=None if given.queues is None else given.queues.split(","),
@@ -129,7 +143,9 @@ async def _serve(
         serving = True
         if line is not None:
             line.up(handle.host_id)
-            io.spawn(lambda: line.beat(given.lease, SYSTEM_CLOCK))
+            background.append(
+                io.spawn(lambda: line.beat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
+            )
         await stopping.wait()
         serving = False
         await handle.shutdown_graceful(stopping.grace_s)

@@ -44,10 +44,11 @@ class ParentLine:
         finally:
             writer.close()
 
-    async def beat(self, lease_s: float, clock: Clock) -> None:
-        """Tell the parent for ever that this process still runs. On the I/O thread."""
+    async def beat(self, host_id: Callable[[], str], lease_s: float, clock: Clock) -> None:
+        """Tell the parent for ever that this process still runs, and under which name: it has
+        another one after it was declared dead. On the I/O thread."""
         while True:
-            self._say({"beat": 1})
+            self._say({"beat": host_id()})
             await clock.sleep(min(_BEAT_S, lease_s / _BEATS_PER_LEASE))
 
     def _say(self, words: dict[str, object]) -> None:

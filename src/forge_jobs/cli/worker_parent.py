@@ -4,8 +4,8 @@ No library but Python's own: it never imports the user's application, so that no
 does can take the parent down, and it stays small. Each worker process holds one end of a socket
 pair (``--control-fd``) and speaks JSON lines:
 
-* worker to parent: ``{"up": HOST_ID}`` once it serves, ``{"beat": 1}`` from its I/O thread at least
-  every third of a lease, ``{"refused": WHY}`` when it can never start (a wrong application path);
+* worker to parent: ``{"up": HOST_ID}`` once it serves, ``{"beat": HOST_ID}`` from its I/O thread
+  several times per lease, ``{"refused": WHY}`` when it can never start (a wrong application path);
 * parent to worker: ``drain`` and ``stop`` (at once). The end of the pipe means drain, too: that is
   how workers learn of their parent's death.
 
@@ -315,6 +315,8 @@ class WorkerParent:
             _LOG.info("%s is up", worker.name)
             if self._stop_by is not None:
                 self._tell(worker, b"drain\n")
+        elif "beat" in said and worker.host_id is not None:
+            worker.host_id = str(said["beat"])
         elif "refused" in said:
             worker.refusal = str(said["refused"])
 

@@ -1,0 +1,55 @@
+"""``cpu=True`` jobs end with everything they started, whoever ends them."""
+
+import subprocess
+from dataclasses import dataclass
+
+import pytest
+
+from tests.crash.conftest import Site
+
+pytestmark = pytest.mark.processes
+
+
+@dataclass
+class Running:
+    """A worker whose child, and the child's child, are at work on a job."""
+
+    job_id: str
+    family: list[int]
+    worker: "subprocess.Popen[bytes]"
+
+
+@pytest.fixture
+def running(site: Site) -> Running:
+    worker = site.worker(lease=2)
+    job_id = site.enqueue("family", "family")
+    site.until(lambda: site.noted("start", "family"))
+    return Running(job_id, site.noted("start", "family")[0]["family"], worker)
+
+
+def test_timeout_kills_the_family(site: Site) -> None:
+    site.worker(lease=2)
+    job_id = site.enqueue("short_family", "family")
+    site.until_status(job_id, "failed")
+    assert site.job(job_id).last_error == "timed out after 3 s"
+    site.until_gone(site.noted("start", "family")[0]["family"])
+
+
+def test_cancel_kills_the_family(site: Site, running: Running) -> None:
+    site.forge.job(running.job_id).cancel()
+    site.until_status(running.job_id, "cancelled", 10)
+    site.until_gone(running.family)
+
+
+def test_a_killed_worker_takes_the_family_along(site: Site, running: Running) -> None:
+    running.worker.kill()
+    running.worker.wait()
+    site.until_gone(running.family, 5)
+
+
+def test_a_stopping_worker_ends_the_family_and_hands_back(site: Site, running: Running) -> None:
+    running.worker.terminate()
+    assert running.worker.wait(15) == 0
+    site.until_gone(running.family)
+    job = site.job(running.job_id)
+    assert (job.status, job.attempts) == ("pending", 0)

@@ -1,0 +1,73 @@
+"""Who may finish a job: the living owner of its present epoch, and nobody else."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.crash.conftest import Site
+
+pytestmark = pytest.mark.processes
+
+
+def test_a_stopped_worker_finishes_late_and_in_vain(site: Site) -> None:
+    """SIGSTOP past the lease: another worker finishes; the late finish is refused."""
+    stopped = site.worker(lease=2)
+    told = site.enqueue("hand_over", "told")
+    late = site.enqueue("return_late", "late")
+    site.until(lambda: len(site.noted("start")) == 2)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    other = site.worker(lease=2)
+    site.until_status(told, "done")
+    site.until_status(late, "done")
+    assert {entry["pid"] for entry in site.noted("start")} == {stopped.pid, other.pid}
+
+    os.kill(stopped.pid, signal.SIGCONT)
+    site.until(lambda: site.noted("told", "told"), 10)
+    (site.folder / "late.go").touch()
+    site.until(lambda: site.noted("late", "late"), 10)
+    time.sleep(1)
+    for job_id in (told, late):
+        job = site.job(job_id)
+        assert (job.status, job.result) == ("done", b'"second"')
+        assert (job.attempts, job.epoch, job.crashes) == (2, 3, 1)
+    assert site.noted("late", "late")[0]["told"] is True
+
+    # It takes part again, as a new process.
+    other.terminate()
+    assert other.wait(20) == 0
+    again = site.enqueue("noop", "again")
+    site.until_status(again, "done")
+    stopped.terminate()
+    assert stopped.wait(20) == 0
+
+
+def test_lease_survives_blocked_loop(site: Site) -> None:
+    """A coroutine that blocks its loop for three leases keeps its job (F7)."""
+    first = site.worker(lease=1)
+    blocked = site.enqueue("block", "blocked", seconds=3.5)
+    site.until(lambda: site.noted("start", "blocked"))
+    second = site.worker(lease=1)
+    site.until_status(blocked, "done")
+    job = site.job(blocked)
+    assert (job.attempts, job.crashes) == (1, 0)
+    assert [entry["pid"] for entry in site.noted("start", "blocked")] == [first.pid]
+    for worker in (first, second):
+        worker.terminate()
+    for worker in (first, second):
+        assert worker.wait(20) == 0
+
+
+def test_a_killed_workers_job_starts_again_within_lease_and_five_seconds(site: Site) -> None:
+    killed = site.worker(lease=2)
+    job = site.enqueue("hand_over", "again")
+    site.until(lambda: site.noted("start", "again"))
+    site.worker(lease=2)
+    time.sleep(1)
+    killed.kill()
+    began = time.monotonic()
+    killed.wait()
+    site.until_status(job, "done")
+    assert time.monotonic() - began <= 2 + 5
+    assert len(site.noted("start", "again")) == 2

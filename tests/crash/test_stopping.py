@@ -1,0 +1,86 @@
+"""How workers stop: in good order, at once, and without their parent."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.crash.conftest import Site
+
+pytestmark = pytest.mark.processes
+
+
+def test_sigterm_with_200_running_jobs(site: Site) -> None:
+    """What ends within the grace is done; the rest is handed back unspent; nothing is lost."""
+    grace = 3
+    parent = site.parent(processes=2, grace=grace, slots=200)
+    site.until_up(parent, 2)
+    short = [site.enqueue("rest", f"short {n}", seconds=1.5) for n in range(100)]
+    long = [site.enqueue("rest", f"long {n}", seconds=60) for n in range(100)]
+    site.until(lambda: len(site.noted("start")) == 200)
+    began = time.monotonic()
+    parent.terminate()
+    assert parent.wait(grace + 10) == 0
+    assert time.monotonic() - began < grace + 2
+
+    for job_id in short:
+        job = site.job(job_id)
+        assert (job.status, job.attempts, job.owner is None) == ("done", 1, True)
+    for job_id in long:
+        job = site.job(job_id)
+        assert (job.status, job.attempts, job.owner) == ("pending", 0, None)
+        assert job.epoch > 1
+    assert len(site.noted("start")) == 200
+
+
+def test_a_second_sigterm_stops_at_once(site: Site) -> None:
+    parent = site.parent(processes=2, grace=60)
+    site.until_up(parent, 2)
+    job = site.enqueue("rest", "long", seconds=300)
+    site.until(lambda: site.noted("start", "long"))
+    workers = [worker.pid for worker in site.workers_of(parent)]
+    parent.terminate()
+    site.until(lambda: "stopping" in site.said())
+    parent.terminate()
+    assert parent.wait(5) == 1
+    site.until_gone(workers)
+    # The next worker finds it without an owner.
+    site.worker(lease=2)
+    site.until(lambda: len(site.noted("start", "long")) == 2)
+    assert site.status(job) == "running"
+
+
+def test_a_killed_parents_workers_hand_back_and_go(site: Site) -> None:
+    parent = site.parent(processes=2, grace=60)
+    site.until_up(parent, 2)
+    job = site.enqueue("rest", "long", seconds=300)
+    site.until(lambda: site.noted("start", "long"))
+    workers = [worker.pid for worker in site.workers_of(parent)]
+    assert len(workers) == 2
+    parent.kill()
+    parent.wait()
+    site.until_gone(workers, 5)
+    record = site.job(job)
+    assert (record.status, record.attempts) == ("pending", 0)
+
+
+def test_a_blocked_loop_does_not_keep_a_worker(site: Site) -> None:
+    worker = site.worker(grace=1)
+    site.enqueue("block", "blocked", seconds=60)
+    site.until(lambda: site.noted("start", "blocked"))
+    began = time.monotonic()
+    worker.terminate()
+    assert worker.wait(10) == 1
+    assert time.monotonic() - began < 1 + 2
+
+
+def test_ctrl_c_drains_and_nobody_dies_of_it(site: Site) -> None:
+    parent = site.parent(processes=2, grace=10)
+    site.until_up(parent, 2)
+    job = site.enqueue("rest", "short", seconds=1)
+    site.until(lambda: site.noted("start", "short"))
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.wait(15) == 0
+    assert site.status(job) == "done"
+    assert "Traceback" not in site.said()
