@@ -68,7 +68,7 @@ class Forge:
             self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
         )
         self.task = TaskDecorator(self._registration.register, {})
-        self._access.at_fork(self.sender.worker_loops.clear)
+        self._access.at_fork(self.sender.workers.clear)
 
     def __repr__(self) -> str:
         return f"<Forge {redact.url(self._url) if self._url else 'at its configured address'}>"
@@ -156,13 +156,15 @@ class Forge:
         prefix: str | None = None,
         version: str | None = None,
         worker_id: str | None = None,
+        replaces: str | None = None,
         settings: EngineSettings | None = None,
         shutdown_timeout: Duration = config.DEFAULT_SHUTDOWN_TIMEOUT,
     ) -> Worker:
         """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
 
         ``slots`` counts for queues that name no number of their own. Without ``queues``: those of
-        FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml.
+        FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
+        the host_id of a worker that is known to be dead.
         """
         return Worker(
             WorkerPlan(
@@ -176,6 +178,7 @@ class Forge:
                 prefix=prefix,
                 version=version,
                 worker_id=worker_id,
+                replaces=replaces,
                 shutdown_timeout_s=seconds(shutdown_timeout, field="shutdown_timeout"),
             )
         )
@@ -194,9 +197,17 @@ class Forge:
             settings=self.settings,
             queues=None if queues is None else list(queues),
             limit=limit,
+            router=self._kinds,
         )
 
     # ------------------------------------------------------------------ the store
+
+    @property
+    def url(self) -> str:
+        """The address in use. It may hold a password: show it through ``kit.redact`` only."""
+        if self._url is None:
+            self._url = config.load().url
+        return self._url
 
     @property
     def store(self) -> Store:
@@ -244,11 +255,11 @@ class Forge:
         await self.aclose()
 
     def _check_idle(self) -> None:
-        if self.sender.worker_loops:
+        if self.sender.workers:
             raise Refused("a worker of this Forge is running: leave its `async with` first")
 
     def _make_store(self) -> Store:
-        return self._made if self._made is not None else self._store_at(config.load().url)
+        return self._made if self._made is not None else self._store_at(self.url)
 
     def _store_at(self, url: str) -> Store:
         return open_store(url, clock=self.clock, entropy=self.entropy)

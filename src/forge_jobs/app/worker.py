@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forge_jobs import config
-from forge_jobs.client.sending import Sender
+from forge_jobs.client.sending import LocalWorker, Sender
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
 from forge_jobs.engine.registry import HandlerRegistry
@@ -34,6 +34,7 @@ class WorkerPlan:
     prefix: str | None = None
     version: str | None = None
     worker_id: str | None = None
+    replaces: str | None = None
     shutdown_timeout_s: float = config.DEFAULT_SHUTDOWN_TIMEOUT
 
 
@@ -43,7 +44,7 @@ class Worker:
     def __init__(self, plan: WorkerPlan) -> None:
         self._plan = plan
         self._handle: QueueHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._local: LocalWorker | None = None
         self._pid = os.getpid()
 
     async def __aenter__(self) -> "QueueHandle":
@@ -52,8 +53,8 @@ class Worker:
         self._pid = os.getpid()
         runtime = await self._runtime()
         self._handle = await runtime.start()
-        self._loop = asyncio.get_running_loop()
-        self._plan.sender.worker_loops.append(self._loop)
+        self._local = LocalWorker(asyncio.get_running_loop(), self._handle.request_cancel)
+        self._plan.sender.workers.append(self._local)
         return self._handle
 
     async def __aexit__(
@@ -62,21 +63,20 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        handle, loop = self._handle, self._loop
-        if handle is None or loop is None:
+        handle, local = self._handle, self._local
+        if handle is None or local is None:
             return
         if self._pid != os.getpid():
             raise Refused(
                 f"this worker belongs to process {self._pid}, from which this one was forked: "
                 "start workers after the fork"
             )
-        self._handle = self._loop = None
+        self._handle = self._local = None
         try:
             await handle.shutdown_graceful(self._plan.shutdown_timeout_s)
         finally:
-            loops = self._plan.sender.worker_loops
-            if loop in loops:
-                loops.remove(loop)
+            if local in self._plan.sender.workers:
+                self._plan.sender.workers.remove(local)
 
     async def _runtime(self) -> "QueueRuntime":
         # Producers never pay for the engine: it is imported where a worker starts.
@@ -103,6 +103,8 @@ class Worker:
             runtime = runtime.with_worker_version(version)
         if worker_id is not None:
             runtime = runtime.with_worker_id(worker_id)
+        if plan.replaces is not None:
+            runtime = runtime.with_replaced(plan.replaces)
         return runtime
 
 

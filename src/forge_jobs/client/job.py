@@ -56,12 +56,20 @@ class Job(Generic[R]):
 
     def refresh(self) -> "Job[R]":
         """Read the job again. NotFound when it does not exist any more."""
-        return self._seen(self._sender.access.run(lambda store: store.jobs.get(self.id)))
+        return self.take(self._sender.access.run(lambda store: store.jobs.get(self.id)))
 
     async def arefresh(self) -> "Job[R]":
         """``refresh`` for coroutines."""
         store = await self._sender.access.aready()
-        return self._seen(await store.jobs.get(self.id))
+        return self.take(await store.jobs.get(self.id))
+
+    def take(self, record: JobRecord | None) -> "Job[R]":
+        """What a read of the job gave; NotFound for None."""
+        if record is None:
+            raise self._gone()
+        self._record = record
+        self._status = record.status
+        return self
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for the end and give the result.
@@ -200,13 +208,6 @@ class Job(Generic[R]):
     def finished_at(self) -> datetime | None:
         return _moment(self.record.finished_at)
 
-    def _seen(self, record: JobRecord | None) -> "Job[R]":
-        if record is None:
-            raise self._gone()
-        self._record = record
-        self._status = record.status
-        return self
-
     def _outcome(self, peek: Peek) -> R:
         if peek.status is not JobStatus.DONE:
             raise JobFailed(self.id, peek.status, peek.error)
@@ -224,6 +225,8 @@ class Job(Generic[R]):
     def _cancelled(self, acted: Acted) -> bool:
         if acted.missing:
             raise self._gone()
+        if acted.requested:
+            self._sender.stop_here(self.id)
         return bool(acted.changed or acted.requested)
 
     def _too_late(self, timeout_s: float | None) -> ResultTimeout:

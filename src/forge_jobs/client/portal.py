@@ -104,14 +104,14 @@ class StoreAccess:
             return
         self._check_thread()
         opening = self._end()
-        if opening is not None:
+        if opening is not None or self._store is not None:
             self.io.call(lambda: self._close_there(opening))
         self.io.close()
 
     async def aclose(self) -> None:
         """The same for coroutines: the loop goes on meanwhile."""
         opening = self._end()
-        if opening is not None:
+        if opening is not None or self._store is not None:
             await asyncio.wrap_future(self.io.spawn(lambda: self._close_there(opening)))
         await asyncio.to_thread(self.io.close)
 
@@ -127,13 +127,13 @@ class StoreAccess:
             self._opened = self._direct = self._opening = None
         return opening
 
-    async def _close_there(self, opening: "Future[Store]") -> None:
-        try:
-            store = await asyncio.wrap_future(opening)
-        except Exception:
-            return  # it never opened
-        self._opened = self._direct = None
-        await store.close()
+    async def _close_there(self, opening: "Future[Store] | None") -> None:
+        if opening is not None:
+            await asyncio.wait([asyncio.wrap_future(opening)])
+            self._opened = self._direct = None
+        # Also when it was not opened here: somebody may have opened ``store`` by hand.
+        if self._store is not None:
+            await self._store.close()
 
     def _open(self) -> "Future[Store]":
         if sys.is_finalizing():

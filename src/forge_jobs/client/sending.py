@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from forge_jobs.core.errors import Refused
 from forge_jobs.core.job import Enqueued, NewJob
@@ -29,16 +29,23 @@ class AtOnce(Protocol):
         ...
 
 
+class LocalWorker(NamedTuple):
+    """A worker that runs in this process: its loop, and how to stop one of its jobs at once."""
+
+    loop: asyncio.AbstractEventLoop
+    request_cancel: Callable[[str], bool]
+
+
 class Sender:
     """Stores jobs and makes their handles."""
 
-    __slots__ = ("access", "at_once", "poller", "worker_loops")
+    __slots__ = ("access", "at_once", "poller", "workers")
 
     def __init__(self, access: StoreAccess, clock: Clock) -> None:
         self.access = access
         self.poller = ResultPoller(access, clock)
         self.at_once: AtOnce | None = None
-        self.worker_loops: list[asyncio.AbstractEventLoop] = []
+        self.workers: list[LocalWorker] = []
 
     def send(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
         """Store one job, from synchronous code."""
@@ -48,6 +55,7 @@ class Sender:
             stored = self.access.enqueue([job])[0]
             if self.at_once is not None:
                 self.at_once.run([stored])
+                return Job[Any](self, stored.id, read, stored.duplicate).refresh()
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     async def asend(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
@@ -61,9 +69,11 @@ class Sender:
         if tx is not None:
             return self._handles(enqueue_in(self.access.ready(), tx, jobs), read)
         stored = self.access.enqueue(jobs)
+        handles = self._handles(stored, read)
         if self.at_once is not None:
             self.at_once.run(stored)
-        return self._handles(stored, read)
+            return [handle.refresh() for handle in handles]
+        return handles
 
     async def asend_many(
         self, jobs: list[NewJob], read: Read | None, tx: object = None
@@ -74,23 +84,30 @@ class Sender:
         if tx is not None:
             return self._handles(enqueue_in(await self.access.aready(), tx, jobs), read)
         stored = await self.access.aenqueue(jobs)
+        handles = self._handles(stored, read)
         if self.at_once is not None:
             await self.at_once.arun(stored)
-        return self._handles(stored, read)
+            return [await handle.arefresh() for handle in handles]
+        return handles
 
     def check_may_block(self, call: str, instead: str) -> None:
         """Refuse to wait on the very loop that would have to do the work."""
-        if not self.worker_loops:
+        if not self.workers:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        if loop in self.worker_loops:
+        if any(worker.loop is loop for worker in self.workers):
             raise Refused(
                 f"{call} would block the event loop that runs this worker and never return: "
                 f"use {instead}"
             )
+
+    def stop_here(self, job_id: str) -> None:
+        """If the job runs in this process, end it now instead of when the store is read next."""
+        for worker in self.workers:
+            worker.request_cancel(job_id)
 
     def _handles(self, stored: Sequence[Enqueued], read: Read | None) -> list[Job[Any]]:
         return [Job(self, item.id, read, item.duplicate, item.status) for item in stored]

@@ -1,5 +1,35 @@
-"""For tests of jobs and of backends: time that moves on request, and the conformance suite.
+"""For tests of jobs and of backends: inline mode, time that moves on request, conformance.
+
+In users' own tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``.
 
 Nothing in the package imports this room. ``forge_jobs.testing.conformance`` is what a backend must
 pass, and the only part that needs pytest.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forge_jobs.testing.asserts import assert_enqueued, enqueued, refute_enqueued
+    from forge_jobs.testing.in_place import inline
+    from forge_jobs.testing.time import Time, frozen, moving
+
+__all__ = ["Time", "assert_enqueued", "enqueued", "frozen", "inline", "moving", "refute_enqueued"]
+
+# Imported on first use: the conformance suite needs neither the engine nor Forge.
+_HOMES = {
+    "assert_enqueued": "asserts",
+    "enqueued": "asserts",
+    "refute_enqueued": "asserts",
+    "inline": "in_place",
+    "Time": "time",
+    "frozen": "time",
+    "moving": "time",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'forge_jobs.testing' has no attribute {name!r}")
+        return getattr(import_module(f"forge_jobs.testing.{_HOMES[name]}"), name)

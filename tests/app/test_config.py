@@ -1,0 +1,187 @@
+"""Settings: environment over forge.toml over defaults, and errors that name file, key, remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from forge_jobs import BadConfig, NotYet, config
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "a" / "b" / "c" / "d" / "e"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def load(folder: Path, **environment: str) -> config.Settings:
+    home = folder.anchor and str(folder / "no-config-home")
+    return config.load({"XDG_CONFIG_HOME": home, **environment}, folder=folder)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "forge.toml"
+    path.write_text(text)
+    return path
+
+
+def test_without_anything_a_file_in_the_working_directory(place: Path) -> None:
+    settings = load(place)
+    assert (settings.url, settings.url_from) == ("sqlite:///forge.db", "default")
+    assert settings.queues == {}
+
+
+def test_the_environment_wins_over_the_file(place: Path) -> None:
+    path = write(place, 'url = "memory://file"\n[queues]\nmail = 3\n')
+    assert load(place).url == "memory://file"
+    assert load(place).url_from == f"url in {path}"
+    assert load(place, DATABASE_URL="memory://db").url == "memory://db"
+    both = load(place, DATABASE_URL="memory://db", FORGE_URL="memory://forge")
+    assert (both.url, both.url_from) == ("memory://forge", "FORGE_URL")
+    assert load(place).queues == {"mail": 3}
+    assert load(place, FORGE_QUEUES="video:2").queues == {"video": 2}
+
+
+@pytest.mark.parametrize("url", ["mysql://h/db", "postgresql+asyncpg://h/db", "", "nonsense"])
+def test_a_database_url_of_somebody_else_is_left_alone(place: Path, url: str) -> None:
+    assert load(place, DATABASE_URL=url).url_from == "default"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///x.db", "postgres://h/db", "POSTGRESQL://h/db"])
+def test_a_database_url_we_know_is_used(place: Path, url: str) -> None:
+    assert load(place, DATABASE_URL=url).url == url
+
+
+def test_the_file_is_looked_for_four_levels_up(place: Path) -> None:
+    write(place.parents[4], 'url = "memory://five"')
+    assert load(place).url_from == "default"
+    write(place.parents[3], 'url = "memory://four"')
+    assert load(place).url == "memory://four"
+    write(place.parent, 'url = "memory://one"')
+    assert load(place).url == "memory://one"
+    write(place, 'url = "memory://here"')
+    assert load(place).url == "memory://here"
+
+
+def test_the_users_own_file_comes_last(place: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "forge").mkdir(parents=True)
+    write(home / "forge", 'url = "memory://mine"')
+    assert load(place, XDG_CONFIG_HOME=str(home)).url == "memory://mine"
+    write(place, 'url = "memory://project"')
+    assert load(place, XDG_CONFIG_HOME=str(home)).url == "memory://project"
+
+
+def test_a_relative_database_lies_beside_the_file_that_names_it(place: Path) -> None:
+    top = place.parents[2]
+    write(top, 'url = "sqlite:///data/jobs.db?synchronous=normal"')
+    assert load(place).url == f"sqlite:///{top.as_posix()}/data/jobs.db?synchronous=normal"
+    write(top, 'url = "sqlite:////var/lib/jobs.db"')
+    assert load(place).url == "sqlite:////var/lib/jobs.db"
+
+
+def test_the_password_comes_from_the_environment(place: Path) -> None:
+    path = write(place, 'url = "postgresql://ada@host:5433/db"\npassword_env = "DB_SECRET"')
+    assert load(place, DB_SECRET="p@ss/w").url == "postgresql://ada:p%40ss%2Fw@host:5433/db"
+    given = load(place, DB_SECRET="x", FORGE_URL="postgresql://bob:own@host/db")
+    assert given.url == "postgresql://bob:own@host/db"
+    assert load(place, FORGE_URL="sqlite:///a.db").url == "sqlite:///a.db"
+    with pytest.raises(BadConfig) as caught:
+        load(place)
+    for part in (str(path), "password_env", "'DB_SECRET'", "not set"):
+        assert part in str(caught.value)
+    with pytest.raises(BadConfig, match="names no user"):
+        load(place, DB_SECRET="x", FORGE_URL="postgresql://host/db")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("url = ", ["is not valid TOML"]),
+        ("url = 5", ["url must be text"]),
+        ('url = ""', ["url must be text"]),
+        ("ulr = 'x'", ["unknown key 'ulr'", "known keys are url, password_env, queues"]),
+        ("queues = 5", ["queues must be a table"]),
+        ("[queues]\nmail = 'many'", ["queues: queue 'mail'", "slots 'many'", "whole number"]),
+        ("[queues]\nmail = -1", ["queue 'mail'", "slots -1"]),
+        ("[queues]\nmail = true", ["slots True"]),
+        ("[queues]\n'a b' = 1", ["queue 'a b' is not allowed"]),
+        ("[queues.mail]\nslot = 1", ["queues.mail", "unknown key 'slot'", "slots"]),
+    ],
+)
+def test_errors_in_the_file_name_file_key_and_remedy(
+    place: Path, text: str, parts: list[str]
+) -> None:
+    path = write(place, text)
+    with pytest.raises(BadConfig) as caught:
+        load(place)
+    for part in [str(path), *parts]:
+        assert part in str(caught.value)
+
+
+def test_schedules_in_the_file_are_not_read_yet(place: Path) -> None:
+    write(place, "[schedules.report]\ncron = '0 9 * * *'")
+    with pytest.raises(NotYet, match="cron comes with the cluster services"):
+        load(place)
+
+
+def test_a_file_that_cannot_be_read_as_text(place: Path) -> None:
+    (place / "forge.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadConfig, match="not valid TOML"):
+        load(place)
+
+
+def test_queue_tables(place: Path) -> None:
+    write(place, "[queues]\nmail = 20\nvideo = { slots = 2 }\n[queues.plain]\n")
+    assert load(place).queues == {"mail": 20, "video": 2, "plain": 10}
+
+
+@pytest.mark.parametrize(
+    ("text", "queues"),
+    [
+        ("", {}),
+        ("mail:20,video", {"mail": 20, "video": 10}),
+        (" mail:20 , video ,", {"mail": 20, "video": 10}),
+        ("a.b-c_1:0", {"a.b-c_1": 0}),
+    ],
+)
+def test_forge_queues(text: str, queues: dict[str, int]) -> None:
+    assert config.queues_from_env({"FORGE_QUEUES": text}) == queues
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mail:", "has no number of slots after ':': write 'mail:20'"),
+        ("mail:ten", "'mail:ten' has no number"),
+        ("mail:-1", "'mail:-1'"),
+        ("mail:1.5", "'mail:1.5'"),
+        ("mail:9999999", "from 0 to 100,000"),
+        ("mail,mail:3", "queue 'mail' is given twice"),
+        (":5", "queue '' is not allowed"),
+        ("a b", "queue 'a b' is not allowed"),
+    ],
+)
+def test_bad_forge_queues(text: str, complaint: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        config.queues_from_env({"FORGE_QUEUES": text})
+    assert str(caught.value).startswith("FORGE_QUEUES: ")
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(("value", "on"), [("", True), ("1", True), ("no", False), ("0", False)])
+def test_auto_migrate(value: str, on: bool) -> None:
+    assert config.auto_migrate({"FORGE_AUTO_MIGRATE": value}) is on
+    assert config.auto_migrate({}) is True
+
+
+def test_a_switch_that_is_neither_on_nor_off() -> None:
+    with pytest.raises(BadConfig, match="FORGE_AUTO_MIGRATE='maybe'.*use 1 or 0"):
+        config.auto_migrate({"FORGE_AUTO_MIGRATE": "maybe"})
+
+
+def test_names_of_workers() -> None:
+    env = {"FORGE_WORKER_PREFIX": "web", "FORGE_WORKER_VERSION": "1.2", "FORGE_WORKER_ID": ""}
+    assert config.worker_prefix_from_env(env) == "web"
+    assert config.worker_version_from_env(env) == "1.2"
+    assert config.worker_id_from_env(env) is None
