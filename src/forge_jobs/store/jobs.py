@@ -153,10 +153,10 @@ class JobStore(Protocol):
         releases (to pending with the attempt given back, the epoch raised and ``run_at`` kept; to
         cancelled if requested; stale ones are ignored); started marks; then due rows of the wanted
         queues are promoted (at least 500, expired ones cancelled instead) and each want is served:
-        pending rows in order of priority, run_at, key; epoch + 1, attempts + 1. Nothing is claimed from a
-        paused queue, from one whose gate is closed, or when the process is not alive (checked in
-        the same transaction). The first ``free`` claims of each want are marked started.
-        An expired row is never claimed. A cancel request turns every finish but Done into
+        pending rows in order of priority, run_at, key; epoch + 1, attempts + 1. Nothing is claimed
+        from a paused queue, from one whose gate is closed, or when the process is not alive
+        (checked in the same transaction). The first ``free`` claims of each want are marked
+        started. An expired row is never claimed. A cancel request turns every finish but Done into
         cancelled, with the request's reason as ``last_error``. THROTTLE to scheduled moves the
         queue's gate (``core.throttle.throttled``), DONE lets it fade (``succeeded``). Errors go to
         the history; that of a missing handler whose job goes on waiting only to ``last_error``.
