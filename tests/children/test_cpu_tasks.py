@@ -1,0 +1,103 @@
+"""``@forge.task(cpu=True)`` with the whole engine around it."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forge_jobs import JobFailed
+from forge_jobs.core.select import Filter
+from tests.children import forge_app
+from tests.children.test_child_executor import written
+from tests.children.test_child_process import gone_within
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[Any]:
+    async with forge_app.forge.worker(queues=["cpu"]) as handle:
+        yield handle
+
+
+async def until_status(job: Any, status: str, seconds: float = 30) -> Any:
+    deadline = time.monotonic() + seconds
+    while (await job.arefresh()).status != status:
+        assert time.monotonic() < deadline, f"{job.status}, not {status}"
+        await asyncio.sleep(0.05)
+    return job
+
+
+async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
+    job = await forge_app.square.aenqueue(12)
+    result = await job.aresult(timeout=30)
+    assert result["square"] == 144
+    assert result["pid"] != os.getpid()
+    store = await forge_app.forge.aready()
+    record = await store.jobs.get(job.id)
+    assert record is not None
+    assert (record.progress, record.progress_note) == (0.5, "half")
+    lines = await store.ledger.logs(job.id)
+    assert [line.message for line in lines] == ["squaring 12"]
+    # What on_done carried is there and runs.
+    for _ in range(200):
+        carried = [job for job in await _all(store) if job.kind == "collect"]
+        if carried and carried[0].status == "done":
+            break
+        await asyncio.sleep(0.05)
+    assert [job.result for job in carried] == [b"144"]
+
+
+async def test_a_timeout_kills(worker: Any, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    job = await forge_app.too_long.aenqueue(str(path))
+    with pytest.raises(JobFailed, match="timed out after 1 s"):
+        await job.aresult(timeout=30)
+    assert gone_within(await written(path), 5)
+
+
+async def test_a_cancel_kills(worker: Any, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    job = await forge_app.endless.aenqueue(str(path))
+    pids = await written(path)
+    await job.acancel()
+    await until_status(job, "cancelled", 10)
+    assert gone_within(pids, 5)
+
+
+async def test_three_deaths_convict(worker: Any) -> None:
+    job = await forge_app.fatal.aenqueue()
+    await until_status(job, "dead")
+    record = await (await forge_app.forge.aready()).jobs.get(job.id)
+    assert record is not None
+    assert (record.crashes, record.attempts) == (3, 3)
+    assert record.last_error == "child process died: exit code 1"
+
+
+async def test_a_failure_is_retried_and_then_dead(worker: Any) -> None:
+    job = await forge_app.fails.aenqueue()
+    await until_status(job, "dead")
+    record = await (await forge_app.forge.aready()).jobs.get(job.id)
+    assert record is not None
+    assert [error.message for error in record.errors] == [
+        "RuntimeError: attempt 1",
+        "RuntimeError: attempt 2",
+    ]
+
+
+async def test_stopping_hands_back_what_runs_in_children(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    async with forge_app.forge.worker(queues=["cpu"], shutdown_timeout=0.2):
+        job = await forge_app.endless.aenqueue(str(path))
+        pids = await written(path)
+    assert gone_within(pids, 5)
+    record = await (await forge_app.forge.aready()).jobs.get(job.id)
+    assert record is not None
+    assert (record.status, record.attempts) == ("pending", 0)
+    await job.acancel()
+
+
+async def _all(store: Any) -> list[Any]:
+    return list((await store.jobs.page(Filter(), limit=100)).jobs)
