@@ -201,11 +201,10 @@ class Floor:
             self.journal.ended(run, finish)
             if finish.event is Event.THROTTLE:
                 self.lanes[job.queue].hand_back_all()
+        if run.notes is not None:
+            self.outbox.noted(run, at)
         if run.recording:
             self._parked[job.key] = finish
-        elif run.notes is not None:
-            self.outbox.noted(run, at)
-            self.outbox.add_after_notes(finish, at)
         else:
             self.outbox.add(finish, at)
 

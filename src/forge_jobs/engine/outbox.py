@@ -31,7 +31,7 @@ class Outbox:
     """
 
     __slots__ = (
-        "_bell", "_finishes", "_in_flight", "_kept_notes", "_later", "_mark_s", "_marked_at",
+        "_bell", "_finishes", "_in_flight", "_kept_notes", "_mark_s", "_marked_at",
         "_marks", "_most", "_noted", "_noted_at", "_oldest", "_releases", "_since", "_span_s",
     )  # fmt: skip
 
@@ -45,7 +45,6 @@ class Outbox:
     def clear(self) -> None:
         """Forget everything: this process was declared dead and may write nothing any more."""
         self._finishes: list[Finish] = []
-        self._later: list[Finish] = []
         self._releases: list[Claim] = []
         self._marks: list[Run] = []
         self._noted: list[Run] = []
@@ -62,14 +61,6 @@ class Outbox:
                 self._oldest = at
             self._bell.ring()
         finishes.append(finish)
-
-    def add_after_notes(self, finish: Finish, at: float) -> None:
-        """An ending of a run that still has something to say: the store takes no notes of a claim
-        that has ended, so the notes are written first."""
-        self._later.append(finish)
-        if at < self._oldest:
-            self._oldest = at
-        self._bell.ring()
 
     def release(self, claim: Claim) -> None:
         """A claim to hand back."""
@@ -99,18 +90,16 @@ class Outbox:
     @property
     def unwritten(self) -> int:
         """Endings the store has not judged."""
-        return len(self._finishes) + len(self._later) + self._in_flight
+        return len(self._finishes) + self._in_flight
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing needs to be written."""
-        return not (
-            self._finishes or self._later or self._releases or self._noted or self._in_flight
-        )
+        return not (self._finishes or self._releases or self._noted or self._in_flight)
 
     def due_at(self) -> float:
         """When the next exchange should go; minus infinity for at once."""
-        if self._finishes or self._releases or self._later:
+        if self._finishes or self._releases:
             return -NEVER
         return min(self._marked_at + self._mark_s, self._noted_at + _NOTE_S)
 
@@ -122,9 +111,8 @@ class Outbox:
         )
         self._releases = self._releases[BATCH_MOST:]
         if not rest:
-            self._since = self._oldest if self._later else NEVER
-        self._finishes = rest + self._later
-        self._later = []
+            self._since = NEVER
+        self._finishes = rest
         self._in_flight = len(finishes)
         return batch
 

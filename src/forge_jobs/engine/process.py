@@ -244,9 +244,10 @@ class WorkerProcess:
                 store,
                 lease_s=plan.settings.lease_s,
                 clock=plan.clock,
+                store_now=self.floor.store_now,
                 unbroken_since=lambda: self._member.lease.unbroken_since,
             ),
-            Promote(store),
+            Promote(store, store_now=self.floor.store_now),
             Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
             Fold(store),
         ]

@@ -74,7 +74,7 @@ class Pump:
         self._poll_at = -NEVER
         self._not_before = -NEVER
         self._control_version: int | None = None
-        self._store_ahead: Instant = 0
+        self._store_seen: tuple[Instant, float] | None = None
         self._wall = clock.now
         self.claims_left: int | None = None
         self.claiming = True
@@ -182,7 +182,7 @@ class Pump:
 
     def _apply(self, batch: Batch, wants: list[Want], answer: Exchanged, *, news: bool) -> None:
         floor, now = self._floor, self._mono()
-        self._store_ahead = answer.now - self._wall()
+        self._store_seen = (answer.now, now)
         floor.outbox.written()
         floor.judged(batch.finishes, answer.verdicts)
         floor.handed_back(batch.releases)
@@ -267,7 +267,11 @@ class Pump:
         self._control_version = None
 
     def _store_now(self) -> Instant:
-        return self._wall() + self._store_ahead
+        """Store time by this process's steady clock: neither skew nor a set-back reaches it."""
+        if self._store_seen is None:
+            return self._wall()
+        now, at = self._store_seen
+        return now + int((self._mono() - at) * SECOND)
 
 
 def _plain_death(finish: Finish, error: Invalid) -> Finish:

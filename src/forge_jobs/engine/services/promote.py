@@ -1,11 +1,14 @@
 """The net below the exchanges: due jobs of queues that nobody asks for, and expired ones."""
 
+from collections.abc import Callable
+
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
 
 _LIMIT = 500
 _LOOK_S = 5.0
-_LATE = 500_000
+_LATE_S = 0.5
 
 
 class Promote:
@@ -14,8 +17,9 @@ class Promote:
     name = "promote"
     scope = Scope.CLUSTER
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, store_now: Callable[[], Instant]) -> None:
         self._store = store
+        self._store_now = store_now
 
     async def tick(self) -> Next:
         """Promote one batch."""
@@ -24,4 +28,5 @@ class Promote:
             return Next.again()
         if promoted.next_due is None:
             return Next.after(_LOOK_S)
-        return Next.at_instant(promoted.next_due + _LATE, at_most_s=_LOOK_S)
+        due_s = (promoted.next_due - self._store_now()) / SECOND
+        return Next.after(max(_LATE_S, min(due_s + _LATE_S, _LOOK_S)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from forge_jobs.core.errors import StoreError
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
@@ -11,7 +12,7 @@ from forge_jobs.store.jobs import Reaped
 CRASH_NOTE = "the worker process died while running this job"
 _LIMIT = 500
 _LOOKS_PER_LEASE = 3
-_LATE = 50_000
+_LATE_S = 0.05
 
 
 class Reaper:
@@ -25,11 +26,18 @@ class Reaper:
     scope = Scope.NODE
 
     def __init__(
-        self, store: Store, *, lease_s: float, clock: Clock, unbroken_since: Callable[[], float]
+        self,
+        store: Store,
+        *,
+        lease_s: float,
+        clock: Clock,
+        store_now: Callable[[], Instant],
+        unbroken_since: Callable[[], float],
     ) -> None:
         self._store = store
         self._lease_s = lease_s
         self._mono = clock.mono
+        self._store_now = store_now
         self._unbroken_since = unbroken_since
         self._failed_at: float | None = None
 
@@ -48,10 +56,12 @@ class Reaper:
         if reaped.more:
             return Next.again()
         # A backend may know of a death long before the lease runs out.
-        at_most_s = self._lease_s / _LOOKS_PER_LEASE
+        return Next.after(self._until_s(expiry, at_most_s=self._lease_s / _LOOKS_PER_LEASE))
+
+    def _until_s(self, expiry: Instant | None, *, at_most_s: float) -> float:
         if expiry is None:
-            return Next.after(at_most_s)
-        return Next.at_instant(expiry + _LATE, at_most_s=at_most_s)
+            return at_most_s
+        return max(_LATE_S, min((expiry - self._store_now()) / SECOND + _LATE_S, at_most_s))
 
     def _too_early_s(self) -> float:
         since = self._unbroken_since()
