@@ -20,6 +20,7 @@ _LOG = logging.getLogger("forge_jobs.worker")
 _LOOK_S = 0.01
 _FLUSH_S = 0.3
 _END_S = 0.4
+_TELLINGS = 4
 _PARTS_S = 0.2
 _LEAVE_S = 0.3
 _YIELD_S = 0.1
@@ -55,17 +56,20 @@ class Leaving:
         await self._until(lambda: floor.outbox.is_empty, _FLUSH_S)
         if floor.running:
             _LOG.info("handing back what still runs", extra={"running": floor.running})
-            floor.interrupt_all(Stop.SHUTDOWN)
-            await self._until(lambda: floor.running == 0, _END_S)
+            for _ in range(_TELLINGS):
+                # A handler may swallow the first cancellation while it tidies up.
+                floor.interrupt_all(Stop.SHUTDOWN)
+                await self._until(lambda: floor.running == 0, _END_S / _TELLINGS)
             await self._until(lambda: floor.outbox.is_empty, _FLUSH_S)
 
     async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
-        """Wait for the parts (already told to end), leave, give up the lead, close."""
+        """Wait for the parts (already told to end), close, leave, give up the lead."""
         await asyncio.wait(ends, timeout=_PARTS_S)
+        # First, so that nothing of ours runs beside its next run elsewhere.
+        await self._floor.places.close()
         # Leaving releases whatever the process still owns; without it the reaper does that.
         await self._bounded(self._member.leave(), _LEAVE_S)
         await self._bounded(self._leadership.give_up(), _YIELD_S)
-        await self._floor.places.close()
 
     async def _until(self, is_so: Callable[[], bool], limit_s: float) -> None:
         end = self._clock.mono() + limit_s
