@@ -21,7 +21,7 @@ def encode(number: int) -> str:
 
 def decode(text: str) -> int | None:
     """The number behind 26 characters, or None when the text is no ULID."""
-    if len(text) != _LENGTH or text[0] > "7":
+    if len(text) != _LENGTH or text[0] > "7" or not text.isascii():
         return None
     number = 0
     for char in text.upper():

@@ -1,0 +1,162 @@
+"""From outcome to finish: pure, total, and always along the table."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from forge_jobs.core.decide import (
+    DEFAULT_BUDGETS,
+    Budgets,
+    Finish,
+    decide,
+    done,
+    reaped,
+    settled,
+)
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.job import ClaimedJob, NewJob
+from forge_jobs.core.outcome import (
+    AnyOutcome,
+    Crashed,
+    Dead,
+    Done,
+    Failed,
+    Missing,
+    Snooze,
+    Stopped,
+    Throttled,
+)
+from forge_jobs.core.retry import Backoff
+from forge_jobs.core.status import TRANSITIONS, Event, JobStatus, targets
+
+NOW = 1_700_000_000 * SECOND
+JOB = ClaimedJob(7, 3, "send", "mail", b"{}", 1, 5, NOW, NOW)
+OUTCOMES: list[AnyOutcome] = [
+    Done(1), Failed("f"), Dead("d"), Throttled(30), Throttled(), Snooze(9), Crashed("c"),
+    Missing(), Stopped(),
+]  # fmt: skip
+
+
+def test_done_carries_result_and_jobs() -> None:
+    following = (NewJob(kind="next", queue="mail"),)
+    finish = decide(JOB, Done(), now=NOW, result=b"1", jobs=following, ran_s=0.5)
+    assert finish == done(JOB, result=b"1", jobs=following, ran_s=0.5)
+    assert finish == Finish(
+        7, 3, Event.DONE, JobStatus.DONE, "mail", "send", 0.0, b"1", None, None, following, 0.5
+    )
+
+
+def test_a_failure_carries_neither_result_nor_jobs() -> None:
+    jobs = (NewJob(kind="next", queue="mail"),)
+    finish = decide(JOB, Failed("x"), now=NOW, result=b"1", jobs=jobs)
+    assert (finish.result, finish.jobs) == (None, ())
+
+
+@pytest.mark.parametrize(("attempts", "delay_s"), [(1, 15), (2, 30), (3, 60), (4, 120)])
+def test_A27_the_first_retry_waits_the_base(attempts: int, delay_s: float) -> None:
+    finish = decide(structs.replace(JOB, attempts=attempts), Failed("boom"), now=NOW)
+    assert (finish.status, finish.delay_s, finish.error) == (JobStatus.FAILED, delay_s, "boom")
+
+
+def test_the_last_attempt_is_the_end() -> None:
+    finish = decide(structs.replace(JOB, attempts=5), Failed("boom"), now=NOW)
+    assert (finish.event, finish.status) == (Event.FAIL, JobStatus.DEAD)
+
+
+def test_dead_is_dead_at_once() -> None:
+    finish = decide(JOB, Dead("no"), now=NOW)
+    assert (finish.event, finish.status, finish.error) == (Event.DIE, JobStatus.DEAD, "no")
+
+
+@pytest.mark.parametrize(("crashes", "status"), [(0, "failed"), (1, "failed"), (2, "dead")])
+def test_a_convicted_job_dies(crashes: int, status: str) -> None:
+    finish = decide(structs.replace(JOB, crashes=crashes), Crashed("child"), now=NOW)
+    assert (finish.event, str(finish.status)) == (Event.CRASH, status)
+
+
+def test_a_crash_on_the_last_attempt_is_the_end() -> None:
+    finish = decide(structs.replace(JOB, attempts=5), Crashed("child"), now=NOW)
+    assert finish.status is JobStatus.DEAD
+
+
+def test_A4_a_throttle_passes_the_hint_on() -> None:
+    finish = decide(JOB, Throttled("1.5s", scope="smtp"), now=NOW)
+    assert (finish.status, finish.delay_s, finish.scope) == (JobStatus.SCHEDULED, 1.5, "smtp")
+    assert decide(JOB, Throttled(), now=NOW).delay_s is None
+
+
+@pytest.mark.parametrize("field", ["throttled", "missing"])
+def test_A5_a_budget_ends(field: str) -> None:
+    outcome = Throttled(1) if field == "throttled" else Missing()
+    day = 86_400 * SECOND
+    for age, status in ((0, "scheduled"), (day, "scheduled"), (day + 1, "dead")):
+        job = structs.replace(JOB, **{f"{field}_since": NOW - age})
+        finish = decide(job, outcome, now=NOW)
+        assert str(finish.status) == status
+        assert (finish.error is not None) == (status == "dead" or field == "missing")
+
+
+@pytest.mark.parametrize(("roll", "delay_s"), [(0.0, 7.5), (0.5, 15.0), (0.999, 22.485)])
+def test_a_missing_handler_is_looked_for_at_spread_times(roll: float, delay_s: float) -> None:
+    assert decide(JOB, Missing(), now=NOW, roll=roll).delay_s == pytest.approx(delay_s)
+
+
+def test_stopped_is_a_failure_unless_a_cancel_was_requested() -> None:
+    finish = decide(JOB, Stopped(), now=NOW)
+    assert finish.status is JobStatus.FAILED
+    assert settled(finish.status, cancel_requested=True) is JobStatus.CANCELLED
+
+
+@pytest.mark.parametrize("status", JobStatus)
+def test_M2_only_done_survives_a_cancel_request(status: JobStatus) -> None:
+    assert settled(status, cancel_requested=False) is status
+    asked = settled(status, cancel_requested=True)
+    assert asked is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
+
+
+@given(
+    outcome=st.sampled_from(OUTCOMES),
+    attempts=st.integers(1, 6),
+    crashes=st.integers(0, 5),
+    age_s=st.none() | st.integers(0, 200_000),
+    roll=st.floats(0, 1, exclude_max=True),
+)
+def test_every_decision_is_a_legal_move_and_repeatable(
+    outcome: AnyOutcome, attempts: int, crashes: int, age_s: int | None, roll: float
+) -> None:
+    since = None if age_s is None else NOW - age_s * SECOND
+    job = structs.replace(
+        JOB, attempts=attempts, crashes=crashes, throttled_since=since, missing_since=since
+    )
+    finish = decide(job, outcome, now=NOW, roll=roll)
+    assert finish.status in targets(JobStatus.RUNNING, finish.event)
+    assert settled(finish.status, cancel_requested=True) in targets(JobStatus.RUNNING, finish.event)
+    assert (finish.key, finish.epoch, finish.queue, finish.kind) == (7, 3, "mail", "send")
+    assert finish.delay_s is None or finish.delay_s >= 0
+    assert finish == decide(job, outcome, now=NOW, roll=roll)
+
+
+@given(started=st.booleans(), attempts=st.integers(1, 5), cancel=st.booleans())
+def test_a_reap_follows_the_table(started: bool, attempts: int, cancel: bool) -> None:
+    status, left = reaped(
+        started=started, attempts=attempts, max_attempts=5, cancel_requested=cancel
+    )
+    assert left == (attempts if started else attempts - 1)
+    if cancel:
+        assert status is JobStatus.CANCELLED
+    else:
+        assert status is (JobStatus.DEAD if left >= 5 else JobStatus.PENDING)
+    rule = "kept" if left == attempts else "given back"
+    assert any(
+        line.event is Event.REAP and line.target is status and str(line.attempts) == rule
+        for line in TRANSITIONS
+    )
+
+
+def test_own_curve_and_budgets_are_used() -> None:
+    curve = Backoff(base_s=1, max_s=2, jitter=0.5)
+    assert decide(JOB, Failed("x"), now=NOW, roll=0.0, backoff=curve).delay_s == 0.5
+    tight = Budgets(crashes_most=1)
+    assert decide(JOB, Crashed("x"), now=NOW, budgets=tight).status is JobStatus.DEAD
+    assert DEFAULT_BUDGETS.throttle_s == 86_400

@@ -1,0 +1,123 @@
+"""The one I/O thread: calls from anywhere, clean ends, forks."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from forge_jobs.kit.io_thread import IoThread
+
+DEADLINE_S = 20.0
+
+
+async def answer() -> str:
+    return threading.current_thread().name
+
+
+def test_it_starts_by_its_first_use_and_stays_one() -> None:
+    io = IoThread("io-test")
+    assert "io-test" not in {thread.name for thread in threading.enumerate()}
+    assert io.call(answer, DEADLINE_S) == "io-test"
+    assert io.call(answer, DEADLINE_S) == "io-test"
+    assert [thread.name for thread in threading.enumerate()].count("io-test") == 1
+    io.close()
+    assert "io-test" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_error_reaches_the_caller() -> None:
+    io = IoThread()
+
+    async def fail() -> None:
+        raise ValueError("over there")
+
+    with pytest.raises(ValueError, match="over there"):
+        io.call(fail, DEADLINE_S)
+    io.close()
+
+
+def test_a_call_gives_up_and_cancels() -> None:
+    io = IoThread()
+    cancelled = threading.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(TimeoutError):
+        io.call(hang, 0.05)
+    assert cancelled.wait(DEADLINE_S)
+    io.close()
+
+
+def test_calls_from_many_threads() -> None:
+    io = IoThread()
+    names: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: names.append(io.call(answer, DEADLINE_S)))
+        for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert names == ["forge-io"] * 16
+    io.close()
+
+
+async def test_a_call_inside_a_running_loop_does_not_need_that_loop() -> None:
+    io = IoThread()
+    assert io.call(answer, DEADLINE_S) == "forge-io"
+    io.close()
+
+
+def test_a_call_on_the_thread_itself_is_refused() -> None:
+    io = IoThread()
+
+    async def recurse() -> None:
+        io.call(answer, DEADLINE_S)
+
+    with pytest.raises(RuntimeError, match="wait for itself"):
+        io.call(recurse, DEADLINE_S)
+    io.close()
+
+
+def test_closing_cancels_what_runs_and_is_repeatable() -> None:
+    io = IoThread()
+    started, ended = threading.Event(), threading.Event()
+
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            ended.set()
+
+    io.spawn(hang)
+    assert started.wait(DEADLINE_S)
+    io.close()
+    assert ended.is_set()
+    io.close()
+    assert io.call(answer, DEADLINE_S) == "forge-io"
+    io.close()
+
+
+@pytest.mark.processes
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_gets_a_thread_of_its_own() -> None:
+    io = IoThread()
+    io.call(answer, DEADLINE_S)
+    child = os.fork()
+    if child == 0:
+        try:
+            good = io.call(answer, DEADLINE_S) == "forge-io"
+        except BaseException:
+            good = False
+        os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert io.call(answer, DEADLINE_S) == "forge-io"
+    io.close()

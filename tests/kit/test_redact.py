@@ -1,0 +1,44 @@
+"""No secret in what people see."""
+
+import pytest
+
+from forge_jobs.kit import redact
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("sqlite:///forge.db", "sqlite:///forge.db"),
+        ("postgresql://u@host/db", "postgresql://u@host/db"),
+        ("postgresql://u:geheim@host:5432/db", "postgresql://u:***@host:5432/db"),
+        ("redis://:geheim@host/0", "redis://:***@host/0"),
+        ("postgresql://u:ge%40heim@host/db?a=1", "postgresql://u:***@host/db?a=1"),
+        ("http://[geheim", "***"),
+    ],
+)
+def test_P5_addresses_lose_their_password(address: str, shown: str) -> None:
+    assert redact.url(address) == shown
+
+
+def test_P5_passwords_inside_other_text_are_hidden() -> None:
+    message = "could not connect to postgresql://u:geheim@host/db, nor to redis://:geheim@h"
+    hidden = redact.text(message)
+    assert "geheim" not in hidden
+    assert "postgresql://u:***@host/db" in hidden
+
+
+def test_plain_text_stays() -> None:
+    message = "at 10:30 a@b.c said: see http://host/path"
+    assert redact.text(message) == message
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "DB_PASSWORD", "passwd", "api_key", "apiKey", "token", "client_secret"]
+)
+def test_secret_fields(name: str) -> None:
+    assert redact.looks_secret(name)
+
+
+@pytest.mark.parametrize("name", ["path", "passenger", "keyword", "subject", "compass_course"])
+def test_harmless_fields(name: str) -> None:
+    assert not redact.looks_secret(name)

@@ -1,0 +1,60 @@
+"""The wake-up flag: no hint between a look and a wait is lost."""
+
+import asyncio
+import threading
+
+from forge_jobs.kit.wake import WakeFlag
+
+DEADLINE_S = 20
+
+
+async def test_a_ring_before_the_wait_is_kept() -> None:
+    flag = WakeFlag()
+    flag.ring()
+    assert await flag.wait(DEADLINE_S)
+
+
+async def test_many_rings_are_one() -> None:
+    flag = WakeFlag()
+    for _ in range(5):
+        flag.ring()
+    assert await flag.wait(DEADLINE_S)
+    assert not await flag.wait(0.01)
+
+
+async def test_a_ring_from_another_thread_wakes() -> None:
+    flag = WakeFlag()
+    waiting = asyncio.create_task(flag.wait(DEADLINE_S))
+    await asyncio.sleep(0)
+    thread = threading.Thread(target=flag.ring)
+    thread.start()
+    assert await waiting
+    thread.join()
+
+
+async def test_rings_between_waits_are_never_lost() -> None:
+    flag = WakeFlag()
+    for _ in range(200):
+        thread = threading.Thread(target=flag.ring)
+        thread.start()
+        assert await flag.wait(DEADLINE_S)
+        thread.join()
+
+
+async def test_lower_forgets() -> None:
+    flag = WakeFlag()
+    flag.ring()
+    await asyncio.sleep(0)
+    flag.lower()
+    assert not await flag.wait(0.01)
+    flag.ring()
+    assert await flag.wait(DEADLINE_S)
+
+
+def test_ringing_a_closed_loop_is_harmless() -> None:
+    async def make() -> WakeFlag:
+        return WakeFlag()
+
+    flag = asyncio.run(make())
+    flag.ring()
+    flag.ring()
