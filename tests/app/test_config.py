@@ -176,7 +176,7 @@ def test_auto_migrate(value: str, on: bool) -> None:
 
 
 def test_a_switch_that_is_neither_on_nor_off() -> None:
-    with pytest.raises(BadConfig, match="FORGE_AUTO_MIGRATE='maybe'.*use 1 or 0"):
+    with pytest.raises(BadConfig, match=r"FORGE_AUTO_MIGRATE='maybe'.*use 1 or 0"):
         config.auto_migrate({"FORGE_AUTO_MIGRATE": "maybe"})
 
 

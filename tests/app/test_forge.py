@@ -1,0 +1,304 @@
+"""Forge as users hold it: addresses, enqueueing by kind, queues, dead letters, life and end."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forge_jobs import (
+    BadArguments,
+    BadConfig,
+    BadName,
+    BadOption,
+    BadPayload,
+    BadUrl,
+    Context,
+    Dead,
+    DeadJob,
+    Forge,
+    JobStatus,
+    NotYet,
+    PayloadTooLarge,
+    Refused,
+    Retry,
+)
+from forge_jobs.app import kinds
+
+
+async def stored(forge: Forge) -> int:
+    store = await forge.aready()
+    return sum(count.jobs for count in await store.ledger.counts())
+
+
+# ---------------------------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "parts"),
+    [
+        ("mysql://user:sesame@host/db", BadUrl, ["'mysql'", "use sqlite:///"]),
+        ("forge.db", BadUrl, ["no scheme"]),
+        ("sqlite://host:sesame@x/forge.db", BadUrl, ["three slashes"]),
+        ("sqlite:///x.db?speed=fast", BadUrl, ["'speed'"]),
+        ("postgresql://user:sesame@host/db", NotYet, ["Postgres"]),
+        ("redis://:sesame@host/0", NotYet, ["Redis"]),
+    ],
+)
+def test_a_bad_address_is_refused_at_once_and_keeps_its_secret(
+    url: str, error: type[Exception], parts: list[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        Forge(url)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "sesame" not in str(caught.value)
+
+
+def test_the_address_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORGE_URL", "memory://")
+    with Forge() as forge:
+        assert forge.url == "memory://"
+        assert forge.ready().capabilities.name == "memory"
+    monkeypatch.setenv("FORGE_URL", "mysql://host/db")
+    broken = Forge()
+    with pytest.raises(BadUrl, match="'mysql'"):
+        broken.ready()
+    monkeypatch.setenv("FORGE_URL", "memory://")
+    assert broken.url == "mysql://host/db", "an address is settled by its first use"
+
+
+def test_a_broken_forge_toml_does_not_matter_to_an_explicit_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "forge.toml").write_text("url = ")
+    monkeypatch.chdir(tmp_path)
+    with Forge("memory://") as forge:
+        assert forge.enqueue("anything").id
+    with pytest.raises(BadConfig, match="not valid TOML"):
+        Forge().ready()
+
+
+def test_a_forge_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_URL", "postgresql://ada:sesame@host/db")
+    forge = Forge()
+    assert forge.url.endswith("sesame@host/db")
+    assert repr(forge) == "<Forge postgresql://ada:***@host/db>"
+
+
+def test_named_memory_is_shared() -> None:
+    with Forge("memory://shared-by-two") as one, Forge("memory://shared-by-two") as two:
+        job = one.enqueue("thing", {"a": 1})
+        assert two.job(job.id).refresh().payload == {"a": 1}
+
+
+# ----------------------------------------------------------------------------------- by kind
+
+
+def test_by_kind_with_the_task_at_hand(forge: Forge) -> None:
+    @forge.task(queue="mail", max_attempts=3, tags=["t"])
+    def send(to: str, subject: str = "none") -> None: ...
+
+    job = forge.enqueue("send", {"to": "a@b.c"}).refresh()
+    assert (job.queue, job.max_attempts, job.tags) == ("mail", 3, ("t",))
+    assert job.payload == {"to": "a@b.c"}
+    assert forge.enqueue("send", {"to": "x"}, queue="slow", priority=4).refresh().queue == "slow"
+    for bad in ({}, {"to": 1}, {"to": "a", "cc": "b"}, [1], "text"):
+        with pytest.raises(BadArguments, match="task 'send'"):
+            forge.enqueue("send", bad)
+
+
+async def test_by_kind_without_the_code(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await forge.aready()
+    job = await forge.aenqueue("send", {"to": "a"})
+    assert (await job.arefresh()).queue == "default"
+    await store.queues.publish({"send": "mail"})
+    monkeypatch.setattr(kinds, "FRESH_S", 0.0)
+    job = await forge.aenqueue("send", {"to": "a"}, priority=-3, tags=["x"])
+    await job.arefresh()
+    assert (job.queue, job.priority, job.tags) == ("mail", -3, ("x",))
+    job = await asyncio.to_thread(forge.enqueue, "send", None, delay="1h")
+    await job.arefresh()
+    assert (job.queue, job.status, job.payload) == ("mail", JobStatus.SCHEDULED, {})
+    assert (await (await forge.aenqueue("send", {}, queue="q")).arefresh()).queue == "q"
+    assert (await (await forge.aenqueue("other", [1, "two"])).arefresh()).payload == [1, "two"]
+
+
+async def test_published_kinds_are_remembered_for_a_while(
+    forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await forge.aready()
+    asked: list[int] = []
+    real = store.queues.kinds
+
+    async def counted() -> dict[str, str]:
+        asked.append(1)
+        return await real()
+
+    monkeypatch.setattr(store.queues, "kinds", counted)
+    for n in range(20):
+        await forge.aenqueue(f"kind{n}", {})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "error", "message"),
+    [
+        ("no spaces", {}, BadName, "kind 'no spaces' is not allowed"),
+        ("", {}, BadName, "kind ''"),
+        (None, {}, BadName, "kind None"),
+        ("k", {"x": object()}, BadPayload, "forge.enqueue('k'): the payload cannot be stored"),
+        ("k", {"x": float("nan")}, BadPayload, "NaN"),
+        ("k", {"x": "y" * (1 << 20)}, PayloadTooLarge, "the limit is 1,048,576"),
+    ],
+)
+async def test_bad_requests_by_kind_store_nothing(
+    forge: Forge, kind: Any, payload: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        await forge.aenqueue(kind, payload)
+    assert message in str(caught.value)
+    assert "object at" not in str(caught.value)
+    assert await stored(forge) == 0
+
+
+async def test_a_lower_level_handler_runs_by_kind(forge: Forge) -> None:
+    class Echo:
+        kind = "echo"
+
+        async def run(self, ctx: Context, payload: Any) -> Any:
+            return [ctx.job.kind, payload]
+
+    forge.registry.register(Echo())
+    job = await forge.aenqueue("echo", {"a": 1})
+    await forge.drain()
+    assert await job.aresult(timeout=10) == ["echo", {"a": 1}]
+
+
+# --------------------------------------------------------------------------- jobs from jobs
+
+
+async def test_what_a_job_enqueues(forge: Forge) -> None:
+    seen: list[str] = []
+
+    @forge.task(queue="b")
+    def note(text: str) -> None:
+        seen.append(text)
+
+    @forge.task(queue="a")
+    async def start(ctx: Context) -> None:
+        ctx.on_done(note, "when done")
+        await ctx.aenqueue(note, "by task")
+        await ctx.aenqueue("note", {"text": "by kind"})
+        ctx.enqueue(note.using(priority=5), text="with options")
+        await note.aenqueue("directly")
+
+    @forge.task(queue="a", max_attempts=1)
+    async def fails(ctx: Context) -> None:
+        ctx.on_done(note, "never")
+        raise OSError
+
+    await start.aenqueue()
+    await fails.aenqueue()
+    report = await forge.drain()
+    assert sorted(seen) == ["by kind", "by task", "directly", "when done", "with options"]
+    assert (report.ran, report.done, report.dead) == (7, 6, 1)
+
+
+async def test_a_dead_job_is_handed_to_its_on_dead_task(forge: Forge) -> None:
+    told: list[DeadJob] = []
+
+    @forge.task(queue="alerts")
+    async def tell(job: DeadJob) -> None:
+        told.append(job)
+
+    @forge.task(queue="mail", on_dead=tell)
+    async def send(to: str) -> None:
+        raise Dead("no such address")
+
+    @forge.task(on_dead=tell, max_attempts=1)
+    def breaks(n: int) -> None:
+        raise OSError("boom")
+
+    job, other = await send.aenqueue("a@b.c"), await breaks.aenqueue(7)
+    await forge.drain()
+    first, second = sorted(told, key=lambda dead: dead.kind, reverse=True)
+    assert (first.id, first.kind, first.queue) == (job.id, "send", "mail")
+    assert (first.payload, first.attempts) == ({"to": "a@b.c"}, 1)
+    assert "no such address" in (first.error or "")
+    assert (second.id, second.payload) == (other.id, {"n": 7})
+
+
+async def test_the_tasks_own_retry_rule(forge: Forge) -> None:
+    @forge.task(retry=Retry(delays=[0], only=(OSError,)))
+    async def picky(ctx: Context) -> int:
+        if ctx.job.attempts == 1:
+            raise OSError("again")
+        raise ValueError("never again")
+
+    job = await picky.aenqueue()
+    await forge.drain()
+    await job.arefresh()
+    assert (job.status, job.attempts) == (JobStatus.DEAD, 2)
+
+
+# ------------------------------------------------------------------------- queues, not yet
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"slots": -1}, BadConfig, "forge.queue('mail') has slots -1"),
+        ({"slots": "many"}, BadConfig, "slots 'many'"),
+        ({"concurrency": 5}, NotYet, "limits on concurrency and rate come with the cluster"),
+        ({"rate": "5/s"}, NotYet, "rate= is not built yet"),
+        ({"slot": 5}, BadOption, "unknown option 'slot'; did you mean 'slots'?"),
+    ],
+)
+def test_bad_queue_declarations(
+    forge: Forge, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        forge.queue("mail", **options)
+    assert message in str(caught.value)
+    with pytest.raises(BadName):
+        forge.queue("a b")
+
+
+def test_cron_is_not_there_yet(forge: Forge) -> None:
+    with pytest.raises(NotYet, match="cron comes with the cluster services"):
+
+        @forge.cron("0 9 * * mon-fri", tz="Europe/Paris", missed="once", overlap="skip")
+        @forge.task()
+        def report() -> None: ...
+
+    with pytest.raises(NotYet, match="cron comes with the cluster services"):
+        _ = forge.schedules
+
+
+# ------------------------------------------------------------------------------ life and end
+
+
+async def test_a_forge_with_a_running_worker_is_not_closed(forge: Forge) -> None:
+    async with forge.worker(queues=["mail"]):
+        for close in (forge.aclose, lambda: asyncio.to_thread(forge.close)):
+            with pytest.raises(Refused, match="a worker of this Forge is running"):
+                await close()
+    await forge.aclose()
+    await forge.aclose()
+
+
+async def test_a_store_opened_by_hand_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    async with Forge("memory://") as forge:
+        store = forge.store
+
+        async def close() -> None:
+            closed.append("store")
+
+        monkeypatch.setattr(store, "close", close)
+        await store.open()
+    assert closed == ["store"]

@@ -1,0 +1,60 @@
+"""The public interface under pyright: good calls pass, bad calls are refused where they stand."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PYRIGHT = Path(sys.executable).parent / "pyright"
+SAMPLE = Path(__file__).parent / "sample.py"
+
+
+def complaints(path: Path, project_root: Path, folder: Path) -> dict[int, str]:
+    """The errors of pyright, strict, by line."""
+    shutil.copy(path, folder / path.name)
+    settings = folder / "pyrightconfig.json"
+    settings.write_text(
+        json.dumps(
+            {
+                "include": [path.name],
+                "strict": [path.name],
+                "extraPaths": [str(project_root / "src")],
+                "pythonVersion": "3.11",
+                "reportMissingTypeStubs": False,
+            }
+        )
+    )
+    done = subprocess.run(
+        [str(PYRIGHT), "--outputjson", "--pythonpath", sys.executable, "-p", str(settings)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        cwd=folder,
+    )
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == 1, done.stdout
+    found: dict[int, str] = {}
+    for item in report["generalDiagnostics"]:
+        line = item["range"]["start"]["line"] + 1
+        found[line] = found.get(line, "") + item["message"]
+    return found
+
+
+@pytest.mark.slow
+def test_calls_are_typed_by_the_function(project_root: Path, tmp_path: Path) -> None:
+    found = complaints(SAMPLE, project_root, tmp_path)
+    expected = {
+        number: mark.group(1)
+        for number, line in enumerate(SAMPLE.read_text().splitlines(), 1)
+        if (mark := re.search(r"# wrong: (.+)$", line))
+    }
+    assert len(expected) >= 15
+    unexpected = {line: text for line, text in found.items() if line not in expected}
+    assert not unexpected
+    for line, text in expected.items():
+        assert text in found.get(line, ""), f"line {line} was not refused with {text!r}"
