@@ -25,6 +25,7 @@ from typing import Final
 PIPES_OPTION: Final = "--pipes="
 LINE_BYTES_MOST: Final = 64 << 20
 _CHUNK: Final = 1 << 16
+_FAREWELL_S: Final = 0.2
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -53,7 +54,7 @@ class ParentLink:
         self._sending = threading.Lock()
         for descriptor in (commands, messages, lifeline):
             os.set_inheritable(descriptor, False)
-        _die_with_parent(lifeline)
+        self._guard = _die_with_parent(lifeline)
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> "ParentLink":
@@ -84,12 +85,15 @@ class ParentLink:
                 yield line
             if len(rest) > self._limit:
                 raise LineTooLong(f"the parent sent more than {self._limit:,} bytes without an end")
+        # A dead parent closes all pipes at once; leaving now would leave grandchildren behind.
+        self._guard.join(_FAREWELL_S)
 
 
-def _die_with_parent(lifeline: int) -> None:
+def _die_with_parent(lifeline: int) -> threading.Thread:
     _ask_kernel(lifeline)
     guard = threading.Thread(target=_watch, args=(lifeline,), name="forge-lifeline", daemon=True)
     guard.start()
+    return guard
 
 
 def _ask_kernel(lifeline: int) -> None:
