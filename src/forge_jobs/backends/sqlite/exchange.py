@@ -1,0 +1,225 @@
+"""The hot call: end claims, hand back, mark started, and claim more, in one transaction.
+
+The usual exchange is eight statements whatever its size, each of them one step: every step gives up
+the interpreter lock and may wait to get it back from a busy job loop.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Claim
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.throttle import Gate
+from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
+
+from . import claim, finish, moves
+from .finish import SQL
+from .moves import as_json
+from .rows import Row
+from .transaction import Tx
+from .writer import Again
+
+_LOOK: Final = SQL["look"]
+_STARTED: Final = SQL["started"]
+PROMOTED_MOST: Final = 1_000
+_names_of = msgspec.json.Decoder(list[str]).decode
+_gates_of = msgspec.json.Decoder(list[tuple[str, int | None, int]]).decode
+_dues_of = msgspec.json.Decoder(list[int | None]).decode
+
+
+class ExchangeOperation:
+    """One exchange on its way into a transaction.
+
+    ``lives`` says whether the process behind a host id still has its lease. ``unusual`` is the
+    store's memory of claims whose end needs more than a done mark; it is changed after the commit.
+    """
+
+    def __init__(
+        self,
+        request: Exchange,
+        *,
+        lives: Callable[[int, str, Instant], bool],
+        unusual: set[int],
+    ) -> None:
+        finish.check(request.finish)
+        self._request = request
+        self._lives = lives
+        self._unusual = unusual
+        self._careful = False
+        self._wanted = as_json([want.queue for want in request.want])
+
+    @property
+    def durable(self) -> bool:
+        """Whether this exchange may store a job."""
+        return any(end.jobs or end.status is JobStatus.DEAD for end in self._request.finish)
+
+    def __call__(self, tx: Tx) -> Exchanged:
+        request = self._request
+        owner = request.owner
+        host, version, folded, top, cancels, paused, gates, dues = tx.row(
+            _LOOK, (owner, self._wanted)
+        )
+        tx.seen(folded, top)
+        tx.fold()
+        asked = set(moves.read_keys(cancels)) if cancels != "[]" else set[int]()
+        verdicts, moved = self._end(tx, asked)
+        if gates != "[]":
+            for queue in {end.queue for end in request.finish if end.event is Event.DONE}:
+                finish.ease(tx, queue)
+        alive = host is not None and self._lives(owner, host, tx.now)
+        claimed, next_due = claim.Claimed(), None
+        if alive and request.want:
+            # Ends of this exchange may have changed what was read before them.
+            held = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
+            for queue in {end.queue for end in request.finish if end.event is Event.THROTTLE}:
+                held[queue] = finish.read_gate(tx, queue)
+            lately = [None] * len(request.want) if moved else _dues_of(dues)
+            closed = set(_names_of(paused)) if paused != "[]" else set[str]()
+            next_due = self._serve(tx, claimed, closed, held, lately, moved)
+        if claimed.at_end or self._unusual:
+            gone = [end.key for end in request.finish] + [back.key for back in request.release]
+            tx.afterwards.append(lambda: self._remember(claimed.at_end, gone))
+        if asked:
+            ended = {end.key for end in request.finish} | {back.key for back in request.release}
+            asked -= ended
+        return Exchanged(
+            now=tx.now,
+            alive=alive,
+            control_version=version,
+            verdicts=verdicts,
+            claims=claimed.jobs,
+            cancels=sorted(asked),
+            next_due=next_due,
+        )
+
+    # ---------------------------------------------------------------- ends
+
+    def _end(self, tx: Tx, asked: set[int]) -> tuple[Sequence[Verdict], bool]:
+        """Notes, finishes, releases and started marks; whether rows may have become due later."""
+        request = self._request
+        ends, unusual = request.finish, self._unusual
+        quick: list[Finish] = []
+        slow: list[Finish] = []
+        if self._careful:
+            slow = list(ends)
+        else:
+            apart = unusual | asked if asked else unusual
+            if request.notes or request.release:
+                also = [said.claim for said in request.notes]
+                apart = apart.union(held.key for held in (*also, *request.release))
+            for end in ends:
+                if end.event is Event.DONE and not end.jobs and end.key not in apart:
+                    quick.append(end)
+                else:
+                    slow.append(end)
+        if quick and slow and len({end.key for end in ends}) < len(ends):
+            # One job ended twice in one round: the first end must be seen by the second.
+            quick, slow = [], list(ends)
+        rows, touched = self._load(tx, slow), dict[int, Row]()
+        for said in request.notes:
+            row = finish.mine(rows, request.owner, said.claim)
+            if row is not None:
+                finish.note(tx, row, said)
+                touched[row.key] = row
+        if quick:
+            try:
+                finish.done(tx, request.owner, quick)
+            except Again:
+                self._careful = True
+                raise
+        verdicts: Sequence[Verdict] = [Verdict.APPLIED] * len(ends)
+        if slow:
+            verdicts = self._end_slowly(tx, slow, rows, touched)
+        for back in request.release:
+            row = finish.mine(rows, request.owner, back)
+            if row is not None:
+                finish.release(tx, row)
+                touched[row.key] = row
+        moves.store(tx, list(touched.values()))
+        self._mark_started(tx)
+        return verdicts, bool(slow or request.release)
+
+    def _end_slowly(
+        self, tx: Tx, slow: Sequence[Finish], rows: dict[int, Row], touched: dict[int, Row]
+    ) -> list[Verdict]:
+        told: list[Verdict] = []
+        for end in slow:
+            row = rows.get(end.key)
+            told.append(finish.finish(tx, self._request.owner, end, row))
+            if row is not None and told[-1] is Verdict.APPLIED:
+                touched[row.key] = row
+        if len(told) == len(self._request.finish):
+            return told
+        verdict_of = dict(zip((end.key for end in slow), told, strict=True))
+        return [verdict_of.get(end.key, Verdict.APPLIED) for end in self._request.finish]
+
+    def _load(self, tx: Tx, slow: Sequence[Finish]) -> dict[int, Row]:
+        request = self._request
+        wanted = [end.key for end in slow]
+        wanted += [back.key for back in request.release]
+        wanted += [said.claim.key for said in request.notes]
+        return moves.load(tx, dict.fromkeys(wanted)) if wanted else {}
+
+    def _mark_started(self, tx: Tx) -> None:
+        epochs: dict[int, list[int]] = {}
+        unusual: list[Claim] = []
+        for held in self._request.started:
+            if held.key in self._unusual or self._careful:
+                unusual.append(held)
+            else:
+                epochs.setdefault(held.epoch, []).append(held.key)
+        for epoch, keys in epochs.items():
+            tx.execute(_STARTED, (tx.now, as_json(keys), epoch, self._request.owner))
+        if unusual:
+            rows = moves.load(tx, [held.key for held in unusual])
+            mine = [finish.mine(rows, self._request.owner, held) for held in unusual]
+            begun = [row for row in mine if row is not None]
+            for row in begun:
+                finish.start(tx, row, tx.now)
+            moves.store(tx, begun)
+
+    # ---------------------------------------------------------------- claims
+
+    def _serve(
+        self,
+        tx: Tx,
+        claimed: claim.Claimed,
+        paused: set[str],
+        gates: dict[str, Gate],
+        dues: Sequence[Instant | None],
+        unsure: bool,
+    ) -> Instant | None:
+        request, openings = self._request, list[Instant]()
+        for want, due in zip(request.want, dues, strict=True):
+            if unsure:
+                due = claim.next_due(tx, want.queue)
+            if due is not None and due <= tx.now:
+                moves.promote(tx, want.queue, PROMOTED_MOST)
+                due = claim.next_due(tx, want.queue)
+            if want.queue in paused:
+                continue
+            gate = gates.get(want.queue)
+            if gate is not None and gate.until is not None and gate.closed(tx.now):
+                openings.extend(_opening(tx, want, due, gate.until))
+                continue
+            got = claim.claim(tx, request.owner, request.number, want, claimed)
+            if due is not None and got < max(want.free, 0) + max(want.prefetch, 0):
+                openings.append(due)
+        return min(openings, default=None)
+
+    def _remember(self, fresh: Sequence[int], gone: Sequence[int]) -> None:
+        self._unusual.difference_update(gone)
+        self._unusual.update(fresh)
+
+
+def _opening(tx: Tx, want: Want, due: Instant | None, until: Instant) -> list[Instant]:
+    """When a queue whose gate is closed may have something for a worker."""
+    if max(want.free, 0) + max(want.prefetch, 0) == 0:
+        return []
+    if tx.row(SQL["any_pending"], (want.queue,))[0]:
+        return [until]
+    return [] if due is None else [max(due, until)]

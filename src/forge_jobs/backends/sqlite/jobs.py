@@ -1,0 +1,205 @@
+"""The job contract on SQLite: each method is an operation of the writer or a look of the reader."""
+
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import Enqueued, JobRecord, NewJob
+from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.status import TERMINAL, Event, JobStatus
+from forge_jobs.kit.clock import Clock
+from forge_jobs.store.jobs import (
+    Exchange,
+    Exchanged,
+    Owned,
+    Peek,
+    Promoted,
+    Reaped,
+    Retention,
+)
+
+from . import bulk, enqueue, finish, keys, live, looks, moves, processes
+from .books import Execute
+from .exchange import ExchangeOperation
+from .live import Signs
+from .moves import as_json
+from .place import Place
+from .reader import Reader
+from .transaction import Tx
+from .writer import Writer
+
+_NOTHING_REAPED: Final = Reaped()
+
+
+class SqliteJobs:
+    """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
+
+    def __init__(
+        self, place: Place, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+    ) -> None:
+        self._place = place
+        self._writer = writer
+        self._reader = reader
+        self._signs = signs
+        self._clock = clock
+        self._unusual: set[int] = set()
+        self.tag = 0
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self._writer.call(lambda tx: enqueue.insert(tx, jobs), durable=True)
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same on the calling thread."""
+        return self._writer.call_here(lambda tx: enqueue.insert(tx, jobs), durable=True)
+
+    async def exchange(self, request: Exchange) -> Exchanged:
+        operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
+        return await self._writer.call(operation, durable=operation.durable)
+
+    async def owned(self, owner: int) -> list[Owned]:
+        return await self._reader.call(partial(looks.owned, owner=owner))
+
+    async def reap(self, *, crash_note: str, limit: int) -> Reaped:
+        if not await self._reader.call(self._anyone_lost):
+            return _NOTHING_REAPED
+        return await self._writer.call(partial(self._reap, crash_note, limit), durable=True)
+
+    async def promote(self, *, limit: int) -> Promoted:
+        next_due = await self._reader.call(lambda connection: _next_due(connection.execute))
+        if next_due is None or next_due > self._clock.now():
+            return Promoted(next_due=next_due)
+        return await self._writer.call(partial(_promote, limit))
+
+    async def unhold(self, limit_key: str, *, limit: int) -> int:
+        return await self._writer.call(partial(_unhold, limit_key, limit))
+
+    async def cancel(
+        self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._act(selection, partial(bulk.cancel, reason), limit, after)
+
+    async def retry(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._act(selection, bulk.retry, limit, after)
+
+    async def run_now(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._act(selection, bulk.run_now, limit, after)
+
+    async def delete(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._act(selection, bulk.delete, limit, after)
+
+    async def purge(self, keep: Retention, *, limit: int) -> int:
+        now = self._clock.now()
+        old, lapsed = await self._reader.call(partial(_past_retention, keep, limit, now))
+        if old == "[]" and not lapsed:
+            return 0
+        return await self._writer.call(partial(_purge, old))
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        return await self._reader.call(lambda connection: looks.get(connection, job_id, self.tag))
+
+    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
+        return await self._reader.call(
+            lambda connection: looks.page(connection, filter, limit, after, self.tag)
+        )
+
+    async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
+        return await self._reader.call(lambda connection: looks.peek(connection, job_ids, self.tag))
+
+    async def _act(
+        self, selection: Selection, deed: bulk.Deed, limit: int, after: Cursor | None
+    ) -> Acted:
+        return await self._writer.call(lambda tx: bulk.act(tx, selection, deed, limit, after))
+
+    # ---------------------------------------------------------------- the dead
+
+    def _anyone_lost(self, connection: sqlite3.Connection) -> bool:
+        standing = connection.execute(processes.SQL["standing"]).fetchall()
+        if processes.dead(self._signs, standing, self._clock.now()):
+            return True
+        alive = as_json([key for key, _ in standing])
+        return bool(connection.execute(looks.SQL["any_orphan"], (alive,)).fetchone()[0])
+
+    def _reap(self, crash_note: str, limit: int, tx: Tx) -> Reaped:
+        standing = tx.execute(processes.SQL["standing"]).fetchall()
+        gone = processes.dead(self._signs, standing, tx.now)
+        if gone:
+            tx.execute(processes.SQL["condemn"], (as_json([key for key, _ in gone]), tx.now))
+            for key, host_id in gone:
+                tx.afterwards.append(partial(live.condemn, self._place, host_id, key))
+        dead_keys = {key for key, _ in gone}
+        alive = as_json([key for key, _ in standing if key not in dead_keys])
+        (orphans,) = tx.row(moves.SQL["orphans"], (alive, limit + 1))
+        lost = moves.read_keys(orphans)
+        rows = moves.load(tx, lost[:limit])
+        ends = [finish.reap(tx, row, crash_note) for row in rows.values()]
+        moves.store(tx, list(rows.values()))
+        return Reaped(
+            ends.count(JobStatus.PENDING),
+            ends.count(JobStatus.DEAD),
+            ends.count(JobStatus.CANCELLED),
+            len(lost) > limit,
+        )
+
+
+def _next_due(execute: Execute) -> Instant | None:
+    times = [due for _, due in execute(moves.SQL["due_queues"]).fetchall()]
+    times.append(execute(moves.SQL["first_expiry"]).fetchone()[0])
+    return min((time for time in times if time is not None), default=None)
+
+
+def _promote(limit: int, tx: Tx) -> Promoted:
+    tx.fold()
+    (late,) = tx.row(moves.SQL["expired"], (tx.now, limit))
+    expired = moves.expire(tx, late) if late != "[]" else 0
+    promoted = 0
+    for queue, due in tx.execute(moves.SQL["due_queues"]).fetchall():
+        if due <= tx.now and expired + promoted < limit:
+            promoted += moves.promote(tx, queue, limit - expired - promoted)
+    next_due = _next_due(tx.execute)
+    return Promoted(promoted, expired, next_due, next_due is not None and next_due <= tx.now)
+
+
+def _unhold(limit_key: str, limit: int, tx: Tx) -> int:
+    (held,) = tx.row(moves.SQL["held"], (limit_key, max(limit, 0)))
+    if held == "[]":
+        return 0
+    rows = list(moves.load_text(tx, held).values())
+    for row in rows:
+        moves.move(tx, row, Event.UNHOLD, JobStatus.PENDING)
+    moves.store(tx, rows)
+    return len(rows)
+
+
+def _past_retention(
+    keep: Retention, limit: int, now: Instant, connection: sqlite3.Connection
+) -> tuple[str, bool]:
+    execute = connection.execute
+    lapsed = bool(execute(looks.SQL["any_lapsed"], (now,)).fetchone()[0])
+    (shortest,) = execute(looks.SQL["shortest_retention"]).fetchone()
+    spans = [keep.done_s, keep.dead_s, keep.cancelled_s, shortest]
+    least = min((span for span in spans if span is not None), default=None)
+    if least is None or limit <= 0:
+        return "[]", lapsed
+    (old,) = execute(
+        looks.SQL["past_retention"],
+        (now, now - round(least * SECOND), keep.done_s, keep.dead_s, keep.cancelled_s, limit),
+    ).fetchone()
+    return old, lapsed
+
+
+def _purge(old: str, tx: Tx) -> int:
+    keys.forget_lapsed(tx)
+    if old == "[]":
+        return 0
+    # Somebody may have brought one of them back since it was looked at.
+    rows = [row for row in moves.load_text(tx, old).values() if row.status in TERMINAL]
+    moves.remove(tx, rows)
+    return len(rows)

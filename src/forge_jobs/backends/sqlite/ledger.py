@@ -1,0 +1,100 @@
+"""The ledger contract on SQLite: counts kept in place, jobs not yet folded added by the reader."""
+
+import sqlite3
+from functools import partial
+
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import LogLine
+from forge_jobs.core.select import Filter
+from forge_jobs.core.status import JobStatus
+from forge_jobs.core.tally import CappedCount, Count, Minute
+
+from . import looks
+from .books import SQL
+from .reader import Reader
+from .transaction import Tx
+from .writer import Writer
+
+
+class SqliteLedger:
+    """What was counted and said; see ``forge_jobs.store.ledger``."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+        self.tag = 0
+
+    async def counts(self) -> list[Count]:
+        return await self._reader.call(_counts)
+
+    async def count(self, filter: Filter, *, cap: int) -> CappedCount:
+        return await self._reader.call(partial(_count, filter, cap))
+
+    async def oldest_due(self) -> dict[str, Instant]:
+        return await self._reader.call(_oldest_due)
+
+    async def minutes(
+        self, *, since: Instant, until: Instant, queue: str | None = None
+    ) -> list[Minute]:
+        return await self._reader.call(partial(_minutes, since, until, queue))
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        return await self._reader.call(lambda connection: looks.logs(connection, job_id, self.tag))
+
+    async def fold(self, *, limit: int) -> bool:
+        folded, top = await self._reader.call(_marks)
+        if top > folded:
+            await self._writer.call(Tx.fold)
+        return False
+
+    async def purge_minutes(self, *, before: Instant, limit: int) -> int:
+        return await self._writer.call(
+            lambda tx: tx.execute(SQL["purge_minutes"], (before, max(limit, 0))).rowcount
+        )
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    return connection.execute(SQL["marks"]).fetchone()
+
+
+def _counts(connection: sqlite3.Connection) -> list[Count]:
+    rows = connection.execute(SQL["counts"]).fetchall()
+    return [Count(queue, JobStatus(status), jobs) for queue, status, jobs in rows]
+
+
+def _count(wanted: Filter, cap: int, connection: sqlite3.Connection) -> CappedCount:
+    if not looks.is_plain(wanted):
+        found = looks.count(connection.execute, wanted, cap + 1)
+        return CappedCount(min(found, cap), found > cap)
+    found = sum(
+        jobs
+        for queue, kind, status, jobs in connection.execute(SQL["count_plain"]).fetchall()
+        if wanted.queue in (None, queue)
+        and wanted.kind in (None, kind)
+        and (not wanted.statuses or status in wanted.statuses)
+    )
+    return CappedCount(min(found, cap), found > cap)
+
+
+def _oldest_due(connection: sqlite3.Connection) -> dict[str, Instant]:
+    return dict(connection.execute(SQL["oldest_due"]).fetchall())
+
+
+def _minutes(
+    since: Instant, until: Instant, queue: str | None, connection: sqlite3.Connection
+) -> list[Minute]:
+    rows = connection.execute(SQL["minutes"], (since, until, queue)).fetchall()
+    return [
+        Minute(
+            at=at,
+            queue=name,
+            kind=kind,
+            enqueued=enqueued,
+            done=done,
+            retried=retried,
+            dead=dead,
+            cancelled=cancelled,
+            ran_s=ran_s,
+        )
+        for at, name, kind, enqueued, done, retried, dead, cancelled, ran_s in rows
+    ]

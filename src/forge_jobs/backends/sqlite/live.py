@@ -1,0 +1,212 @@
+"""Signs of life: one locked file per worker process, in ``live`` beside the database.
+
+The lock ends with the process, so that a kill is seen at once; the time stamp inside shows one that
+was stopped. A long transaction of some other program blocks neither. Whether a process *is*
+dead is a row in the database: this module only shows evidence.
+"""
+
+import fcntl
+import os
+import zlib
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.store.processes import Pulse
+
+from .place import Place
+
+_SIZE: Final = 16_384
+_READS_MOST: Final = 50
+
+
+class Sign(Struct, frozen=True):
+    """What a process last wrote about itself."""
+
+    key: int
+    lease_s: float
+    beat_at: Instant
+    pulse: Pulse = Pulse()
+
+    @property
+    def expires_at(self) -> Instant:
+        return self.beat_at + round(self.lease_s * SECOND)
+
+
+class LiveFile:
+    """The sign of life of a process that belongs to us: locked from birth to end."""
+
+    def __init__(self, place: Place, host_id: str) -> None:
+        self._path = _path(place, host_id)
+        self._descriptor = -1
+        self.sign = Sign(0, 0.0, 0)
+        self.create()
+
+    def create(self) -> None:
+        """A locked file that nobody can see yet."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._descriptor = os.open(f"{self._path}.new", flags, 0o600)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def publish(self, sign: Sign) -> None:
+        """Show the file under its name; a former life of the same process vanishes with it."""
+        self.write(sign)
+        with suppress(FileNotFoundError):
+            # Already shown when the transaction around this is tried a second time.
+            os.rename(f"{self._path}.new", self._path)
+
+    def write(self, sign: Sign) -> None:
+        """Replace what is written."""
+        self.sign = sign
+        _write(self._descriptor, sign)
+
+    def read(self) -> Sign | None:
+        """What is written now; None once somebody has taken the file away."""
+        return _read(self._descriptor) if self.stands() else None
+
+    def stands(self) -> bool:
+        """Whether nobody has taken the file away: that is how a verdict is told."""
+        return self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink > 0
+
+    def remove(self) -> None:
+        """The process leaves."""
+        if self._descriptor < 0:
+            return
+        if self.stands():
+            _unlink(self._path)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close without a trace; in a forked child this leaves the parent's lock alone."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def evidence(place: Place, host_id: str) -> Sign | None:
+    """What a process shows: its last sign while it holds its lock, None when there is no such one.
+
+    The probe uses a descriptor of its own and a shared lock that is never waited for, so it can
+    neither break nor take the lock of the process.
+    """
+    try:
+        descriptor = os.open(_path(place, host_id), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read(descriptor)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def renew(place: Place, host_id: str, key: int, now: Instant, pulse: Pulse) -> bool:
+    """Beat for a process whose file another store of ours holds; False when it is not there."""
+    sign = evidence(place, host_id)
+    if sign is None or sign.key != key:
+        return False
+    try:
+        descriptor = os.open(_path(place, host_id), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        _write(descriptor, Sign(key, sign.lease_s, now, pulse))
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def condemn(place: Place, host_id: str, key: int) -> None:
+    """Take the file of a process away that was declared dead, unless a later life owns the name."""
+    path = _path(place, host_id)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        sign = _read(descriptor)
+        if sign is None or sign.key == key:
+            _unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def names(place: Place) -> list[str]:
+    """Host ids of all files that are there."""
+    try:
+        found = os.listdir(place.part("live"))
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in found if not name.endswith(".new"))
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _write(descriptor: int, sign: Sign) -> None:
+    # Small, so that it goes to memory and never waits for a slow disk.
+    text = msgspec.json.encode(sign)
+    line = b"%08x %s\n" % (zlib.crc32(text), text)
+    os.pwrite(descriptor, line, 0)
+    os.ftruncate(descriptor, len(line))
+
+
+def _read(descriptor: int) -> Sign | None:
+    for _ in range(_READS_MOST):
+        head, _, text = os.pread(descriptor, _SIZE, 0).partition(b"\n")[0].partition(b" ")
+        # Torn when its process is just writing it: look again.
+        if head == b"%08x" % zlib.crc32(text):
+            return msgspec.json.decode(text, type=Sign)
+    return None
+
+
+def _path(place: Place, host_id: str) -> str:
+    return place.part("live", host_id)
+
+
+class Signs:
+    """The live files of processes that registered through this store, and looks at all others."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._own: dict[int, LiveFile] = {}
+
+    def own(self, key: int) -> LiveFile | None:
+        return self._own.get(key)
+
+    def adopt(self, key: int, file: LiveFile) -> None:
+        """A process registered: its sign of life is ours to renew."""
+        self._own[key] = file
+
+    def drop(self, key: int) -> None:
+        """A process left, or was told that it is dead."""
+        file = self._own.pop(key, None)
+        if file is not None:
+            file.remove()
+
+    def sign(self, key: int, host_id: str) -> Sign | None:
+        """The last sign of a process that has not been killed."""
+        own = self._own.get(key)
+        if own is not None:
+            return own.read()
+        sign = evidence(self._place, host_id)
+        return sign if sign is not None and sign.key == key else None
+
+    def lives(self, key: int, host_id: str, now: Instant) -> bool:
+        """Whether a process is there and its lease has not run out."""
+        sign = self.sign(key, host_id)
+        return sign is not None and sign.expires_at > now
+
+    def let_go(self) -> None:
+        """Close all of our files: the store closes, or this is a forked child."""
+        for file in self._own.values():
+            file.let_go()
+        self._own.clear()

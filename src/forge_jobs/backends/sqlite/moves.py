@@ -1,0 +1,199 @@
+"""The only place where a row changes its state, apart from the two short paths of an exchange.
+
+Rows are loaded together, moved one by one by the table of ``core.status``, and stored together; the
+short paths (``claim`` and ``finish``) do the same for plain jobs in one statement each.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.core import dead_letter, ids
+from forge_jobs.core.errors import Invalid
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import ERRORS_KEPT, AttemptError
+from forge_jobs.core.status import TERMINAL, TRANSITIONS, Attempts, Event, JobStatus
+
+from . import enqueue, keys
+from .rows import Row, State
+from .transaction import Tx
+
+SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "moves.sql")
+
+EXPIRED: Final = "expired before it could start"
+DELETED: Final = "deleted while it was running"
+
+_LEGAL: Final = frozenset(
+    (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
+)
+_NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
+_rows_of = msgspec.json.Decoder(list[Row]).decode
+_keys_of = msgspec.json.Decoder(list[int]).decode
+_encode = msgspec.json.encode
+
+
+def read_keys(text: str) -> list[int]:
+    """Keys from a JSON list."""
+    return _keys_of(text)
+
+
+def as_json(values: object) -> str:
+    """A list as the JSON text that statements take."""
+    return _encode(values).decode()
+
+
+def load(tx: Tx, keys_wanted: Iterable[int]) -> dict[int, Row]:
+    """The rows with these keys, by key; missing ones are left out."""
+    return load_text(tx, as_json(list(keys_wanted)))
+
+
+def load_text(tx: Tx, keys_wanted: str) -> dict[int, Row]:
+    """The same for keys that are JSON already."""
+    tx.fold()
+    (found,) = tx.row(SQL["load_rows"], (keys_wanted,))
+    return {row.key: row for row in _rows_of(found)}
+
+
+def store(tx: Tx, rows: Sequence[Row]) -> None:
+    """Write rows back after their moves."""
+    if not rows:
+        return
+    for row in rows:
+        row.settle()
+    tx.execute(SQL["store_rows"], (as_json(rows),))
+
+
+def check(source: JobStatus | None, event: Event, target: JobStatus | None, by: Attempts) -> None:
+    """Invalid for a move that the table does not know."""
+    if (source, event, target, by) not in _LEGAL:
+        raise Invalid(
+            f"a job that is {source or 'new'} cannot become {target or 'gone'} by {event}"
+            f" with its attempt {by}"
+        )
+
+
+def move(
+    tx: Tx, row: Row, event: Event, target: JobStatus, attempts: Attempts = Attempts.KEPT
+) -> None:
+    """One legal move; the caller has set times and errors before, and stores the row after."""
+    source = row.status
+    check(source, event, target, attempts)
+    match attempts:
+        case Attempts.SPENT:
+            row.attempts += 1
+        case Attempts.GIVEN_BACK:
+            row.attempts -= 1
+        case Attempts.RESET:
+            row.attempts = 0
+        case Attempts.KEPT:
+            pass
+    row.status = target
+    row.epoch += event in _NEW_EPOCH
+    row.finished_at = tx.now if target in TERMINAL else None
+    if source is JobStatus.RUNNING:
+        _forget_request(tx, row)
+    tx.books.moved(row.queue, row.kind, source, target)
+    if target is JobStatus.PENDING:
+        tx.woken.add(row.queue)
+    elif target in TERMINAL:
+        keys.ended(tx, row)
+        if target is JobStatus.DEAD:
+            _tell(tx, row)
+
+
+def cancel(tx: Tx, row: Row, event: Event, reason: str) -> None:
+    """A waiting job never starts: a person said so, or its expiry has passed."""
+    move(tx, row, event, JobStatus.CANCELLED)
+    row.last_error = reason
+
+
+def request_stop(tx: Tx, row: Row, event: Event, reason: str) -> None:
+    """Ask the owner of a running job to stop; the first reason given stays."""
+    check(row.status, event, JobStatus.RUNNING, Attempts.KEPT)
+    state = row.state()
+    if state.cancel_at is None:
+        state.cancel_at, state.cancel_reason = tx.now, reason
+        row.keep(state)
+        tx.execute(SQL["add_cancel"], (row.owner, row.key))
+    tx.operate()
+
+
+def blame(row: Row, state: State, message: str, now: Instant) -> None:
+    """Add to the bounded history of errors."""
+    row.last_error = message
+    error = AttemptError(now, row.attempts, message)
+    state.errors = (*state.errors, error)[-ERRORS_KEPT:]
+
+
+def remove(tx: Tx, rows: Sequence[Row]) -> None:
+    """Delete jobs that are not running, with their logs, payloads and keys."""
+    if not rows:
+        return
+    for row in rows:
+        check(row.status, Event.DELETE, None, Attempts.KEPT)
+        tx.books.removed(row.queue, row.kind, row.status)
+        keys.release(tx, row)
+    gone = as_json([row.key for row in rows])
+    for name in ("remove_jobs", "remove_bodies", "remove_lines"):
+        tx.execute(SQL[name], (gone,))
+
+
+def promote(tx: Tx, queue: str, limit: int) -> int:
+    """Bring due jobs of a queue to pending, expired ones to their end; how many were moved."""
+    tx.fold()
+    due, late = tx.row(SQL["due"], (queue, tx.now, limit))
+    keys_due = read_keys(due)
+    if not keys_due:
+        return 0
+    if late != "[]":
+        expire(tx, late)
+        gone = set(read_keys(late))
+        due = as_json([key for key in keys_due if key not in gone])
+    (groups,) = tx.row(SQL["by_state"], (due,))
+    for place, kind, status, jobs in _groups_of(groups):
+        tx.books.moved(place, kind, status, JobStatus.PENDING, jobs)
+        tx.woken.add(place)
+    tx.execute(SQL["make_pending"], (due,))
+    return len(keys_due)
+
+
+def expire(tx: Tx, keys_late: str) -> int:
+    """Cancel waiting jobs whose expiry has passed."""
+    rows = load_text(tx, keys_late)
+    for row in rows.values():
+        cancel(tx, row, Event.EXPIRE, EXPIRED)
+    store(tx, list(rows.values()))
+    return len(rows)
+
+
+def _forget_request(tx: Tx, row: Row) -> None:
+    if row.state_text is None:
+        return
+    state = row.state()
+    if state.cancel_at is not None:
+        state.cancel_at = state.cancel_reason = None
+        row.keep(state)
+        tx.execute(SQL["drop_cancel"], (row.owner, row.key))
+
+
+def _tell(tx: Tx, row: Row) -> None:
+    options = row.options()
+    if options.on_dead is None:
+        return
+    (payload,) = tx.row(SQL["payload"], (row.key,))
+    letter = dead_letter.payload(
+        job_id=ids.job_id(row.key, row.enqueued_at, tx.tag),
+        kind=row.kind,
+        queue=row.queue,
+        attempts=row.attempts,
+        error=row.last_error,
+        payload=payload,
+        enqueued_at=row.enqueued_at,
+        died_at=tx.now,
+    )
+    enqueue.insert(tx, [dead_letter.successor(options.on_dead, letter, trace=options.trace)])
+
+
+_groups_of = msgspec.json.Decoder(list[tuple[str, str, JobStatus, int]]).decode

@@ -1,0 +1,203 @@
+"""The process contract on SQLite: rows say who was declared dead, locked files who is alive."""
+
+import sqlite3
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.core.errors import NotFound
+from forge_jobs.core.instant import Instant, after
+from forge_jobs.kit.clock import Clock
+from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
+
+from . import finish, live, moves
+from .live import LiveFile, Sign, Signs
+from .moves import as_json, read_keys
+from .place import Place
+from .reader import Reader
+from .transaction import Tx
+from .writer import Writer
+
+SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
+
+
+class SqliteProcesses:
+    """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
+
+    def __init__(
+        self, place: Place, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+    ) -> None:
+        self._place = place
+        self._writer = writer
+        self._reader = reader
+        self._signs = signs
+        self._clock = clock
+
+    async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
+        file = LiveFile(self._place, process.host_id)
+        try:
+            key = await self._writer.call(partial(self._register, process, replaces, file))
+        except BaseException:
+            file.let_go()
+            raise
+        self._signs.adopt(key, file)
+        return key
+
+    def _register(self, process: NewProcess, replaces: str | None, file: LiveFile, tx: Tx) -> int:
+        for host_id in {process.host_id, replaces}:
+            if host_id is not None:
+                self._condemn_host(tx, host_id)
+        key = tx.execute(
+            SQL["register"],
+            (
+                process.host_id, process.label, as_json(process.queues), process.pid,
+                process.hostname, process.version, process.lease_s, tx.now,
+            ),
+        ).lastrowid  # fmt: skip
+        # Before the commit: whoever sees the row must find the file.
+        file.publish(Sign(key, process.lease_s, tx.now))
+        return key
+
+    def _condemn_host(self, tx: Tx, host_id: str) -> None:
+        known = tx.row(SQL["of_host"], (host_id,))
+        if known is not None:
+            tx.execute(SQL["condemn_host"], (host_id, tx.now))
+            tx.afterwards.append(partial(live.condemn, self._place, host_id, known[0]))
+
+    async def beat(self, key: int, pulse: Pulse) -> Beat:
+        now = self._clock.now()
+        file = self._signs.own(key)
+        if file is None:
+            return Beat(await self._beat_elsewhere(key, pulse), now)
+        if not file.stands():
+            self._signs.drop(key)
+            return Beat(False, now)
+        file.write(Sign(key, file.sign.lease_s, now, pulse))
+        return Beat(True, now)
+
+    async def _beat_elsewhere(self, key: int, pulse: Pulse) -> bool:
+        """A process that registered through another store object."""
+        host_id = await self._reader.call(partial(_host_of, key))
+        if host_id is None:
+            return False
+        return live.renew(self._place, host_id, key, self._clock.now(), pulse)
+
+    async def leave(self, key: int) -> None:
+        await self._writer.call(partial(_leave, key))
+        self._signs.drop(key)
+
+    async def bury(self) -> int:
+        if not await self._reader.call(_buried):
+            return 0
+        return await self._writer.call(self._bury)
+
+    def _bury(self, tx: Tx) -> int:
+        gone = tx.execute(SQL["buried"]).fetchall()
+        for key, host_id in gone:
+            tx.execute(SQL["leave"], (key,))
+            tx.execute(SQL["leave_leads"], (key,))
+            tx.execute(SQL["leave_cancels"], (key,))
+            tx.afterwards.append(partial(live.condemn, self._place, host_id, key))
+        return len(gone)
+
+    async def all(self) -> list[ProcessRecord]:
+        now = self._clock.now()
+        rows = await self._reader.call(_records)
+        found: list[ProcessRecord] = []
+        for key, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet in rows:
+            sign = self._signs.sign(key, host_id)
+            if sign is None or sign.expires_at <= now:
+                continue
+            found.append(
+                ProcessRecord(
+                    key=key,
+                    host_id=host_id,
+                    label=label,
+                    queues=tuple(msgspec.json.decode(queues, type=list[str])),
+                    pid=pid,
+                    hostname=hostname,
+                    version=version,
+                    started_at=started_at,
+                    beat_at=sign.beat_at,
+                    lease_s=lease_s,
+                    running=sign.pulse.running,
+                    slots=dict(sign.pulse.slots),
+                    memory_bytes=sign.pulse.memory_bytes,
+                    quiet=bool(quiet),
+                )
+            )
+        return found
+
+    async def control(self, key: int) -> Control:
+        version, cancels, quiet = await self._reader.call(partial(_control, key))
+        return Control(version, read_keys(cancels), bool(quiet))
+
+    async def quiet(self, host_id: str, *, quiet: bool) -> None:
+        await self._writer.call(partial(self._quiet, host_id, quiet))
+
+    def _quiet(self, host_id: str, quiet: bool, tx: Tx) -> None:
+        known = tx.row(SQL["of_host"], (host_id,))
+        if known is None or not self._signs.lives(known[0], host_id, tx.now):
+            raise NotFound(f"no living worker process has the host_id {host_id!r}")
+        tx.execute(SQL["set_quiet"], (known[0], quiet))
+        tx.operate()
+
+    async def next_expiry(self) -> Instant | None:
+        now = self._clock.now()
+        standing = await self._reader.call(_standing)
+        signs = [self._signs.sign(key, host_id) for key, host_id in standing]
+        ends = [sign.expires_at for sign in signs if sign is not None and sign.expires_at > now]
+        return min(ends, default=None)
+
+    async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
+        return await self._writer.call(partial(self._lead, name, key, ttl_s))
+
+    def _lead(self, name: str, key: int, ttl_s: float, tx: Tx) -> bool:
+        host = tx.row(SQL["host_of"], (key,))
+        if host is None or not self._signs.lives(key, host[0], tx.now):
+            return False
+        until = after(tx.now, ttl_s)
+        return tx.execute(SQL["take_lead"], (name, key, until, tx.now)).rowcount == 1
+
+    async def yield_lead(self, name: str, key: int) -> None:
+        await self._writer.call(lambda tx: tx.execute(SQL["drop_lead"], (name, key)))
+
+
+def dead(signs: Signs, standing: list[tuple[int, str]], now: Instant) -> list[tuple[int, str]]:
+    """The processes among these that show no sign of life."""
+    return [(key, host_id) for key, host_id in standing if not signs.lives(key, host_id, now)]
+
+
+def _leave(key: int, tx: Tx) -> None:
+    (owned,) = tx.row(moves.SQL["owned_by"], (key,))
+    if owned != "[]":
+        rows = moves.load_text(tx, owned)
+        for row in rows.values():
+            finish.release(tx, row)
+        moves.store(tx, list(rows.values()))
+    tx.execute(SQL["leave"], (key,))
+    tx.execute(SQL["leave_leads"], (key,))
+    tx.execute(SQL["leave_cancels"], (key,))
+
+
+def _standing(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute(SQL["standing"]).fetchall()
+
+
+def _records(connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute(SQL["records"]).fetchall()
+
+
+def _buried(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute(SQL["buried"]).fetchall()
+
+
+def _host_of(key: int, connection: sqlite3.Connection) -> str | None:
+    found = connection.execute(SQL["host_of"], (key,)).fetchone()
+    return None if found is None else found[0]
+
+
+def _control(key: int, connection: sqlite3.Connection) -> tuple[int, str, int]:
+    return connection.execute(SQL["control"], (key,)).fetchone()

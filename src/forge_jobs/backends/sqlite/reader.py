@@ -1,0 +1,126 @@
+"""Looking without disturbing: a thread with a connection of its own that cannot write.
+
+Readers never wait for the writer and the writer never waits for them. No transaction stays open
+between two looks, because an open one keeps the write-ahead log from being emptied.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from forge_jobs.core.errors import Closed, Unavailable
+from forge_jobs.kit.clock import Clock
+
+from .connection import abandon, connect
+from .faults import is_busy, translated
+from .place import Place
+
+T = TypeVar("T")
+Look = Callable[[sqlite3.Connection], T]
+
+_TRIES_MOST: Final = 200
+_BETWEEN_TRIES_S: Final = 0.005
+
+
+class _Wish:
+    __slots__ = ("error", "future", "look", "loop", "value")
+
+    def __init__(self, look: Look[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.look = look
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+class Reader:
+    """Runs looks one after the other; each sees the latest commit."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self._guard = threading.Lock()
+        self._wishes: SimpleQueue[_Wish | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._open = False
+
+    def open(self) -> None:
+        """Allow looks; the connection is made by the first one."""
+        self._open = True
+
+    def close(self) -> None:
+        """End the thread. Closing twice is fine."""
+        with self._guard:
+            self._open = False
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wishes.put(None)
+            thread.join()
+
+    def after_fork(self) -> None:
+        """In a forked child: connection and thread belong to the parent."""
+        if self._connection is not None:
+            abandon(self._connection)
+        was_open = self._open
+        self._begin_afresh()
+        self._open = was_open
+
+    async def call(self, look: Look[T]) -> T:
+        """What ``look`` finds."""
+        if not self._open:
+            raise Closed("the store is closed")
+        wish = _Wish(look, asyncio.get_running_loop())
+        if self._thread is None:
+            self._start()
+        self._wishes.put(wish)
+        return await wish.future
+
+    def _start(self) -> None:
+        with self._guard:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._wishes,), name="forge-sqlite-read", daemon=True
+                )
+                self._thread.start()
+
+    def _serve(self, wishes: "SimpleQueue[_Wish | None]") -> None:
+        while (wish := wishes.get()) is not None:
+            try:
+                wish.value = self._look(wish.look)
+            except Exception as error:
+                wish.error = error
+            # A loop that is closed has nobody left to wait.
+            with suppress(RuntimeError):
+                wish.loop.call_soon_threadsafe(_resolve, wish)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _look(self, look: Look[T]) -> T:
+        for _ in range(_TRIES_MOST):
+            try:
+                if self._connection is None:
+                    self._connection = connect(self._place.path, read_only=True)
+                return look(self._connection)
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise translated(error, self._place.path) from error
+                self._clock.pause(_BETWEEN_TRIES_S)
+        raise Unavailable(f"{self._place.path} has been locked for too long")
+
+
+def _resolve(wish: _Wish) -> None:
+    if wish.future.done():
+        return
+    if wish.error is not None:
+        wish.future.set_exception(wish.error)
+    else:
+        wish.future.set_result(wish.value)

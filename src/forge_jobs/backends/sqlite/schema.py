@@ -1,0 +1,132 @@
+"""Creating and upgrading the schema, safely when many processes start at once."""
+
+import sqlite3
+from typing import Final
+
+from forge_jobs.backends import migrations
+from forge_jobs.core.errors import SchemaMismatch, Unavailable
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.store.bundle import SchemaStatus
+
+from .connection import connect
+from .faults import is_busy, translated
+from .place import Place
+from .turnstile import Turnstile
+
+MIGRATIONS: Final = migrations.load("forge_jobs.backends.sqlite.migrations")
+WANTED: Final = len(MIGRATIONS)
+_TRIES_MOST: Final = 500
+_BETWEEN_TRIES_S: Final = 0.01
+
+
+def status(connection: sqlite3.Connection) -> SchemaStatus:
+    """Which schema the database holds."""
+    known = connection.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'forge_schema'"
+    ).fetchone()
+    if known is None:
+        return SchemaStatus(None, WANTED)
+    (current,) = connection.execute("SELECT max(number) FROM forge_schema").fetchone()
+    return SchemaStatus(current, WANTED)
+
+
+def check(place: Place, found: SchemaStatus) -> None:
+    """SchemaMismatch unless the database holds exactly the schema this code wants."""
+    if found.current == found.wanted:
+        return
+    if found.current is None:
+        raise SchemaMismatch(f"{place.path} holds no jobs schema yet: run `forge db migrate`")
+    if found.current > found.wanted:
+        raise SchemaMismatch(
+            f"{place.path} has schema {found.current} and this version of forge-jobs knows up to "
+            f"{found.wanted}: upgrade forge-jobs, or use another database"
+        )
+    raise SchemaMismatch(
+        f"{place.path} has schema {found.current} and this version of forge-jobs needs "
+        f"{found.wanted}: run `forge db migrate`"
+    )
+
+
+def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
+    """The schema of an existing database and its tag."""
+    connection = connect(place.path)
+    try:
+        for _ in range(_TRIES_MOST):
+            try:
+                found = status(connection)
+                return found, _tag(connection) if found.current else 0
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise translated(error, place.path) from error
+                clock.pause(_BETWEEN_TRIES_S)
+        raise _busy(place)
+    finally:
+        connection.close()
+
+
+def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
+    """Create the database if need be and apply what is missing; the schema and the tag after it."""
+    place.prepare()
+    turnstile = Turnstile(place.directory)
+    turnstile.open()
+    try:
+        turnstile.enter()
+        connection = connect(place.path, synchronous="full")
+        try:
+            for _ in range(_TRIES_MOST):
+                try:
+                    return _migrate(place, connection, clock, entropy)
+                except sqlite3.Error as error:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    if not is_busy(error):
+                        raise translated(error, place.path) from error
+                    clock.pause(_BETWEEN_TRIES_S)
+            raise _busy(place)
+        finally:
+            connection.close()
+    finally:
+        turnstile.close()
+
+
+def _migrate(
+    place: Place, connection: sqlite3.Connection, clock: Clock, entropy: Entropy
+) -> tuple[SchemaStatus, int]:
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS forge_schema ("
+        "number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
+    )
+    found = status(connection)
+    if (found.current or 0) > WANTED:
+        connection.execute("ROLLBACK")
+        check(place, found)
+    for step in MIGRATIONS[found.current or 0 :]:
+        for statement in _statements(step.text):
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO forge_schema (number, name, applied_at) VALUES (?, ?, ?)",
+            (step.number, step.name, clock.now()),
+        )
+    connection.execute(
+        "INSERT OR IGNORE INTO forge_marks (id, folded, control_version, tag) VALUES (1, 0, 0, ?)",
+        (entropy.bits(16),),
+    )
+    connection.execute("COMMIT")
+    return SchemaStatus(WANTED, WANTED), _tag(connection)
+
+
+def _tag(connection: sqlite3.Connection) -> int:
+    (tag,) = connection.execute("SELECT tag FROM forge_marks").fetchone()
+    return tag
+
+
+def _busy(place: Place) -> Unavailable:
+    return Unavailable(f"another program keeps {place.path} locked: end its transaction")
+
+
+def _statements(text: str) -> list[str]:
+    plain = "\n".join(line.split("--", 1)[0] for line in text.splitlines())
+    return [statement for part in plain.split(";") if (statement := part.strip())]

@@ -1,0 +1,34 @@
+-- name: insert_jobs
+-- New jobs; the list of values is repeated as often as there are jobs (at most 64 per statement).
+-- Writes the row and forge_jobs_claim or forge_jobs_due, no other index unless an option asks.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
+    options, odd, dedupe_key, limit_key, lane, payload
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_body
+-- A payload too large to be rewritten with every move of its job.
+INSERT INTO forge_bodies (job, payload) VALUES (?1, ?2);
+
+-- name: holder
+-- Who holds a dedupe key at this moment. Index: primary keys of both tables.
+SELECT d.job, j.status, j.enqueued_at
+FROM forge_dedupe AS d JOIN forge_jobs AS j ON j.id = d.job
+WHERE d.kind = ?1 AND d.key = ?2 AND (d.until IS NULL OR d.until > ?3);
+
+-- name: take_key
+-- The key belongs to this job for as long as it lives. Index: primary key.
+INSERT INTO forge_dedupe (kind, key, job, until) VALUES (?1, ?2, ?3, NULL)
+ON CONFLICT (kind, key) DO UPDATE SET job = excluded.job, until = NULL;
+
+-- name: free_key
+-- The key is free, if this job holds it. Index: primary key.
+DELETE FROM forge_dedupe WHERE kind = ?1 AND key = ?2 AND job = ?3;
+
+-- name: end_key
+-- The key stays taken for some time after the end of its job. Index: primary key.
+UPDATE forge_dedupe SET until = ?4 WHERE kind = ?1 AND key = ?2 AND job = ?3;
+
+-- name: lapsed_keys
+-- Keys whose time after the end is over. Index: forge_dedupe_until.
+DELETE FROM forge_dedupe WHERE until IS NOT NULL AND until <= ?1;

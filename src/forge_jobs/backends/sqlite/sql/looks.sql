@@ -1,0 +1,141 @@
+-- name: job
+-- One job, whole. Index: primary keys.
+SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
+       j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.state, j.last_error,
+       j.dedupe_key, j.limit_key, j.lane, j.result,
+       coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
+FROM forge_jobs AS j
+WHERE j.id = ?1;
+
+-- name: jobs
+-- The same for the jobs of a page, newest first. Index: primary keys.
+SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
+       j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.state, j.last_error,
+       j.dedupe_key, j.limit_key, j.lane, j.result,
+       coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
+FROM forge_jobs AS j
+WHERE j.id IN (SELECT value FROM json_each(?1))
+ORDER BY j.id DESC;
+
+-- name: newest
+-- Jobs that match a filter, newest first. Index: primary key, walked downwards.
+SELECT id FROM forge_jobs
+WHERE id < ?1
+  AND (?2 IS NULL OR queue = ?2)
+  AND (?3 IS NULL OR kind = ?3)
+  AND (?4 IS NULL OR status IN (SELECT value FROM json_each(?4)))
+  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
+  AND (?6 IS NULL OR dedupe_key = ?6)
+  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
+  AND (?8 IS NULL OR enqueued_at >= ?8)
+  AND (?9 IS NULL OR enqueued_at < ?9)
+ORDER BY id DESC
+LIMIT ?10;
+
+-- name: newest_odd
+-- The same when only failed, held, dead or cancelled jobs are asked for. Index: forge_jobs_odd.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_odd
+WHERE id < ?1
+  AND odd IS NOT NULL AND odd IN (SELECT value FROM json_each(?4))
+  AND (?2 IS NULL OR queue = ?2)
+  AND (?3 IS NULL OR kind = ?3)
+  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
+  AND (?6 IS NULL OR dedupe_key = ?6)
+  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
+  AND (?8 IS NULL OR enqueued_at >= ?8)
+  AND (?9 IS NULL OR enqueued_at < ?9)
+ORDER BY id DESC
+LIMIT ?10;
+
+-- name: newest_running
+-- The same when only running jobs are asked for. Index: forge_jobs_busy.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_busy
+WHERE status = 'running' AND owner IS NOT NULL AND id < ?1 AND ?4 IS NOT NULL
+  AND (?2 IS NULL OR queue = ?2)
+  AND (?3 IS NULL OR kind = ?3)
+  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
+  AND (?6 IS NULL OR dedupe_key = ?6)
+  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
+  AND (?8 IS NULL OR enqueued_at >= ?8)
+  AND (?9 IS NULL OR enqueued_at < ?9)
+ORDER BY id DESC
+LIMIT ?10;
+
+-- name: newest_of_key
+-- The same for one dedupe key. Index: forge_jobs_dedupe.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
+WHERE dedupe_key IS NOT NULL AND dedupe_key = ?6 AND id < ?1
+  AND (?2 IS NULL OR queue = ?2)
+  AND (?3 IS NULL OR kind = ?3)
+  AND (?4 IS NULL OR status IN (SELECT value FROM json_each(?4)))
+  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
+  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
+  AND (?8 IS NULL OR enqueued_at >= ?8)
+  AND (?9 IS NULL OR enqueued_at < ?9)
+ORDER BY id DESC
+LIMIT ?10;
+
+-- name: peek
+-- State and result of jobs that somebody waits for. Index: primary key.
+SELECT id, status, enqueued_at, result, last_error FROM forge_jobs
+WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: enqueued_at
+-- When a job was enqueued, to tell a made-up id from a real one. Index: primary key.
+SELECT id, enqueued_at FROM forge_jobs WHERE id IN (SELECT value FROM json_each(?1));
+
+-- name: owned
+-- All running jobs of a process. Index: forge_jobs_busy.
+SELECT id, epoch, exchange, started_at IS NOT NULL FROM forge_jobs
+WHERE status = 'running' AND owner = ?1
+ORDER BY id;
+
+-- name: logs
+-- What the handlers of a job wrote, oldest first. Index: forge_logs_job.
+SELECT at, level, message FROM forge_logs WHERE job = ?1 ORDER BY id;
+
+-- name: any_orphan
+-- Whether a running job belongs to nobody alive. Index: forge_jobs_busy, read once.
+SELECT EXISTS (
+    SELECT 1 FROM forge_jobs
+    WHERE status = 'running' AND owner NOT IN (SELECT value FROM json_each(?1))
+);
+
+-- name: past_retention
+-- Ended jobs past what their queue keeps, oldest key first. The walk ends at the first job that is
+-- too young for any retention, so it passes over old jobs that are kept longer and nothing else.
+-- Index: primary key.
+SELECT json_group_array(id)
+FROM (
+    SELECT j.id
+    FROM forge_jobs AS j LEFT JOIN forge_queues AS q ON q.name = j.queue
+    WHERE j.id < coalesce(
+              (SELECT y.id FROM forge_jobs AS y WHERE y.enqueued_at > ?2 ORDER BY y.id LIMIT 1),
+              9223372036854775807
+          )
+      AND j.finished_at IS NOT NULL
+      AND j.finished_at <= ?1 - CAST(1000000 * CASE j.status
+          WHEN 'done' THEN CASE WHEN q.name IS NULL THEN ?3 ELSE q.retain_done_s END
+          WHEN 'dead' THEN CASE WHEN q.name IS NULL THEN ?4 ELSE q.retain_dead_s END
+          ELSE CASE WHEN q.name IS NULL THEN ?5 ELSE q.retain_cancelled_s END
+      END AS INTEGER)
+      AND (j.dedupe_key IS NULL OR NOT EXISTS (
+          SELECT 1 FROM forge_dedupe AS d
+          WHERE d.kind = j.kind AND d.key = j.dedupe_key AND d.job = j.id
+            AND (d.until IS NULL OR d.until > ?1)
+      ))
+    ORDER BY j.id
+    LIMIT ?6
+);
+
+-- name: shortest_retention
+-- The shortest time that any queue keeps any ended job.
+SELECT min(s) FROM (
+    SELECT retain_done_s AS s FROM forge_queues
+    UNION ALL SELECT retain_dead_s FROM forge_queues
+    UNION ALL SELECT retain_cancelled_s FROM forge_queues
+);
+
+-- name: any_lapsed
+-- Whether a dedupe key may be forgotten. Index: forge_dedupe_until.
+SELECT EXISTS (SELECT 1 FROM forge_dedupe WHERE until IS NOT NULL AND until <= ?1);

@@ -1,0 +1,137 @@
+"""The SQLite store: the contracts over one writer and one reader."""
+
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.bundle import Capabilities, Ring, Subscription
+
+from . import schema, user_transaction
+from .aside import aside
+from .jobs import SqliteJobs
+from .ledger import SqliteLedger
+from .live import Signs
+from .place import Place
+from .processes import SqliteProcesses
+from .queues import SqliteQueues
+from .reader import Reader
+from .schedules import SqliteSchedules
+from .upkeep import SqliteUpkeep
+from .watch import Watch
+from .writer import Writer
+
+_stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
+
+
+class SqliteStore:
+    """Jobs in one file. ``synchronous``: ``full`` puts every transaction that stores a job on the
+    disk before it is acknowledged; ``normal`` leaves that to the next checkpoint."""
+
+    capabilities = Capabilities(
+        name="sqlite",
+        durable=True,
+        multi_process=True,
+        sync_enqueue=True,
+        transactions=("sqlite3.Connection",),
+    )
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        synchronous: str = "full",
+    ) -> None:
+        self._place = place = Place.at(path)
+        self._clock = clock
+        self._entropy = entropy
+        self._watch = Watch(place, clock, entropy)
+        self._signs = Signs(place)
+        self._writer = Writer(place, clock, durable=synchronous, announce=self._watch.announce)
+        self._reader = Reader(place, clock)
+        self.jobs = SqliteJobs(place, self._writer, self._reader, self._signs, clock)
+        self.processes = SqliteProcesses(place, self._writer, self._reader, self._signs, clock)
+        self.queues = SqliteQueues(self._writer, self._reader)
+        self.schedules = SqliteSchedules(self._writer, self._reader, clock)
+        self.ledger = SqliteLedger(self._writer, self._reader)
+        self.upkeep = SqliteUpkeep(place, clock, entropy, synchronous, self._close_here)
+        self._guard = threading.Lock()
+        self._open = False
+        self._migrates = True
+        self._tag = 0
+        _stores.add(self)
+
+    @property
+    def tag(self) -> int:
+        return self._tag
+
+    async def open(self, *, migrate: bool = True) -> None:
+        self._migrates = migrate
+        if not self._open:
+            await aside(self._open_here)
+
+    def _open_here(self) -> None:
+        with self._guard:
+            if self._open:
+                return
+            place = self._place
+            if self._migrates:
+                found, tag = schema.migrate(place, self._clock, self._entropy)
+            else:
+                found, tag = schema.look(place, self._clock)
+            schema.check(place, found)
+            self._tag = self.jobs.tag = self.ledger.tag = tag
+            self._writer.open(tag)
+            self._reader.open()
+            self._open = True
+
+    async def close(self) -> None:
+        if self._open:
+            await aside(self._close_here)
+
+    def _close_here(self) -> None:
+        with self._guard:
+            self._open = False
+            self._reader.close()
+            self._writer.close()
+            self._watch.close()
+            self._signs.let_go()
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not self._open:
+            self._open_here()
+        return self.jobs.enqueue_sync(jobs)
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not self._open:
+            self._open_here()
+        answers, woken = user_transaction.insert(
+            self._place, transaction, jobs, self._clock.now(), self._tag
+        )
+        # The ring comes before the commit: listeners look more often for a while.
+        self._watch.announce(woken, operated=False, uncommitted=True)
+        return answers
+
+    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
+        return self._watch.listen(queues, ring)
+
+    def after_fork(self) -> None:
+        """Everything that is open belongs to the parent; the next use opens anew."""
+        self._guard = threading.Lock()
+        self._writer.after_fork()
+        self._reader.after_fork()
+        self._watch.after_fork()
+        self._signs.let_go()
+        self._open = False
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

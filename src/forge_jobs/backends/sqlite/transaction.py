@@ -1,0 +1,86 @@
+"""One write transaction: its present, statements, entries in the books, and whom to wake after it."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from forge_jobs.core.instant import Instant
+
+from .books import SQL, Books, Execute
+
+_MARKS: Final = SQL["marks"]
+_UNFOLDED: Final = SQL["unfolded"]
+_SET_FOLDED: Final = SQL["set_folded"]
+_RAISE_CONTROL: Final = SQL["raise_control"]
+_groups_of = msgspec.json.Decoder(list[tuple[str, str, str, int, int]]).decode
+
+
+class Tx:
+    """What an operation gets to work with.
+
+    An operation that moves or removes jobs calls ``fold`` first: jobs that were only enqueued are
+    not in the books until somebody else comes along, which spares each lone enqueue a page.
+    """
+
+    __slots__ = (
+        "_folded_key", "_operated", "_top", "afterwards", "books", "execute", "folded", "now",
+        "tag", "woken",
+    )  # fmt: skip
+
+    def __init__(self, execute: Execute, now: Instant, tag: int) -> None:
+        self.execute = execute
+        self.now = now
+        self.tag = tag
+        self.books = Books(now)
+        self.woken: set[str] = set()
+        self.afterwards: list[Callable[[], object]] = []
+        self.folded = False
+        self._folded_key = -1
+        self._top = -1
+        self._operated = False
+
+    @property
+    def operated(self) -> bool:
+        return self._operated
+
+    def row(self, statement: str, values: tuple[object, ...] = ()) -> Any:
+        """The first row of an answer, or None."""
+        return self.execute(statement, values).fetchone()
+
+    def top(self) -> int:
+        """The highest key that was ever given out."""
+        if self._top < 0:
+            self._folded_key, self._top = self.row(_MARKS)
+        return self._top
+
+    def given(self, key: int) -> None:
+        """Keys up to this one are in use now."""
+        self._top = key
+
+    def seen(self, folded_key: int, top: int) -> None:
+        """What ``top`` would ask for, when another statement has told it already."""
+        if self._top < 0:
+            self._folded_key, self._top = folded_key, top
+
+    def fold(self) -> None:
+        """Bring jobs that were only enqueued so far into the books."""
+        if self.folded:
+            return
+        self.folded = True
+        if self.top() > self._folded_key:
+            (groups,) = self.row(_UNFOLDED, (self._folded_key,))
+            for queue, kind, status, minute, jobs in _groups_of(groups):
+                self.books.entered(queue, kind, status, jobs, minute)
+
+    def operate(self) -> None:
+        """An operator changed something: every process looks again."""
+        if not self._operated:
+            self._operated = True
+            self.execute(_RAISE_CONTROL)
+
+    def finish(self) -> None:
+        """The last statements before the commit."""
+        if self.folded and self._top > self._folded_key:
+            self.execute(_SET_FOLDED, (self._top,))
+        self.books.write(self.execute)

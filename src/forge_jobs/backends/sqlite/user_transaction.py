@@ -1,0 +1,71 @@
+"""Jobs inside a user's own transaction: a ``sqlite3`` connection to the same file.
+
+Nothing is written but the jobs and their dedupe keys; the books follow with the next write of ours.
+A connection that is not in a transaction yet gets one, as ``sqlite3`` itself would open it before a
+write, unless it is in autocommit mode: there nothing would be left to commit.
+"""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from forge_jobs.core.errors import BadOption, Unavailable
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Enqueued, NewJob
+
+from . import enqueue
+from .faults import is_busy, translated
+from .place import Place
+from .transaction import Tx
+
+
+def insert(
+    place: Place, connection: object, jobs: Sequence[NewJob], now: Instant, tag: int
+) -> tuple[list[Enqueued], set[str]]:
+    """Store jobs there; the answers, and the queues to wake."""
+    if not isinstance(connection, sqlite3.Connection):
+        raise BadOption(
+            f"tx={type(connection).__name__} cannot be joined: pass a sqlite3.Connection to the "
+            "file that holds the jobs"
+        )
+    cursor = connection.cursor()
+    # The user's own factories must not change what we read.
+    cursor.row_factory = None
+    try:
+        _same_file(place, cursor)
+        _begin(connection, cursor)
+        tx = Tx(cursor.execute, now, tag)
+        answers = enqueue.insert_uncounted(tx, jobs)
+    except sqlite3.Error as error:
+        if is_busy(error):
+            raise Unavailable(
+                "somebody else wrote since this transaction began to read: begin it with "
+                "BEGIN IMMEDIATE and try again"
+            ) from error
+        raise translated(error, place.path) from error
+    finally:
+        cursor.close()
+    return answers, tx.woken
+
+
+def _same_file(place: Place, cursor: sqlite3.Cursor) -> None:
+    rows: list[Any] = cursor.execute("PRAGMA database_list").fetchall()
+    for _, name, path in rows:
+        path = path.decode() if isinstance(path, bytes) else path
+        if name in ("main", b"main") and path:
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) == place.identity():
+                return
+            raise BadOption(f"tx= is connected to {path}, but the jobs are in {place.path}")
+    raise BadOption(f"tx= has no file, but the jobs are in {place.path}")
+
+
+def _begin(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+    if connection.in_transaction:
+        return
+    if connection.isolation_level is None and getattr(connection, "autocommit", -1) is not False:
+        raise BadOption(
+            "tx= is in autocommit mode and no transaction is open: execute BEGIN IMMEDIATE first"
+        )
+    cursor.execute("BEGIN IMMEDIATE")

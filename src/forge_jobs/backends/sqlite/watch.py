@@ -1,0 +1,156 @@
+"""Waking workers: at once within the process, by doorbell from other processes, and by looking.
+
+The look is ``PRAGMA data_version``, which changes with every commit of anybody: it finds what no
+bell announced (a ring that was lost, a program that writes without this library).
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy, new_ulid
+from forge_jobs.kit.wake import WakeFlag
+from forge_jobs.store.bundle import Ring
+
+from .bell import Bell, Message, Ringer
+from .connection import abandon, connect
+from .moves import as_json
+from .place import Place
+
+SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "watch.sql")
+_NEWS: Final = SQL["news"]
+_LOOK_S: Final = 0.1
+# A transaction that rang before its commit is awaited for this long, at this pace.
+_EAGER_S: Final = 2.0
+_EAGER_LOOK_S: Final = 0.002
+
+
+class SqliteSubscription:
+    """One listener: a bell, a watching connection and a task, all on the loop that asked for it."""
+
+    def __init__(self, watch: "Watch", queues: Sequence[str], ring: Ring) -> None:
+        self._watch = watch
+        self._ring = ring
+        self._names = as_json(list(queues))
+        self.queues = frozenset(queues)
+        self._loop = asyncio.get_running_loop()
+        self._flag = WakeFlag(self._loop)
+        self._eager_until = 0.0
+        self._version = -1
+        self._news: tuple[int, int, int | None] | None = None
+        self._connection: sqlite3.Connection | None = connect(watch.place.path, read_only=True)
+        self.bell = watch.new_bell()
+        self._loop.add_reader(self.bell.fileno(), self._rung)
+        self._task = self._loop.create_task(self._look_now_and_then())
+
+    def ring(self, message: Message) -> None:
+        """From any thread: something happened."""
+        if not message.concerns(self.queues):
+            return
+        if message.uncommitted:
+            self._eager_until = self._watch.clock.mono() + _EAGER_S
+            self._flag.ring()
+        else:
+            self._ring()
+
+    async def close(self) -> None:
+        """End it. Closing twice is fine."""
+        if not self._watch.forget(self):
+            return
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._loop.remove_reader(self.bell.fileno())
+        self.bell.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def drop(self) -> None:
+        """In a forked child: leave everything to the parent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            abandon(connection)
+
+    def _rung(self) -> None:
+        for message in self.bell.messages():
+            self.ring(message)
+
+    async def _look_now_and_then(self) -> None:
+        mono = self._watch.clock.mono
+        while True:
+            eager = mono() < self._eager_until
+            await self._flag.wait(_EAGER_LOOK_S if eager else _LOOK_S)
+            try:
+                if self._changed():
+                    self._ring()
+            except sqlite3.Error:
+                # Locked for a moment, or removed: the worker will see for itself.
+                self._ring()
+
+    def _changed(self) -> bool:
+        connection = self._connection
+        if connection is None:
+            return False
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version == self._version:
+            return False
+        self._version = version
+        before, self._news = self._news, connection.execute(_NEWS, (self._names,)).fetchone()
+        assert self._news is not None
+        return self._news[1] == 1 or (before is not None and before != self._news)
+
+
+class Watch:
+    """All listeners of a store, and the way to those of other processes."""
+
+    def __init__(self, place: Place, clock: Clock, entropy: Entropy) -> None:
+        self.place = place
+        self.clock = clock
+        self._entropy = entropy
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self._guard = threading.Lock()
+        self._listeners: tuple[SqliteSubscription, ...] = ()
+        self._bells: frozenset[str] = frozenset()
+        self._ringer = Ringer(self.place, self.clock)
+
+    def new_bell(self) -> Bell:
+        return Bell(self.place, new_ulid(self.clock.now(), self._entropy))
+
+    def listen(self, queues: Sequence[str], ring: Ring) -> SqliteSubscription:
+        listener = SqliteSubscription(self, queues, ring)
+        with self._guard:
+            self._listeners = (*self._listeners, listener)
+            self._bells = self._bells | {listener.bell.name}
+        return listener
+
+    def forget(self, listener: SqliteSubscription) -> bool:
+        """Whether it was still listening."""
+        with self._guard:
+            if listener not in self._listeners:
+                return False
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+            self._bells = self._bells - {listener.bell.name}
+            return True
+
+    def announce(self, queues: set[str], *, operated: bool, uncommitted: bool = False) -> None:
+        """After a commit, or just before that of a user: wake whom it concerns."""
+        message = Message(frozenset(queues), operated, uncommitted)
+        for listener in self._listeners:
+            listener.ring(message)
+        self._ringer.ring(message, but=self._bells)
+
+    def close(self) -> None:
+        self._ringer.close()
+
+    def after_fork(self) -> None:
+        for listener in self._listeners:
+            listener.drop()
+        self._begin_afresh()

@@ -1,0 +1,354 @@
+"""The one writer of a process: everything that waits goes into one transaction and one commit.
+
+Asynchronous callers are served by a thread; a synchronous caller writes on its own thread, without
+a hand-off, and takes along whatever is waiting. Both hold the same lock and the same connection, so
+that SQLite's page cache stays warm. While one commit waits for the disk the next group gathers.
+"""
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from forge_jobs.core.errors import Closed, ForgeError, Full, Unavailable
+from forge_jobs.kit.clock import Clock
+
+from .connection import abandon, connect, set_synchronous
+from .faults import is_busy, translated
+from .place import Place
+from .transaction import Tx
+from .turnstile import Turnstile
+
+_LOG = logging.getLogger("forge_jobs.sqlite")
+
+T = TypeVar("T")
+Operation: TypeAlias = Callable[[Tx], T]
+
+_GROUP_MOST: Final = 500
+_GROUP_S: Final = 0.02
+_WAL_MOST: Final = 16 << 20
+_WAL_LOOK_EVERY: Final = 16
+# SQLite itself waits 10 ms per try.
+_TRIES_MOST: Final = 800
+_BETWEEN_TRIES_S: Final = 0.002
+
+
+class Announce(Protocol):
+    """What happens after a commit that made jobs due or changed a setting."""
+
+    def __call__(self, queues: set[str], *, operated: bool) -> None: ...
+
+
+class Again(Exception):
+    """An operation wants to be run once more, alone, in a fresh transaction."""
+
+
+class _Work:
+    """One operation on its way through the writer."""
+
+    __slots__ = ("done", "durable", "error", "future", "loop", "operation", "value")
+
+    def __init__(self, operation: Operation[Any], durable: bool) -> None:
+        self.operation = operation
+        self.durable = durable
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Any] | None = None
+
+
+class Writer:
+    """Runs operations in groups; an operation either happens whole or not at all."""
+
+    def __init__(self, place: Place, clock: Clock, *, durable: str, announce: Announce) -> None:
+        self._place = place
+        self._clock = clock
+        self._durable = durable
+        self._announce = announce
+        self._turnstile = Turnstile(place.directory)
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._level = "normal"
+        self._tag = 0
+        self._groups = 0
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_Work] = deque()
+        self._bell: SimpleQueue[bool] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    # ---------------------------------------------------------------- life
+
+    def open(self, tag: int) -> None:
+        """Connect; the schema is in place."""
+        with self._lock:
+            if self._connection is None:
+                self._turnstile.open()
+                self._connection = connect(self._place.path, synchronous="normal")
+                self._level = "normal"
+                self._identity = self._place.identity()
+                self._tag = tag
+
+    def close(self) -> None:
+        """End the thread and let go of the database. Closing twice is fine."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._bell.put(False)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                # The last one to close checkpoints; that is a write like any other.
+                self._turnstile.enter()
+                try:
+                    connection.close()
+                finally:
+                    self._turnstile.leave()
+            self._turnstile.close()
+
+    def after_fork(self) -> None:
+        """In a forked child: the connection, the thread and the lock belong to the parent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            abandon(connection)
+        self._turnstile.close()
+        self._begin_afresh()
+
+    # ---------------------------------------------------------------- callers
+
+    async def call(self, operation: Operation[T], *, durable: bool = False) -> T:
+        """Run an operation with the next group; ``durable``: on the disk before this returns."""
+        work = _Work(operation, durable)
+        work.loop = asyncio.get_running_loop()
+        work.future = work.loop.create_future()
+        self._waiting.append(work)
+        if self._thread is None:
+            self._start()
+        self._bell.put(True)
+        return await work.future
+
+    def call_here(self, operation: Operation[T], *, durable: bool = False) -> T:
+        """The same on the calling thread."""
+        work = _Work(operation, durable)
+        self._waiting.append(work)
+        while not work.done:
+            # Whoever holds the lock may have taken this operation along.
+            with self._lock:
+                news = None if work.done else self._turn()
+            if news is not None:
+                self._tell(news)
+        if work.error is not None:
+            raise work.error
+        return work.value
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._serve, name="forge-sqlite-write", daemon=True
+                )
+                self._thread.start()
+
+    def _serve(self) -> None:
+        bell = self._bell
+        while bell.get():
+            while self._waiting:
+                with self._lock:
+                    news = self._turn()
+                self._tell(news)
+
+    # ---------------------------------------------------------------- groups
+
+    def _turn(self) -> list[Tx]:
+        """Take what waits and run it; the lock is held. The transactions that were committed."""
+        group = self._take()
+        if not group:
+            return []
+        committed: list[Tx] = []
+        try:
+            connection = self._ready()
+            self._turnstile.enter()
+        except ForgeError as error:
+            _fail(group, error)
+        except OSError as error:
+            _fail(group, Unavailable(f"{self._place.path} cannot be written: {error}"))
+        else:
+            try:
+                self._attempt(connection, group, committed)
+                self._keep_short(connection)
+            finally:
+                self._turnstile.leave()
+                for tx in committed:
+                    for deed in tx.afterwards:
+                        deed()
+                _deliver(group)
+            return committed
+        _deliver(group)
+        return committed
+
+    def _take(self) -> list[_Work]:
+        waiting, group = self._waiting, list[_Work]()
+        while waiting and len(group) < _GROUP_MOST:
+            group.append(waiting.popleft())
+        return group
+
+    def _ready(self) -> sqlite3.Connection:
+        connection = self._connection
+        if connection is None:
+            raise Closed("the store is closed")
+        return connection
+
+    def _attempt(
+        self, connection: sqlite3.Connection, group: list[_Work], committed: list[Tx]
+    ) -> None:
+        durable = any(work.durable for work in group)
+        try:
+            tx = self._begin(connection, durable=durable)
+        except ForgeError as error:
+            _fail(group, error)
+            return
+        ran: Sequence[_Work] = ()
+        try:
+            ran = self._run(tx, group)
+            tx.finish()
+        except Exception as error:
+            _roll_back(connection)
+            self._one_by_one(connection, group, error, committed)
+            return
+        except BaseException:
+            # Ctrl-C on a caller's own thread: it must not take the others along.
+            _roll_back(connection)
+            _fail(group, Unavailable("the write was interrupted"))
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            _roll_back(connection)
+            fault = translated(error, self._place.path, committing=True)
+            if isinstance(fault, Full) and len(group) > 1:
+                self._one_by_one(connection, group, fault, committed)
+            else:
+                _fail(group, fault)
+            return
+        for work in ran:
+            work.done = True
+        committed.append(tx)
+        if len(ran) < len(group):
+            # Long enough: other processes come first, then the rest.
+            self._waiting.extendleft(reversed(group[len(ran) :]))
+            del group[len(ran) :]
+
+    def _run(self, tx: Tx, group: list[_Work]) -> Sequence[_Work]:
+        if len(group) == 1:
+            group[0].value = group[0].operation(tx)
+            return group
+        mono = self._clock.mono
+        until = mono() + _GROUP_S
+        for place, work in enumerate(group):
+            work.value = work.operation(tx)
+            if mono() > until:
+                return group[: place + 1]
+        return group
+
+    def _one_by_one(
+        self,
+        connection: sqlite3.Connection,
+        group: list[_Work],
+        error: Exception,
+        committed: list[Tx],
+    ) -> None:
+        """One bad operation fails alone; the others get their commit."""
+        if len(group) > 1:
+            for work in group:
+                self._attempt(connection, [work], committed)
+        elif isinstance(error, Again):
+            self._attempt(connection, group, committed)
+        elif isinstance(error, sqlite3.Error):
+            _fail(group, translated(error, self._place.path))
+        else:
+            _fail(group, error)
+
+    def _begin(self, connection: sqlite3.Connection, *, durable: bool) -> Tx:
+        level = self._durable if durable else "normal"
+        execute = connection.execute
+        for _ in range(_TRIES_MOST):
+            try:
+                if level != self._level:
+                    set_synchronous(connection, level)
+                    self._level = level
+                execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                # Somebody outside this library writes: the turnstile cannot order that.
+                if not is_busy(error):
+                    raise translated(error, self._place.path) from error
+                self._clock.pause(_BETWEEN_TRIES_S)
+            else:
+                return Tx(execute, self._clock.now(), self._tag)
+        raise Unavailable(
+            f"another program has been writing to {self._place.path} for too long: "
+            "end its transaction"
+        )
+
+    def _keep_short(self, connection: sqlite3.Connection) -> None:
+        """Move the write-ahead log into the database before it grows long."""
+        self._groups += 1
+        if self._groups % _WAL_LOOK_EVERY:
+            return
+        with suppress(OSError, sqlite3.Error):
+            if os.stat(self._place.wal).st_size > _WAL_MOST:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _tell(self, committed: list[Tx]) -> None:
+        for tx in committed:
+            if tx.woken or tx.operated:
+                try:
+                    self._announce(tx.woken, operated=tx.operated)
+                except Exception:
+                    _LOG.exception("a wake-up failed; the change itself stands")
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # Some errors have rolled back already.
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _fail(group: list[_Work], error: BaseException) -> None:
+    for work in group:
+        work.error = error
+        work.done = True
+
+
+def _deliver(group: list[_Work]) -> None:
+    """One call into each waiting event loop, however many of its operations are done."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
+    for work in group:
+        if work.loop is not None:
+            loops.setdefault(work.loop, []).append(work)
+    for loop, done in loops.items():
+        # A loop that is closed has nobody left to wait.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, done)
+
+
+def _resolve(done: list[_Work]) -> None:
+    for work in done:
+        future = work.future
+        if future is None or future.done():
+            continue
+        if work.error is not None:
+            future.set_exception(work.error)
+        else:
+            future.set_result(work.value)

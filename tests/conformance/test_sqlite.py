@@ -1,0 +1,33 @@
+"""The SQLite backend passes the conformance suite, on files and with time under our control."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.backends.sqlite.store import SqliteStore
+from forge_jobs.kit.entropy import SeededEntropy
+from forge_jobs.store.bundle import Store
+from forge_jobs.testing.clock import MovableClock
+from forge_jobs.testing.conformance.all import *  # noqa: F403
+
+
+@pytest.fixture
+def make_store(clock: MovableClock, tmp_path: Path) -> Callable[[], Store]:
+    made = 0
+
+    def make() -> Store:
+        nonlocal made
+        made += 1
+        return SqliteStore(tmp_path / f"{made}.db", clock=clock, entropy=SeededEntropy(made))
+
+    return make
+
+
+@pytest.fixture
+def second_store(clock: MovableClock) -> Callable[[Store], Store]:
+    def second(store: Store) -> Store:
+        path = store.upkeep.describe()["place"]
+        return SqliteStore(path, clock=clock, entropy=SeededEntropy("second"))
+
+    return second
