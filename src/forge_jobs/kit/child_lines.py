@@ -25,20 +25,22 @@ from typing import Final
 PIPES_OPTION: Final = "--pipes="
 LINE_BYTES_MOST: Final = 64 << 20
 _CHUNK: Final = 1 << 16
-_FAREWELL_S: Final = 0.2
+FAREWELL: Final = b""
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class LineTooLong(ValueError):
-    """A line exceeds the limit, or holds a line break of its own."""
+class BadLine(ValueError):
+    """A line that cannot be sent: too long, empty, or with a line break of its own."""
 
 
 def checked_line(line: bytes, limit: int) -> bytes:
-    """The line with its line break, or LineTooLong."""
+    """The line with its line break, or BadLine. The empty line is taken: it means farewell."""
+    if not line:
+        raise BadLine("an empty line cannot be sent")
     if len(line) >= limit:
-        raise LineTooLong(f"a line of {len(line):,} bytes exceeds the limit of {limit:,}")
+        raise BadLine(f"a line of {len(line):,} bytes exceeds the limit of {limit:,}")
     if b"\n" in line:
-        raise LineTooLong("a line must not hold a line break")
+        raise BadLine("a line must not hold a line break")
     return line + b"\n"
 
 
@@ -54,7 +56,7 @@ class ParentLink:
         self._sending = threading.Lock()
         for descriptor in (commands, messages, lifeline):
             os.set_inheritable(descriptor, False)
-        self._guard = _die_with_parent(lifeline)
+        _die_with_parent(lifeline)
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> "ParentLink":
@@ -73,7 +75,11 @@ class ParentLink:
                 left = left[os.write(self._messages, left) :]
 
     def lines(self) -> Iterator[bytes]:
-        """Commands as they come; ends when the parent wants no more of this child."""
+        """Commands as they come; ends when the parent wants no more of this child.
+
+        An end of the pipe without the parent's farewell is the parent's death, and the end of this
+        process with its whole group.
+        """
         rest = bytearray()
         while chunk := os.read(self._commands, _CHUNK):
             seen = len(rest)
@@ -82,18 +88,18 @@ class ParentLink:
                 line = bytes(rest[:end])
                 del rest[: end + 1]
                 seen = 0
+                if line == FAREWELL:
+                    return
                 yield line
             if len(rest) > self._limit:
-                raise LineTooLong(f"the parent sent more than {self._limit:,} bytes without an end")
-        # A dead parent closes all pipes at once; leaving now would leave grandchildren behind.
-        self._guard.join(_FAREWELL_S)
+                raise BadLine(f"the parent sent more than {self._limit:,} bytes without an end")
+        _end_group()
 
 
-def _die_with_parent(lifeline: int) -> threading.Thread:
+def _die_with_parent(lifeline: int) -> None:
     _ask_kernel(lifeline)
     guard = threading.Thread(target=_watch, args=(lifeline,), name="forge-lifeline", daemon=True)
     guard.start()
-    return guard
 
 
 def _ask_kernel(lifeline: int) -> None:
@@ -120,6 +126,10 @@ def _watch(lifeline: int) -> None:
                 break
         except OSError:
             break
+    _end_group()
+
+
+def _end_group() -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

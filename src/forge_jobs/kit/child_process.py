@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from .child_lines import LINE_BYTES_MOST, PIPES_OPTION, LineTooLong, checked_line
+from .child_lines import FAREWELL, LINE_BYTES_MOST, PIPES_OPTION, BadLine, checked_line
 
 OUTPUT_LINE_MOST: Final = 8 << 10
 _LAST_WORDS_S: Final = 0.5
@@ -125,19 +125,20 @@ class ChildProcess:
         writer.write(checked_line(line, self._line_limit))
 
     async def receive(self) -> bytes | None:
-        """The next line of the child; None when there will be none. LineTooLong beyond the limit:
+        """The next line of the child; None when there will be none. BadLine beyond the limit:
         the child is of no use after that."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError:
             return None
         except asyncio.LimitOverrunError as error:
-            raise LineTooLong(f"the child sent more than {self._line_limit:,} bytes") from error
+            raise BadLine(f"the child sent more than {self._line_limit:,} bytes") from error
         return line[:-1]
 
     def dismiss(self) -> None:
         """No more lines: an idle child ends by itself when it sees this."""
-        if self._writer is not None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(FAREWELL + b"\n")
             self._writer.close()
 
     async def wait(self) -> ChildExit:

@@ -26,7 +26,7 @@ from forge_jobs.engine.error_text import error_text
 from forge_jobs.engine.registry import Handler
 from forge_jobs.engine.run import Ending
 from forge_jobs.engine.runner import judged_error, judged_value
-from forge_jobs.kit.child_lines import LineTooLong, ParentLink
+from forge_jobs.kit.child_lines import BadLine, ParentLink
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 from .child_target import Found, find
@@ -118,7 +118,7 @@ class ChildProgram:
         number = job.take.number
         try:
             self._parent.send(encode(over(number, ending, tuple(job.carried))))
-        except LineTooLong as error:
+        except BadLine as error:
             self._parent.send(encode(over(number, Ending(Dead(f"result: {error}")), ())))
 
     def _listen(self) -> None:

@@ -12,7 +12,7 @@ from msgspec import DecodeError
 from forge_jobs.core.instant import after
 from forge_jobs.core.outcome import Crashed, Failed, Stopped
 from forge_jobs.engine.run import LINES_MOST, Ending, Run
-from forge_jobs.kit.child_lines import LineTooLong
+from forge_jobs.kit.child_lines import BadLine
 from forge_jobs.kit.child_process import ChildGone, ChildProcess
 
 from .child_wire import (
@@ -95,7 +95,7 @@ class ChildSeat:
             return await self._listen(child, run)
         except ChildGone:
             raise DiedBefore(f"a child process died while it was idle: {child.exit}") from None
-        except (LineTooLong, DecodeError) as error:
+        except (BadLine, DecodeError) as error:
             await child.end(0)
             return Ending(Failed(f"the child process broke its protocol and was killed: {error}"))
         finally:
