@@ -5,6 +5,8 @@ thread and wait there; coroutines use the store on their own loop.
 """
 
 import asyncio
+import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -115,6 +117,14 @@ class StoreAccess:
             await asyncio.wrap_future(self.io.spawn(lambda: self._close_there(opening)))
         await asyncio.to_thread(self.io.close)
 
+    def rest(self) -> None:
+        """At exit: close the store in good order; a later call opens it again if it still can."""
+        with self._guard:
+            opening = self._opening
+            self._opened = self._direct = self._opening = None
+        if opening is not None and opening.done() and opening.exception() is None:
+            self.io.call(opening.result().close, _AT_EXIT_S)
+
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called."""
@@ -175,6 +185,7 @@ class StoreAccess:
 
 
 _IO_NAME = "forge-io"
+_AT_EXIT_S = 2.0
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
 _LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
 
@@ -184,5 +195,13 @@ def _after_fork() -> None:
         access.forget_parent()
 
 
+def _at_exit() -> None:
+    for access in list(_LIVING):
+        # The end of the program is no place for complaints: nothing acknowledged is at stake.
+        with contextlib.suppress(Exception):
+            access.rest()
+
+
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
