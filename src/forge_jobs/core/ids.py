@@ -5,6 +5,7 @@ key (64 bits) and the tag of the database (16 bits), so that an id leads straigh
 an index of its own, sorts by age, and is recognised when it belongs to another database.
 """
 
+from functools import lru_cache
 from typing import Final
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -34,7 +35,19 @@ def decode(text: str) -> int | None:
 
 def job_id(key: int, enqueued_at: int, tag: int) -> str:
     """The public id of the row ``key`` that was enqueued at an instant in the database ``tag``."""
-    return encode(enqueued_at // 1000 << 80 | key << 16 | tag)
+    low, pairs = key << 16 | tag, _PAIRS
+    return (
+        f"{_prefix(enqueued_at // 1000)}"
+        f"{pairs[low >> 70 & 1023]}{pairs[low >> 60 & 1023]}{pairs[low >> 50 & 1023]}"
+        f"{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
+        f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _prefix(millisecond: int) -> str:
+    """The first ten characters; jobs come in bursts and share them."""
+    return encode(millisecond << 80)[:10]
 
 
 def row_key(public_id: str, tag: int) -> tuple[int, int] | None:
