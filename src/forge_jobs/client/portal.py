@@ -139,7 +139,8 @@ class StoreAccess:
 
     async def _close_there(self, opening: "Future[Store] | None") -> None:
         if opening is not None:
-            await asyncio.wait([asyncio.wrap_future(opening)])
+            with contextlib.suppress(Exception):
+                await asyncio.wrap_future(opening)
             self._opened = self._direct = None
         # Also when it was not opened here: somebody may have opened ``store`` by hand.
         if self._store is not None:
