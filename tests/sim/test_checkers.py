@@ -5,16 +5,20 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from forge_jobs.core.ids import job_id
 from forge_jobs.core.job import JobRecord, Successor
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
 from forge_jobs.testing.sim.final import Final
 from forge_jobs.testing.sim.history import (
     Acked,
+    Answered,
     Beaten,
+    Called,
     Claimed,
     Fault,
     Finished,
+    Heard,
     History,
     Left,
     Moved,
@@ -30,12 +34,13 @@ from forge_jobs.testing.sim.verdict import judge
 S, P, R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.RUNNING
 F, D, X, C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
 LEASE = 1_000
+J1 = job_id(1, 0, 7)
 
 
 def row(key: int = 1, status: JobStatus = D, **changes: object) -> JobRecord:
     ended = status in (D, X, C)
     fields: dict[str, object] = {
-        "id": f"J{key}",
+        "id": job_id(key, 0, 7),
         "kind": "work",
         "queue": "main",
         "payload": b'{"number":1}',
@@ -54,8 +59,8 @@ def row(key: int = 1, status: JobStatus = D, **changes: object) -> JobRecord:
 def enqueued(key: int = 1, at: int = 0) -> list[Record]:
     return [
         Moved(at, "producer", key, Event.ENQUEUE, None, P, 0, 0),
-        Stored(at, "producer", key, f"J{key}", False, 1),
-        Acked(at, "producer", 1, f"J{key}", False),
+        Stored(at, "producer", key, job_id(key, 0, 7), False, 1),
+        Acked(at, "producer", 1, job_id(key, 0, 7), False),
     ]
 
 
@@ -89,8 +94,8 @@ def good() -> list[Record]:
         *NODES,
         *enqueued(),
         *claimed(at=10, owner=1, epoch=1, attempts=1),
-        Ran(20, "a", 1, "J1"),
-        Ran(40, "a", 1, "J1", "returned"),
+        Ran(20, "a", 1, J1),
+        Ran(40, "a", 1, J1, "returned"),
         *finished(at=50, owner=1, epoch=1, attempts=1),
     ]
 
@@ -151,14 +156,15 @@ def lost_lease(finisher: int, epoch: int) -> list[Record]:
     return [
         *NODES,
         Beaten(900, "b", 2, True),
+        Fault(1, "a", "stop"),
         *enqueued(),
         *claimed(at=10, owner=1, epoch=1, attempts=1),
-        Ran(20, "a", 1, "J1"),
+        Ran(20, "a", 1, J1),
         reaped(at=1_500, former=1, epoch=2, attempts=1),
         *claimed(at=1_600, owner=2, epoch=3, attempts=2),
-        Ran(1_610, "b", 2, "J1"),
-        Ran(1_620, "b", 2, "J1", "returned"),
-        Ran(1_630, "a", 1, "J1", "returned"),
+        Ran(1_610, "b", 2, J1),
+        Ran(1_620, "b", 2, J1, "returned"),
+        Ran(1_630, "a", 1, J1, "returned"),
         *finished(at=1_700, owner=finisher, epoch=epoch, attempts=2),
     ]
 
@@ -231,7 +237,8 @@ def test_books_that_say_something_else() -> None:
 
 def test_carried_jobs_come_once_per_applied_finish() -> None:
     parent = [*good()[:-2], *finished(at=50, owner=1, epoch=1, attempts=1, carried=1)]
-    child = row(2, C, attempts=0, epoch=0, payload=b'{"number":2,"parent":"J1"}')
+    body = msgspec.json.encode({"number": 2, "parent": J1})
+    child = row(2, C, attempts=0, epoch=0, payload=body)
     stored: list[Record] = [
         Moved(50, "a", 2, Event.ENQUEUE, None, P, 0, 0),
         Moved(60, "operator", 2, Event.CANCEL, P, C, 0, 0),
@@ -249,7 +256,7 @@ def test_a_dead_letter_comes_once_per_death() -> None:
     ]
     dead = row(status=X, on_dead=Successor("letter", "main"))
     told = {
-        "id": "J1", "kind": "work", "queue": "main", "attempts": 1, "error": None,
+        "id": J1, "kind": "work", "queue": "main", "attempts": 1, "error": None,
         "payload": {}, "enqueued_at": 0, "died_at": 50,
     }  # fmt: skip
     letter = row(
@@ -282,6 +289,33 @@ def test_a_job_taken_from_a_living_process() -> None:
     assert rules([*replaced, *records[2:]], kept) == set()
 
 
+def test_a_process_taken_for_dead_although_it_could_beat() -> None:
+    kept = [row(epoch=3, attempts=2)]
+    records = lost_lease(2, 3)
+    stop = Fault(1, "a", "stop")
+
+    def instead(*others: Record) -> list[Record]:
+        place = records.index(stop)
+        return [*records[:place], *others, *records[place + 1 :]]
+
+    assert rules(instead(Fault(1, "a", "stall")), kept) == {"innocent"}
+    assert rules(instead(stop, Fault(1_200, "a", "resume")), kept) == set()
+    assert rules(instead(Fault(1, "a", "cut")), kept) == set()
+    beat = "processes.beat"
+    failed = [Called(800, "a", 1, beat), Answered(810, "a", 1, beat, Heard.UNKNOWN)]
+    assert rules(instead(*failed), kept) == set()
+    slow = [Called(100, "a", 1, beat), Answered(900, "a", 1, beat, Heard.OK)]
+    assert rules(instead(*slow), kept) == set()
+    quick = [Called(800, "a", 1, beat), Answered(810, "a", 1, beat, Heard.OK)]
+    assert rules(instead(*quick), kept) == {"innocent"}
+
+
+def test_a_tight_loop_of_calls() -> None:
+    calls: list[Record] = [Called(number, "a", number, "jobs.reap") for number in range(100)]
+    assert rules([*calls[:50], *good()]) == set()
+    assert rules([*calls, *good()]) == {"spin"}
+
+
 def test_claims_from_a_paused_queue_too_early_or_too_late() -> None:
     assert "paused" in rules([Paused(1, "operator", "main", True), *good()])
     opened = [Paused(1, "operator", "main", True), Paused(2, "operator", "main", False)]
@@ -301,11 +335,11 @@ def test_two_runs_at_once_need_a_loss_of_the_lease() -> None:
 
 def test_a_crash_ends_the_runs_of_its_node() -> None:
     records = [
-        record for record in lost_lease(2, 3) if record != Ran(1_630, "a", 1, "J1", "returned")
+        record for record in lost_lease(2, 3) if record != Ran(1_630, "a", 1, J1, "returned")
     ]
     kept = [row(epoch=3, attempts=2)]
     assert rules(records, kept) == {"unended"}
-    assert rules([*records[:9], Fault(30, "a", "crash"), *records[9:]], kept) == set()
+    assert rules([*records[:10], Fault(30, "a", "crash"), *records[10:]], kept) == set()
 
 
 def test_a_start_of_a_job_that_is_not_ours() -> None:
@@ -313,8 +347,8 @@ def test_a_start_of_a_job_that_is_not_ours() -> None:
         *NODES,
         *enqueued(),
         Moved(5, "operator", 1, Event.CANCEL, P, C, 0, 0),
-        Ran(10, "a", 1, "J1"),
-        Ran(11, "a", 1, "J1", "returned"),
+        Ran(10, "a", 1, J1),
+        Ran(11, "a", 1, J1, "returned"),
     ]
     kept = [row(status=C, attempts=0, epoch=0)]
     assert rules(cancelled, kept) == {"start"}
@@ -322,7 +356,7 @@ def test_a_start_of_a_job_that_is_not_ours() -> None:
     assert rules([*cancelled[:6], Fault(9, "a", "resume"), *cancelled[6:]], kept) == set()
     stolen = [record for record in good() if not isinstance(record, Ran)]
     assert "start" in rules(
-        [*stolen[:7], Ran(20, "b", 1, "J1"), Ran(21, "b", 1, "J1", "x"), *stolen[7:]]
+        [*stolen[:7], Ran(20, "b", 1, J1), Ran(21, "b", 1, J1, "x"), *stolen[7:]]
     )
 
 
@@ -332,7 +366,7 @@ def test_an_error_that_nobody_caught() -> None:
 
 def test_the_story_of_a_violation_names_its_job_and_the_faults() -> None:
     history = History()
-    for record in [*good(), *enqueued(2), Fault(60, "a", "crash")]:
+    for record in [*good()[:-2], Fault(45, "a", "crash"), *good()[-2:], *enqueued(2)]:
         history.add(record)
     violations = judge(history, Final({1: row(finished_at=None)}, {}))
     told = story(history, next(one for one in violations if one.key == 1))

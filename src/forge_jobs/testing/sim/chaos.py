@@ -33,6 +33,8 @@ class Climate:
             unavailable=up_to(0.05),
             lost_request=up_to(0.03),
             lost_reply=up_to(0.06),
+            late=up_to(0.03),
+            slow=up_to(0.02),
             delay_most_s=dice.pick((0.001, 0.02, 0.2, 2.0)),
             hint_lost=up_to(0.5),
         )

@@ -25,7 +25,7 @@ from .history import (
     Moved,
     Paused,
     Registered,
-    Stored,
+    key_of,
 )
 
 
@@ -46,17 +46,13 @@ Checker: TypeAlias = Callable[[History, Final], Found]
 
 
 def lost(history: History, final: Final) -> Found:
-    """Every acknowledged job is there, or a person deleted it; nothing is there that was not put.
-
-    What one caller was told, another may have deleted, so the ids are followed to their rows.
-    """
-    keys = {record.id: record.key for record in history.of(Stored)}
+    """Every acknowledged job is there, or a person deleted it; nothing came from nowhere."""
     stored: set[int] = set()
     for move in history.of(Moved):
         (stored.discard if move.target is None else stored.add)(move.key)
     deleted = {move.key for move in history.of(Moved) if move.target is None}
     for ack in history.of(Acked):
-        key = keys.get(ack.id, -1)
+        key = key_of(ack.id)
         row = final.rows.get(key)
         if row is None and key not in deleted:
             yield Violation(

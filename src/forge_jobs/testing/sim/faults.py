@@ -1,13 +1,14 @@
 """The line between an actor and the store, and everything that can go wrong on it.
 
 A call travels, takes effect at some instant of virtual time, and its answer travels back. On the
-way it may be delayed, refused before the effect (``Unavailable``), lost before the effect, or lost
-after it (both ``Unknown`` to the caller: it cannot tell them apart). A severed line carries nothing
-any more; what was already under way when it was cut may still arrive, as packets do.
+way it may be delayed, refused before the effect (``Unavailable``), lost before the effect, lost
+after it, or given up before a late effect (all three ``Unknown`` to the caller: it cannot tell them
+apart). A severed line carries nothing any more; what was already under way when it was severed may
+still arrive, as packets do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -23,13 +24,15 @@ from forge_jobs.store.processes import ProcessStore
 from forge_jobs.store.queues import QueueStore
 from forge_jobs.store.schedules import ScheduleStore
 
-from .clocks import pass_time
 from .dice import Dice
 from .effects import Recorder
 from .history import Answered, Called, Heard, History
 from .loop import Realm, VirtualLoop
 
-Effect = Callable[[str], Awaitable[Any]]
+Effect = Callable[[str], Coroutine[Any, Any, Any]]
+
+LATE_MOST_S = 10.0
+SLOW_MOST_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Weather:
     unavailable: float = 0.0
     lost_request: float = 0.0
     lost_reply: float = 0.0
+    late: float = 0.0
+    slow: float = 0.0
     delay_most_s: float = 0.002
     hint_lost: float = 0.0
 
@@ -48,9 +53,20 @@ CALM = Weather()
 
 class _Fate(Enum):
     FINE = "fine"
-    UNAVAILABLE = "unavailable"
+    UNAVAILABLE = "refused"
     LOST_REQUEST = "request lost"
     LOST_REPLY = "reply lost"
+    LATE = "given up, takes effect later"
+    SLOW = "answered after a long time"
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    op: str
+    effect: Effect
+    fate: _Fate
+    answer: "asyncio.Future[Any]"
+    dropped: bool = False
 
 
 class Line:
@@ -68,30 +84,26 @@ class Line:
         self._history = history
         self._dice = dice
         self._calls = 0
-        self._dropped: dict[int, bool] = {}
+        self._under_way: list[_Call] = []
 
     def sever(self) -> None:
         """The actor is gone: nothing new is sent; of what is under way, some still arrives."""
         self._severed = True
-        for call in self._dropped:
-            self._dropped[call] = self._dice.chance(0.5)
+        for call in self._under_way:
+            call.dropped = self._dice.chance(0.5)
 
     async def call(self, op: str, effect: Effect) -> Any:
         """Carry one call to the store and its answer back."""
-        self._calls += 1
-        call = self._calls
         if self._severed:
             raise Unavailable(f"{op}: the line is severed")
-        self._history.add(Called(self._now(), self.who, call, op))
-        fate = self._fate()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._dropped[call] = False
-        self._loop.create_task(
-            self._carry(call, op, effect, fate, answer), context=self._wire.context()
-        )
+        self._calls += 1
+        number = self._calls
+        self._history.add(Called(self._now(), self.who, number, op))
+        call = _Call(op, effect, self._fate(), self._loop.create_future())
+        self._send(call)
         heard, note = Heard.OK, ""
         try:
-            return await answer
+            return await call.answer
         except Unknown as error:
             heard, note = Heard.UNKNOWN, str(error)
             raise
@@ -102,30 +114,52 @@ class Line:
             heard, note = Heard.FAIL, repr(error)
             raise
         finally:
-            self._history.add(Answered(self._now(), self.who, call, op, heard, note))
+            self._history.add(Answered(self._now(), self.who, number, op, heard, note))
 
-    async def _carry(
-        self, call: int, op: str, effect: Effect, fate: _Fate, answer: "asyncio.Future[Any]"
-    ) -> None:
+    def _send(self, call: _Call) -> None:
+        if call.fate is _Fate.UNAVAILABLE:
+            self._later(self._give_up, call, Unavailable(f"{call.op}: refused by the simulation"))
+        elif call.fate is _Fate.LOST_REQUEST:
+            self._later(self._give_up, call, Unknown(f"{call.op}: no answer"), trips=2)
+        else:
+            self._under_way.append(call)
+            if call.fate is _Fate.LATE:
+                self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
+                self._later(self._arrive, call, extra_s=self._dice.between(0, LATE_MOST_S))
+            else:
+                self._later(self._arrive, call)
+
+    def _arrive(self, call: _Call) -> None:
+        self._under_way.remove(call)
+        if call.dropped:
+            return
         try:
-            await self._travel()
-            if fate is _Fate.UNAVAILABLE:
-                return _settle(answer, Unavailable(f"{op}: refused by the simulation"))
-            if fate is _Fate.LOST_REQUEST or self._dropped[call]:
-                await self._travel()
-                return _settle(answer, Unknown(f"{op}: no answer"))
-            try:
-                result: Any = await effect(self.who)
-            except Exception as error:
-                await self._travel()
-                return _settle(answer, error)
-            await self._travel()
-            if fate is _Fate.LOST_REPLY:
-                return _settle(answer, Unknown(f"{op}: no answer"))
-            if not answer.done():
-                answer.set_result(result)
-        finally:
-            del self._dropped[call]
+            result = _at_once(call.effect(self.who))
+        except Exception as error:
+            self._later(self._give_up, call, error)
+            return
+        if call.fate is _Fate.LOST_REPLY:
+            self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
+        else:
+            slow = call.fate is _Fate.SLOW
+            extra_s = self._dice.between(0, SLOW_MOST_S) if slow else 0.0
+            self._later(self._answer, call, result, extra_s=extra_s)
+
+    def _answer(self, call: _Call, result: Any) -> None:
+        if not call.answer.done():
+            call.answer.set_result(result)
+
+    def _give_up(self, call: _Call, error: Exception) -> None:
+        if not call.answer.done():
+            call.answer.set_exception(error)
+            # The caller may be frozen for ever; asyncio must not complain that nobody looked.
+            call.answer.exception()
+
+    def _later(
+        self, act: Callable[..., None], *args: Any, trips: int = 1, extra_s: float = 0.0
+    ) -> None:
+        delay_s = sum(self._dice.skewed(0.0, self.weather.delay_most_s) for _ in range(trips))
+        self._loop.call_later(delay_s + extra_s, act, *args, context=self._wire.context())
 
     def ring_through(self, realm: Realm, ring: Ring) -> Ring:
         """A wake-up that travels like everything else: late, sometimes lost, never to the dead."""
@@ -147,24 +181,26 @@ class Line:
             (weather.unavailable, _Fate.UNAVAILABLE),
             (weather.lost_request, _Fate.LOST_REQUEST),
             (weather.lost_reply, _Fate.LOST_REPLY),
+            (weather.late, _Fate.LATE),
+            (weather.slow, _Fate.SLOW),
         ):
             if roll < likelihood:
                 return fate
             roll -= likelihood
         return _Fate.FINE
 
-    async def _travel(self) -> None:
-        await pass_time(self._dice.skewed(0.0, self.weather.delay_most_s))
-
     def _now(self) -> int:
         return round(self._loop.time() * 1e6)
 
 
-def _settle(answer: "asyncio.Future[Any]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
-        # The caller may be frozen for ever; asyncio must not complain that nobody looked.
-        answer.exception()
+def _at_once(effect: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that does not wait: an effect happens at one instant."""
+    try:
+        effect.send(None)
+    except StopIteration as end:
+        return end.value
+    effect.close()
+    raise RuntimeError("the simulated store waited for something; its effects must be instant")
 
 
 class _Contract:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from forge_jobs.core import ids
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
 
@@ -169,6 +170,12 @@ class History:
         """The trace for people, or its end."""
         chosen = self.records if last is None else self.records[-last:]
         return [line(record) for record in chosen]
+
+
+def key_of(public_id: str) -> int:
+    """The row behind a public id, also of a job that was deleted; -1 when it is no id."""
+    number = ids.decode(public_id)
+    return -1 if number is None else number >> 16 & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def line(record: Record) -> str:

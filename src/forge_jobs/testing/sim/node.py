@@ -142,6 +142,8 @@ class Node:
             .with_queues(list(QUEUES))
             .with_worker_id(self.who)
         )
+        if replaces is not None:
+            runtime = runtime.with_replaced(replaces)
         try:
             self.handle = await runtime.start()
         except ForgeError as error:

@@ -6,7 +6,7 @@ from forge_jobs.core.status import Event, JobStatus
 
 from .checkers import Found, Violation
 from .final import Final
-from .history import Fault, History, Moved, Ran, Registered
+from .history import Fault, History, Moved, Ran, Registered, key_of
 
 ENDS_A_PROCESS = ("crash", "exit")
 FREEZES = ("stall", "stop")
@@ -24,13 +24,12 @@ class _Run:
 def overlapping_runs(history: History, final: Final) -> Found:
     """Two runs of one job overlap only if the first runner had lost it to the reaper."""
     who = {record.owner: record.who for record in history.of(Registered)}
-    keys = {row.id: row.key for row in final.rows.values()}
     taken: dict[int, list[tuple[int, str]]] = {}
     for move in history.of(Moved):
         if move.event is Event.REAP and move.former is not None:
             taken.setdefault(move.key, []).append((move.at, who.get(move.former, "?")))
     for job, runs in _runs(history).items():
-        losses = taken.get(keys.get(job, -1), [])
+        losses = taken.get(key_of(job), [])
         for place, first in enumerate(runs):
             for second in runs[place + 1 :]:
                 if first.end is not None and first.end <= second.start:
@@ -41,8 +40,8 @@ def overlapping_runs(history: History, final: Final) -> Found:
                 if not excused:
                     yield Violation(
                         "overlap",
-                        keys.get(job),
-                        f"job {keys.get(job)} ({job}) ran on {first.who} from {first.start} to "
+                        key_of(job),
+                        f"job {key_of(job)} ({job}) ran on {first.who} from {first.start} to "
                         f"{first.end} and started on {second.who} at {second.start}",
                     )
 
@@ -53,7 +52,6 @@ def started_rightly(history: History, final: Final) -> Found:
     So a job that was cancelled while it waited never starts, nor one that a stopped process had
     claimed and lost.
     """
-    keys = {row.id: row.key for row in final.rows.values()}
     who: dict[int, str] = {}
     stands: dict[int, Moved] = {}
     thawed: dict[str, int] = {}
@@ -66,7 +64,7 @@ def started_rightly(history: History, final: Final) -> Found:
             case Fault(at=at, what="resume"):
                 thawed[record.who] = at
             case Ran(at=at, id=job, end=""):
-                move = stands.get(keys.get(job, -1))
+                move = stands.get(key_of(job))
                 if move is None:
                     continue
                 mine = move.target is JobStatus.RUNNING and who.get(move.owner or -1) == record.who
@@ -83,12 +81,11 @@ def started_rightly(history: History, final: Final) -> Found:
 
 def every_run_ended(history: History, final: Final) -> Found:
     """A handler that started has ended, or its process is gone."""
-    keys = {row.id: row.key for row in final.rows.values()}
     for job, runs in _runs(history).items():
         for run in runs:
             if run.end is None:
                 yield Violation(
-                    "unended", keys.get(job), f"{job} still runs on {run.who} since {run.start}"
+                    "unended", key_of(job), f"{job} still runs on {run.who} since {run.start}"
                 )
 
 

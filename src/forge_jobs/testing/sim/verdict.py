@@ -2,7 +2,7 @@
 
 from typing import Final as Constant
 
-from . import checkers, run_checkers
+from . import checkers, life_checkers, run_checkers
 from .checkers import Checker, Violation
 from .final import Final
 from .history import History
@@ -20,6 +20,8 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     checkers.carried,
     checkers.deduplicated,
     checkers.reaped_the_dead,
+    life_checkers.kept_alive,
+    life_checkers.unhurried,
     checkers.claimed_rightly,
     run_checkers.overlapping_runs,
     run_checkers.started_rightly,

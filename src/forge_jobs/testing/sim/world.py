@@ -96,6 +96,8 @@ class _World:
             lease_s=dice.pick(_LEASES_S),
             grace_s=dice.between(1, 10),
             strict=dice.chance(0.2),
+            # A suspect would be run alone in a child process, which has no virtual time.
+            isolate_after_crashes=1_000_000,
             budgets=Budgets(missing_delay_s=4.0),
         )
         stage = Stage(history, now)
