@@ -155,6 +155,14 @@ class TestKeyLife:
         await worker.exchange(started=[claim_of(job)])
         assert not (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
 
+    async def test_unique_while_waiting_is_freed_by_a_run_that_was_never_marked(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await enqueue(store, dedupe_key="a", unique_while=WAITING)
+        [job] = await worker.claim(free=0, prefetch=1)
+        await worker.end(job, Failed("x"))
+        assert not (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
+
     async def test_it_is_free_when_the_job_is_deleted(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store, dedupe_key="a")
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
@@ -216,6 +224,24 @@ class TestRetryAndKeys:
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         assert acted.changed == 1
         await worker.wait(120)
+        assert (await enqueue(store, dedupe_key="a")).id == old.id
+
+    async def test_a_job_that_waits_for_its_retry_is_not_in_its_own_way(
+        self, store: Store, worker: Worker
+    ) -> None:
+        answer = await enqueue(store, dedupe_key="a")
+        await worker.end(await worker.claim_one(), Failed("x"))
+        acted = await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        assert (acted.changed, acted.skipped) == (1, 0)
+        assert (await enqueue(store, dedupe_key="a")).id == answer.id
+
+    async def test_a_job_that_has_ended_is_in_nobodys_way(
+        self, store: Store, worker: Worker
+    ) -> None:
+        old = await _ended(store, worker, "dead")
+        await _ended(store, worker, "done", dedupe_for_s=DAY)
+        acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == old.id
 
     @pytest.mark.parametrize("by", ["ids", "filter"])

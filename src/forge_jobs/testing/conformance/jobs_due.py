@@ -32,9 +32,10 @@ class TestExpiry:
     async def test_the_claim_cancels_a_due_job_that_expired(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        answer = await enqueue(store, delay_s=3.0, expires_s=5.0)
+        answer = await enqueue(store, delay_s=3.0, expires_s=5.0, priority=9)
+        await enqueue(store, kind="lasting")
         clock.advance(6)
-        assert await worker.claim() == []
+        assert [job.kind for job in await worker.claim(free=1)] == ["lasting"]
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
     async def test_it_may_start_up_to_its_expiry(
