@@ -20,6 +20,7 @@ _MESSAGE_BYTES: Final = 2_000
 # Directory times are as coarse as the kernel's tick: a list made that soon after a change may lack
 # a neighbour of the change.
 _SETTLED_US: Final = 50_000
+_LOOK_S: Final = 0.005
 _OPERATED: Final = b"*"
 _UNCOMMITTED: Final = b"~"
 _PROC: Final = "/proc/self/fd"
@@ -109,10 +110,15 @@ class Ringer:
         self._clock = clock
         self._socket: socket.socket | None = None
         self._listed_at = -1
+        self._looked_at = 0.0
         self._names: list[str] = []
 
+    def anyone(self, but: frozenset[str]) -> bool:
+        """Whether somebody else listens; ``but`` are our own bells, which need no message."""
+        return bool(self._others(but))
+
     def ring(self, message: Message, *, but: frozenset[str]) -> None:
-        """Ring everybody else; ``but`` are our own bells, which need no message."""
+        """Ring everybody else."""
         names = self._others(but)
         if not names:
             return
@@ -142,6 +148,14 @@ class Ringer:
             pass
 
     def _others(self, but: frozenset[str]) -> list[str]:
+        mono = self._clock.mono()
+        # Asking the directory costs more than the rest of a lone enqueue's announcement.
+        if not 0.0 < mono - self._looked_at < _LOOK_S:
+            self._look()
+            self._looked_at = mono
+        return [name for name in self._names if name not in but] if but else self._names
+
+    def _look(self) -> None:
         try:
             changed_at = os.stat(self._directory).st_mtime_ns
             if changed_at != self._listed_at:
@@ -150,8 +164,7 @@ class Ringer:
                 settled = self._clock.now() - changed_at // 1000 > _SETTLED_US
                 self._listed_at = changed_at if settled else -1
         except OSError:
-            return []
-        return [name for name in self._names if name not in but] if but else self._names
+            self._names = []
 
     def close(self) -> None:
         sender, self._socket = self._socket, None

@@ -5,11 +5,13 @@ from typing import Final
 
 from forge_jobs.backends.sqltext import SqlText
 from forge_jobs.core import ids
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
 from .rows import new_row
 from .transaction import Tx
+from .writer import Writer
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "enqueue.sql")
 
@@ -17,10 +19,14 @@ _HOLDER: Final = SQL["holder"]
 _TAKE_KEY: Final = SQL["take_key"]
 _BODY: Final = SQL["insert_body"]
 _INSERT_ONE: Final = SQL["insert_jobs"]
+_INSERT_LONE: Final = SQL["insert_lone"]
 # Powers of two: a batch of any size is stored by a handful of statements, all of them cached.
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)
+_COLUMNS: Final = 17
 # From here on it is cheaper to keep the books at once than to leave it to the next fold.
 _COUNTED_FROM: Final = 8
+# Jobs that were stored one by one are brought into the books by every so manieth of them.
+_FOLDED_EVERY: Final = 256
 
 
 def _repeated(times: int) -> str:
@@ -40,10 +46,11 @@ def insert(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """The same without touching the books, unless the transaction has begun to keep them."""
-    now, tag, counted = tx.now, tx.tag, tx.folded
+    now, tag = tx.now, tx.tag
     first = key = tx.top() + 1
     answers: list[Enqueued] = []
-    values: list[tuple[object, ...]] = []
+    values: list[object] = []
+    entered: dict[tuple[str, str, JobStatus], int] = {}
     fresh: dict[tuple[str, str], Enqueued] = {}
     for job in jobs:
         if job.dedupe_key is not None:
@@ -52,22 +59,40 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 answers.append(taken)
                 continue
             tx.execute(_TAKE_KEY, (job.kind, job.dedupe_key, key))
-        status, row = new_row(job, key, now)
-        values.append(row)
+        status, row = new_row(job, now)
+        values.append(key)
+        values += row
         if row[-1] is None:
             tx.execute(_BODY, (key, job.payload))
-        if counted:
-            tx.books.entered(job.queue, job.kind, status)
-        tx.woken.add(job.queue)
-        public = ids.job_id(key, now, tag)
-        answers.append(Enqueued(key, public, False, status))
+        sort = (job.queue, job.kind, status)
+        entered[sort] = entered.get(sort, 0) + 1
+        answers.append(Enqueued(key, ids.job_id(key, now, tag), False, status))
         if job.dedupe_key is not None:
-            fresh[job.kind, job.dedupe_key] = Enqueued(key, public, True, status)
+            fresh[job.kind, job.dedupe_key] = Enqueued(key, answers[-1].id, True, status)
         key += 1
     if key > first:
-        _write(tx, values)
+        _write(tx, values, key - first)
         tx.given(key - 1)
+        for (queue, kind, status), count in entered.items():
+            tx.woken.add(queue)
+            if tx.folded:
+                tx.books.entered(queue, kind, status, count)
     return answers
+
+
+def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
+    """The shortest way for one plain job on the caller's thread; None when it is not open."""
+    if job.dedupe_key is not None:
+        return None
+    status, row = new_row(job, now)
+    if row[-1] is None:
+        return None
+    key = writer.alone(_INSERT_LONE, row, woken=job.queue)
+    if key is None:
+        return None
+    if key % _FOLDED_EVERY == 0:
+        writer.call_here(Tx.fold)
+    return Enqueued(key, ids.job_id(key, now, tag), False, status)
 
 
 def _holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
@@ -78,13 +103,10 @@ def _holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
     return Enqueued(key, ids.job_id(key, enqueued_at, tx.tag), True, JobStatus(status))
 
 
-def _write(tx: Tx, values: list[tuple[object, ...]]) -> None:
-    if len(values) == 1:
-        tx.execute(_INSERT_ONE, values[0])
-        return
-    start, left = 0, len(values)
+def _write(tx: Tx, values: list[object], left: int) -> None:
+    start = 0
     for size in _SIZES:
+        width = size * _COLUMNS
         while left >= size:
-            rows = values[start : start + size]
-            tx.execute(_INSERT[size], [value for row in rows for value in row])
-            start, left = start + size, left - size
+            tx.execute(_INSERT[size], values[start : start + width])
+            start, left = start + width, left - size

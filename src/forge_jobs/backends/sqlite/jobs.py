@@ -52,6 +52,10 @@ class SqliteJobs:
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same on the calling thread."""
+        if len(jobs) == 1:
+            stored = enqueue.insert_lone(self._writer, jobs[0], self._clock.now(), self.tag)
+            if stored is not None:
+                return [stored]
         return self._writer.call_here(lambda tx: enqueue.insert(tx, jobs), durable=True)
 
     async def exchange(self, request: Exchange) -> Exchanged:

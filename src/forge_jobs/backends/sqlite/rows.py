@@ -135,8 +135,11 @@ def special(
     return at_end | at_start
 
 
-def new_row(job: NewJob, key: int, now: Instant) -> tuple[JobStatus, tuple[object, ...]]:
-    """The state of a new job and its values in the order of ``insert_jobs``."""
+def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...]]:
+    """The state of a new job and its values in the order of ``insert_jobs``, without its key.
+
+    The last value is None when the payload belongs into a table of its own.
+    """
     run_at = job.run_at
     if run_at is None:
         run_at = after(now, job.delay_s) if job.delay_s else now
@@ -162,7 +165,7 @@ def new_row(job: NewJob, key: int, now: Instant) -> tuple[JobStatus, tuple[objec
     else:
         options, bits, dies_at = _unusual(job, now)
     return status, (
-        key, status, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
+        status, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
         dies_at, options, "held" if status is JobStatus.HELD else None, job.dedupe_key,
         job.limit_key, job.lane, None if body else payload,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One write transaction: its present, statements, entries in the books, and whom to wake after it."""
+"""One write transaction: its present, statements, entries in the books, and whom to wake after."""
 
 from collections.abc import Callable
 from typing import Any, Final

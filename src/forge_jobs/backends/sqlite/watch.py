@@ -142,6 +142,8 @@ class Watch:
 
     def announce(self, queues: set[str], *, operated: bool, uncommitted: bool = False) -> None:
         """After a commit, or just before that of a user: wake whom it concerns."""
+        if not self._listeners and not self._ringer.anyone(self._bells):
+            return
         message = Message(frozenset(queues), operated, uncommitted)
         for listener in self._listeners:
             listener.ring(message)

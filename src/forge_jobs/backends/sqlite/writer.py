@@ -152,6 +152,36 @@ class Writer:
             raise work.error
         return work.value
 
+    def alone(self, statement: str, values: tuple[object, ...], *, woken: str) -> int | None:
+        """One durable INSERT as a transaction of its own, on this thread; the key it was given.
+
+        None, with nothing done, when others wait or write: then ``call_here`` is the way.
+        """
+        lock = self._lock
+        if self._waiting or not lock.acquire(blocking=False):
+            return None
+        try:
+            connection = self._connection
+            if connection is None:
+                return None
+            self._turnstile.enter()
+            try:
+                if self._level != self._durable:
+                    set_synchronous(connection, self._durable)
+                    self._level = self._durable
+                key = connection.execute(statement, values).lastrowid
+                self._keep_short(connection)
+            except sqlite3.Error as error:
+                if is_busy(error):
+                    return None
+                raise translated(error, self._place.path, committing=True) from error
+            finally:
+                self._turnstile.leave()
+        finally:
+            lock.release()
+        self._ring({woken}, operated=False)
+        return key
+
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
@@ -312,10 +342,13 @@ class Writer:
     def _tell(self, committed: list[Tx]) -> None:
         for tx in committed:
             if tx.woken or tx.operated:
-                try:
-                    self._announce(tx.woken, operated=tx.operated)
-                except Exception:
-                    _LOG.exception("a wake-up failed; the change itself stands")
+                self._ring(tx.woken, operated=tx.operated)
+
+    def _ring(self, queues: set[str], *, operated: bool) -> None:
+        try:
+            self._announce(queues, operated=operated)
+        except Exception:
+            _LOG.exception("a wake-up failed; the change itself stands")
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

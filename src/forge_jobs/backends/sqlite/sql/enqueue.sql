@@ -6,6 +6,16 @@ INSERT INTO forge_jobs (
     options, odd, dedupe_key, limit_key, lane, payload
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: insert_lone
+-- One plain job, a transaction by itself: the key is found within the statement.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
+    options, odd, dedupe_key, limit_key, lane, payload
+) VALUES (
+    (SELECT max(folded, coalesce((SELECT max(id) FROM forge_jobs), 0)) FROM forge_marks) + 1,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+);
+
 -- name: insert_body
 -- A payload too large to be rewritten with every move of its job.
 INSERT INTO forge_bodies (job, payload) VALUES (?1, ?2);
