@@ -11,7 +11,9 @@ from pathlib import Path
 from tests.storm.checks import Judgement, judge
 from tests.storm.rig import Options, Rig, StormFailed
 
-QUICK = Options(jobs=400, kills=10, workers=2, producers=2, every_s=0.5, slots=16, drain_s=30)
+QUICK = Options(
+    jobs=600, kills=12, workers=3, producers=2, lease_s=1.0, every_s=0.6, slots=30, drain_s=30
+)
 
 
 def main() -> int:

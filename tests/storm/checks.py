@@ -69,7 +69,7 @@ def judge(evidence: Evidence) -> Judgement:
         "double finishes": _double(evidence, attempts),
         "runs without an explanation": _unexplained(attempts, kills),
         "epochs going backwards": _backwards(attempts),
-        "slow recoveries": _slow(attempts, kills, evidence.lease_s),
+        "slow recoveries": _slow(attempts, _kills(evidence.entries, blackout=False), evidence),
     }.items():
         judgement.findings[name] = list(check)
     judgement.figures = _figures(evidence, attempts, kills)
@@ -92,9 +92,16 @@ def _attempts(entries: Iterable[Entry]) -> dict[str, list[Attempt]]:
     return runs
 
 
-def _kills(entries: Iterable[Entry]) -> dict[int, float]:
-    """When which process was killed; the time was taken right before the signal."""
-    return {entry["victim"]: entry["at"] for entry in entries if entry["op"] == "kill"}
+def _kills(entries: Iterable[Entry], blackout: bool | None = None) -> dict[int, float]:
+    """When which process was killed, by the clock right before the signal.
+
+    After a blackout nobody is there who could start anything: no time is promised then.
+    """
+    return {
+        entry["victim"]: entry["at"]
+        for entry in entries
+        if entry["op"] == "kill" and blackout in (None, entry["blackout"])
+    }
 
 
 def _killed_at(attempt: Attempt, kills: dict[int, float]) -> float | None:
@@ -180,10 +187,10 @@ def _recoveries(
 
 
 def _slow(
-    attempts: dict[str, list[Attempt]], kills: dict[int, float], lease_s: float
+    attempts: dict[str, list[Attempt]], kills: dict[int, float], evidence: Evidence
 ) -> Iterator[str]:
     for name, waited_s in _recoveries(attempts, kills):
-        if waited_s > lease_s + RECOVERY_S:
+        if waited_s > evidence.lease_s + RECOVERY_S:
             yield f"{name} started again {waited_s:.1f} s after the kill"
 
 

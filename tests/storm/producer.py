@@ -39,7 +39,9 @@ def plan(who: str, jobs: int, seed: int) -> Iterator[Call]:
         size = min(BATCH if roll < 0.1 else 1, jobs - made)
         task = "heavy" if size == 1 and roll > 0.99 else "threaded" if roll > 0.8 else "soft"
         names = tuple(f"{who}-{made + number}" for number in range(size))
-        ms = tuple(round(chance.uniform(0, 50), 1) for _ in names)
+        # A few long ones: a kill is more likely to hit something.
+        longest = 1_000 if chance.random() < 0.03 else 50
+        ms = tuple(round(chance.uniform(0, longest), 1) for _ in names)
         yield Call(names, task, ms, keyed=size == 1 and chance.random() < 0.5)
         made += size
 

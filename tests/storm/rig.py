@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.storm.checks import Evidence, Row
 from tests.storm.history import History, now, read_all
 
+# How many victims may be killed while they still start.
+UNBORN_SHARE = 0.2
 ROOT = Path(__file__).resolve().parent.parent.parent
 GRACE_S = 5.0
 
@@ -30,7 +32,7 @@ class Options:
     lease_s: float = 2.0
     seed: int = 0
     slots: int = 40
-    every_s: float = 0.6
+    every_s: float = 0.9
     drain_s: float = 120.0
 
 
@@ -47,6 +49,9 @@ class Actor:
     process: "subprocess.Popen[bytes] | None" = None
     start_at: float = 0.0
     finished: bool = False
+    dying: bool = False
+    journal: Path | None = None
+    journal_at_start: int = 0
 
 
 class Rig:
@@ -66,6 +71,7 @@ class Rig:
             "STORM_URL": f"sqlite:///{self.database}",
         }
         self._kills = 0
+        self._blacked_out = False
         self._said_at = 0.0
         self._began_at = now()
         self._reader: sqlite3.Connection | None = None
@@ -73,7 +79,10 @@ class Rig:
             Actor(f"worker {n}", self._worker_command()) for n in range(options.workers)
         ]
         self.producers = [
-            Actor(f"producer {n}", self._producer_command(n)) for n in range(options.producers)
+            Actor(
+                f"producer {n}", self._producer_command(n), journal=folder / f"producer-p{n}.jsonl"
+            )
+            for n in range(options.producers)
         ]
 
     def _worker_command(self) -> list[str]:
@@ -113,12 +122,17 @@ class Rig:
 
     def _rage(self) -> None:
         """Until all kills are spent and the producers are through."""
-        next_kill = now() + 2 * self.options.every_s
         deadline = now() + 60 + 6 * self.options.kills * self.options.every_s
+        while not self._all_at_work():
+            self._look_after()
+            if now() > deadline:
+                raise StormFailed(f"the actors did not come up:\n{self._last_words()}")
+            time.sleep(0.05)
+        next_kill = now()
         while self._kills < self.options.kills or not self._producers_finished():
             self._look_after()
             if self._kills < self.options.kills and now() >= next_kill:
-                self._kill_one()
+                self._kill_some()
                 next_kill = now() + self._chance.uniform(0, 2 * self.options.every_s)
             if now() > deadline:
                 raise StormFailed("the storm did not come to its end in time")
@@ -141,6 +155,7 @@ class Rig:
             if actor.process is not None and actor.process.poll() is not None:
                 self._ended(actor, actor.process.returncode)
             if actor.process is None and not actor.finished and now() >= actor.start_at:
+                actor.journal_at_start = _size(actor.journal)
                 actor.process = subprocess.Popen(
                     actor.command, cwd=ROOT, env=self._environment,
                     stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL,
@@ -150,7 +165,7 @@ class Rig:
             self._say(self._progress())
 
     def _ended(self, actor: Actor, status: int) -> None:
-        actor.process = None
+        actor.process, actor.dying = None, False
         if status == -signal.SIGKILL:
             actor.start_at = now() + self._chance.uniform(0, 0.3)
         elif status == 0 and actor in self.producers:
@@ -158,19 +173,56 @@ class Rig:
         else:
             raise StormFailed(f"{actor.name} ended by itself with {status}:\n{self._last_words()}")
 
-    def _kill_one(self) -> None:
-        living = [
-            actor
-            for actor in (*self.workers, *self.producers)
-            if actor.process is not None and actor.process.poll() is None
-        ]
-        if not living:
+    def _kill_some(self) -> None:
+        """One victim at a random instant of its life; in the middle of the storm all workers.
+
+        A promise about the time until a job starts again needs somebody to start it, so a single
+        worker is only killed while another one has been up for longer than a lease.
+        """
+        if self._kills >= self.options.kills // 2 and not self._blacked_out:
+            self._blacked_out = True
+            for actor in self._living(self.workers):
+                self._kill(actor, blackout=True)
             return
-        victim = self._chance.choice(living)
+        awake = self._registered(before_s=0)
+        settled = self._registered(before_s=self.options.lease_s + 0.5)
+        unborn = self._chance.random() < UNBORN_SHARE
+        victims = [actor for actor in self._living(self.producers) if unborn or self._spoke(actor)]
+        for actor in self._living(self.workers):
+            assert actor.process is not None
+            pid = actor.process.pid
+            if settled - {pid} and (unborn or pid in awake):
+                victims.append(actor)
+        if victims:
+            self._kill(self._chance.choice(victims), blackout=False)
+
+    def _living(self, actors: "list[Actor]") -> "list[Actor]":
+        return [actor for actor in actors if actor.process is not None and not actor.dying]
+
+    def _kill(self, victim: Actor, *, blackout: bool) -> None:
         assert victim.process is not None
-        self._history.write("kill", victim=victim.process.pid, actor=victim.name)
+        pid = victim.process.pid
+        self._history.write("kill", victim=pid, actor=victim.name, blackout=blackout)
         victim.process.kill()
+        victim.dying = True
         self._kills += 1
+
+    def _registered(self, *, before_s: float) -> set[int]:
+        """Workers that are up, and have been for that long."""
+        ours = {
+            actor.process.pid for actor in self._living(self.workers) if actor.process is not None
+        }
+        latest = int((time.time() - before_s) * 1_000_000)
+        rows = self._query(f"SELECT pid FROM forge_processes WHERE started_at <= {latest}")
+        return ours & {int(str(pid)) for (pid,) in rows}
+
+    def _spoke(self, producer: Actor) -> bool:
+        """Whether it has enqueued something in its present life."""
+        return _size(producer.journal) > producer.journal_at_start + 1
+
+    def _all_at_work(self) -> bool:
+        busy = all(map(self._spoke, self.producers))
+        return busy and len(self._registered(before_s=0)) == len(self.workers)
 
     def _stop_workers(self) -> None:
         running = [actor.process for actor in self.workers if actor.process is not None]
@@ -238,3 +290,7 @@ class Rig:
 
 
 TERMINAL = ("done", "dead", "cancelled")
+
+
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0

@@ -35,7 +35,7 @@ def good() -> tuple[list[Entry], list[Row], int]:
         *run("b", 10, 1.0, None),
         *run("c", 11, 1.0, 1.1),
         *run("d", 11, 1.0, 1.1),
-        entry("kill", 1.2, victim=10, actor="worker 0"),
+        entry("kill", 1.2, victim=10, actor="worker 0", blackout=False),
         *run("b", 11, 3.0, 3.1, epoch=2),
     ]
     rows = [Row(key, name, "done", 1, None) for key, name in enumerate("abcd")]
