@@ -11,7 +11,7 @@ from forge_jobs.core import dead_letter, ids
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import ERRORS_KEPT, AttemptError, Enqueued, NewJob
-from forge_jobs.core.status import TERMINAL, TRANSITIONS, Attempts, Event, JobStatus, targets
+from forge_jobs.core.status import TERMINAL, TRANSITIONS, Attempts, Event, JobStatus
 
 from . import keys
 from .rows import Row
@@ -21,20 +21,25 @@ _LEGAL: Final = frozenset(
     (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
 )
 _NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
-_OUTCOMES: Final = (
-    Event.DONE,
-    Event.FAIL,
-    Event.DIE,
-    Event.CRASH,
-    Event.THROTTLE,
-    Event.SNOOZE,
-    Event.MISSING,
+_OUTCOMES: Final = frozenset(
+    (rule.event, rule.target)
+    for rule in TRANSITIONS
+    if rule.event
+    in (
+        Event.DONE,
+        Event.FAIL,
+        Event.DIE,
+        Event.CRASH,
+        Event.THROTTLE,
+        Event.SNOOZE,
+        Event.MISSING,
+    )
 )
 
 
 def is_outcome(event: Event, target: JobStatus) -> bool:
     """Whether a worker may end its claim this way."""
-    return event in _OUTCOMES and target in targets(JobStatus.RUNNING, event)
+    return (event, target) in _OUTCOMES
 
 
 def insert(tables: Tables, job: NewJob, now: Instant) -> Enqueued:
