@@ -90,6 +90,8 @@ def test_a_function_without_parameters_stores_an_empty_object() -> None:
         ((), {}, "missing argument 'to'"),
         (("a", "b", "c"), {}, "3 positional arguments were given"),
         (("a",), {"to": "b"}, "argument 'to' is given twice"),
+        (("a", "b"), {"count": 1, "subject": "c"}, "argument 'subject' is given twice"),
+        ((), {"to": 5, "delay": 1}, "unexpected argument 'delay'"),
         (("a",), {"delay": "10m"}, "unexpected argument 'delay'"),
         ((7,), {}, "argument 'to' must be str: expected `str`, got `int`"),
         ((None,), {}, "argument 'to' must be str"),

@@ -27,7 +27,8 @@ class StoreAccess:
     """The store of a Forge, shared by its tasks, its job handles and its workers.
 
     ``make_store`` is called once, on first use; ``migrate`` says whether opening may change the
-    schema. A failed opening is tried again by the next call.
+    schema. A failed opening is tried again by the next call. ``direct`` is the open store if it can
+    be written on the calling thread.
     """
 
     def __init__(self, make_store: Callable[[], Store], *, migrate: Callable[[], bool]) -> None:
@@ -45,7 +46,7 @@ class StoreAccess:
         self._guard = threading.Lock()
         self._opening: Future[Store] | None = None
         self._opened: Store | None = None
-        self._direct: Store | None = None
+        self.direct: Store | None = None
 
     @property
     def store(self) -> Store:
@@ -87,7 +88,7 @@ class StoreAccess:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs, from synchronous code; durable when it returns."""
-        direct = self._direct
+        direct = self.direct
         if direct is not None and not sys.is_finalizing():
             return direct.enqueue_sync(jobs)
         store = self.ready()
@@ -121,7 +122,7 @@ class StoreAccess:
         """At exit: close the store in good order; a later call opens it again if it still can."""
         with self._guard:
             opening = self._opening
-            self._opened = self._direct = self._opening = None
+            self._opened = self.direct = self._opening = None
         if opening is not None and opening.done() and opening.exception() is None:
             self.io.call(opening.result().close, _AT_EXIT_S)
 
@@ -134,14 +135,14 @@ class StoreAccess:
         with self._guard:
             opening = self._opening
             self._closed = True
-            self._opened = self._direct = self._opening = None
+            self._opened = self.direct = self._opening = None
         return opening
 
     async def _close_there(self, opening: "Future[Store] | None") -> None:
         if opening is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wrap_future(opening)
-            self._opened = self._direct = None
+            self._opened = self.direct = None
         # Also when it was not opened here: somebody may have opened ``store`` by hand.
         if self._store is not None:
             await self._store.close()
@@ -163,7 +164,7 @@ class StoreAccess:
     async def _open_there(self, store: Store, migrate: bool) -> Store:
         await store.open(migrate=migrate)
         self._opened = store
-        self._direct = store if store.capabilities.sync_enqueue else None
+        self.direct = store if store.capabilities.sync_enqueue else None
         return store
 
     def _check_thread(self) -> None:

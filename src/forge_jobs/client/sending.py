@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from sys import is_finalizing
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from forge_jobs.core.errors import Refused
@@ -49,13 +50,17 @@ class Sender:
 
     def send(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
         """Store one job, from synchronous code."""
-        if tx is not None:
-            stored = enqueue_in(self.access.ready(), tx, [job])[0]
-        else:
-            stored = self.access.enqueue([job])[0]
+        if tx is None:
+            direct = self.access.direct
+            if direct is not None and not is_finalizing():
+                (stored,) = direct.enqueue_sync((job,))
+            else:
+                (stored,) = self.access.enqueue((job,))
             if self.at_once is not None:
                 self.at_once.run([stored])
                 return Job[Any](self, stored.id, read, stored.duplicate).refresh()
+        else:
+            (stored,) = enqueue_in(self.access.ready(), tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     async def asend(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:

@@ -18,6 +18,7 @@ from .parameters import Parameter, Parameters, Place, Unresolved, read, type_tex
 from .reading import Reader, from_json, result_reader
 
 _SCALARS = (str, int, float, bool, type(None))
+_NOTHING = b"{}"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -84,24 +85,36 @@ class Signature:
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, limit: int) -> bytes:
         """The payload of a call, or BadArguments, BadPayload, PayloadTooLarge."""
         plan = self._plan or self._resolve()
+        if not (args or kwargs or plan.required):
+            return _NOTHING
         if plan.uneven:
             return self._encode_with_care(plan, self._gather(plan, args, kwargs), limit)
         if len(args) > len(plan.positional):
             raise self._too_many(plan, len(args))
-        values = dict(zip(plan.positional, args, strict=False))
+        values: dict[str, Any] = {}
+        for name, value in zip(plan.positional, args):  # noqa: B905 -- fewer arguments are fine
+            values[name] = value
         if kwargs:
-            known = plan.known
-            for name, value in kwargs.items():
-                if name not in known or name in values:
-                    raise self._unexpected(plan, name, values)
-                values[name] = value
+            values.update(kwargs)
+            if len(values) < len(args) + len(kwargs):
+                raise self._unexpected(
+                    plan, next(n for n in plan.positional if n in kwargs), kwargs
+                )
         if len(values) < plan.total:
             self._check_required(plan, values)
         exact = plan.exact
-        for name, value in values.items():
-            if type(value) not in exact[name]:
-                return self._encode_with_care(plan, values, limit)
-        return self._encode_plain(values, limit)
+        try:
+            for name, value in values.items():
+                if type(value) not in exact[name]:
+                    break
+            else:
+                return self._encode_plain(values, limit)
+        except KeyError:
+            pass  # an argument that the function does not take
+        for name in kwargs:
+            if name not in exact:
+                raise self._unexpected(plan, name, {})
+        return self._encode_with_care(plan, values, limit)
 
     def encode_mapping(self, values: Mapping[str, Any], *, limit: int) -> bytes:
         """The payload of a call whose arguments are given by name, ``*rest`` under its own."""

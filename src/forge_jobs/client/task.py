@@ -28,6 +28,7 @@ class Sendable(Generic[P, R]):
     _sender: Sender
     _template: NewJob
     _limit: int
+    _read: Callable[[bytes], Any]
     _tx: object
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -51,15 +52,13 @@ class Sendable(Generic[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from synchronous code."""
         data = self._signature.encode(args, kwargs, limit=self._limit)
-        return self._sender.send(
-            _replace(self._template, payload=data), self._signature.read_result, self._tx
-        )
+        return self._sender.send(_replace(self._template, payload=data), self._read, self._tx)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from a coroutine."""
         data = self._signature.encode(args, kwargs, limit=self._limit)
         return await self._sender.asend(
-            _replace(self._template, payload=data), self._signature.read_result, self._tx
+            _replace(self._template, payload=data), self._read, self._tx
         )
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
@@ -67,13 +66,11 @@ class Sendable(Generic[P, R]):
 
         Each call is a tuple of arguments, or a mapping of arguments by name.
         """
-        return self._sender.send_many(self._bound(calls), self._signature.read_result, self._tx)
+        return self._sender.send_many(self._bound(calls), self._read, self._tx)
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """``enqueue_many`` for coroutines."""
-        return await self._sender.asend_many(
-            self._bound(calls), self._signature.read_result, self._tx
-        )
+        return await self._sender.asend_many(self._bound(calls), self._read, self._tx)
 
     def _bound(self, calls: Iterable[Call]) -> list[NewJob]:
         encode, template, limit = self._signature.encode, self._template, self._limit
@@ -104,6 +101,7 @@ class TaskWith(Sendable[P, R]):
         self._signature = task.signature
         self._sender = task.sender
         self._limit = task.settings.payload_limit
+        self._read = task.signature.read_result
         self._template = _replace(task.template, **job_fields(options))
         self._tx = options.get("tx")
 
@@ -151,6 +149,7 @@ class Task(Sendable[P, R]):
         self._signature = signature
         self._sender = sender
         self._limit = settings.payload_limit
+        self._read = signature.read_result
         self._tx = None
         self._template = NewJob(
             kind=kind,
