@@ -139,9 +139,9 @@ class Rig:
             time.sleep(0.01)
 
     def _calm(self) -> None:
-        """No more faults: everything must be done within the bound."""
+        """No more faults: all workers come back and everything is done within the bound."""
         deadline = now() + self.options.drain_s
-        while self._unfinished():
+        while self._unfinished() or len(self._registered(before_s=0)) < len(self.workers):
             self._look_after()
             if now() > deadline:
                 self._say(f"still unfinished after {self.options.drain_s:.0f} s of calm")
