@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,30 @@ async def test_clock_and_chance_reach_the_store() -> None:
     record = await store.jobs.get(answer.id)
     assert record is not None
     assert record.enqueued_at == clock.now()
+
+
+async def test_three_slashes_are_relative_and_four_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = NewJob(kind="work", queue="q")
+    for url in (
+        "sqlite:///here.db",
+        f"sqlite:///{tmp_path}/here.db",
+        f"sqlite:///{tmp_path}/here.db?synchronous=normal",
+    ):
+        store = open_store(url)
+        await store.open()
+        await store.jobs.enqueue([job])
+        await store.close()
+    store = open_store("sqlite:///here.db")
+    await store.open()
+    assert len((await store.jobs.page(Filter(), limit=9)).jobs) == 3
+    await store.close()
+    spaced = open_store("sqlite:///with%20space.db")
+    await spaced.open()
+    await spaced.close()
+    assert (tmp_path / "with space.db").exists()
 
 
 @pytest.mark.parametrize(

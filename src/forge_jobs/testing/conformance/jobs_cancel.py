@@ -61,22 +61,19 @@ class TestCancel:
         assert list(round_.cancels) == []
         assert list((await store.processes.control(worker.key)).cancels) == []
 
-    @pytest.mark.parametrize(
-        "outcome",
-        [Stopped(), Failed("x"), Dead("x"), Snooze(5), Throttled(5)],
-        ids=lambda outcome: type(outcome).__name__,
-    )
     async def test_every_outcome_but_done_becomes_cancelled(
-        self, store: Store, worker: Worker, outcome: AnyOutcome
+        self, store: Store, worker: Worker
     ) -> None:
-        answer = await enqueue(store)
-        job = await worker.claim_one()
-        await _cancel(store, answer.id)
-        assert await worker.end(job, outcome) is Verdict.APPLIED
-        stored = await record(store, answer.id)
-        assert (stored.status, stored.last_error) == (JobStatus.CANCELLED, "enough")
-        await worker.wait(3_600)
-        assert await worker.claim() == []
+        outcomes: list[AnyOutcome] = [Stopped(), Failed("x"), Dead("x"), Snooze(5), Throttled(5)]
+        for outcome in outcomes:
+            answer = await enqueue(store)
+            job = await worker.claim_one()
+            await _cancel(store, answer.id)
+            assert await worker.end(job, outcome) is Verdict.APPLIED
+            stored = await record(store, answer.id)
+            assert (stored.status, stored.last_error) == (JobStatus.CANCELLED, "enough")
+            await worker.wait(3_600)
+            assert await worker.claim() == []
 
     async def test_M2_done_stands_after_a_cancel_request(
         self, store: Store, worker: Worker

@@ -73,12 +73,12 @@ class TestQueues:
         assert (changed.retain_dead_s, changed.retain_cancelled_s) == (0.0, 1.5)
         assert (changed.backoff_enabled, changed.backoff_base_s) == (True, 2.0)
 
-    @pytest.mark.parametrize("change", BAD_CHANGES.values(), ids=BAD_CHANGES.keys())
-    async def test_nonsense_is_refused_whole(self, store: Store, change: QueueChange) -> None:
+    async def test_nonsense_is_refused_whole(self, store: Store) -> None:
         before = await store.queues.ensure("q", slots=3)
-        with pytest.raises(BadOption):
-            await store.queues.change("q", change)
-        assert await store.queues.get("q") == before
+        for name, change in BAD_CHANGES.items():
+            with pytest.raises(BadOption):
+                await store.queues.change("q", change)
+            assert await store.queues.get("q") == before, name
 
     async def test_unknown_queues(self, store: Store) -> None:
         assert await store.queues.get("none") is None
