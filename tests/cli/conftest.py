@@ -62,3 +62,12 @@ class Here:
 def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.setenv("COLUMNS", "80")
     return Here(f"memory://cli-{next(_NUMBERS)}", capsys)
+
+
+@pytest.fixture
+def on_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Here:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    return Here("sqlite:///forge.db", capsys)

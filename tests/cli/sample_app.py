@@ -5,6 +5,7 @@ import sys
 from forge_jobs import Context, Dead, Forge
 
 forge = Forge()
+forge.queue("mail")
 
 
 @forge.task(queue="mail")

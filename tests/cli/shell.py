@@ -1,5 +1,6 @@
 """The real command, run as a person would: as a process, in a folder, on a SQLite file."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from forge_jobs.backends.url import open_store
+from forge_jobs.core.job import JobRecord
 
 PATIENCE_S = 60
 
@@ -74,15 +78,25 @@ class Shell:
             if process.stdout is not None:
                 process.stdout.close()
 
-    def wait_for(self, job_id: str, status: str) -> Any:
-        """The job, once it has that state."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            job = self.data("jobs", "show", job_id)
-            if job["status"] == status:
-                return job
-            assert time.monotonic() < deadline, f"still {job['status']}: {job}"
-            time.sleep(0.1)
+    def wait_for(self, job_id: str, status: str) -> JobRecord:
+        """The job, once it has that state; read from the file, so that waiting costs little."""
+
+        async def look() -> JobRecord:
+            store = open_store(self.url)
+            await store.open()
+            try:
+                deadline = time.monotonic() + PATIENCE_S
+                while True:
+                    job = await store.jobs.get(job_id)
+                    assert job is not None
+                    if job.status == status:
+                        return job
+                    assert time.monotonic() < deadline, f"still {job.status}: {job}"
+                    await asyncio.sleep(0.05)
+            finally:
+                await store.close()
+
+        return asyncio.run(look())
 
 
 def stopped(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> int:

@@ -160,6 +160,13 @@ def test_enqueue(here: Here) -> None:
     assert job["status"] == "pending"
 
 
+def test_a_kind_goes_where_workers_say_or_to_the_default(here: Here) -> None:
+    here.fill(lambda desk: desk.store.queues.publish({"send": "mail"}))
+    for kind, queue in (("send", "mail"), ("unheard_of", "default")):
+        job_id = here.forge("enqueue", kind).out.strip()
+        assert here.forge("jobs", "show", job_id, "--json").data["queue"] == queue
+
+
 def test_enqueue_for_later_and_only_once(here: Here) -> None:
     words = ["enqueue", "send", "--queue", "mail", "--delay", "10m", "--dedupe-key", "one"]
     first, second = here.forge(*words, "--json").data, here.forge(*words, "--json").data
@@ -178,7 +185,6 @@ def test_enqueue_for_later_and_only_once(here: Here) -> None:
         (["send", "--queue", "mail", "--delay", "-5"], "delay"),
         (["send", "--queue", "mail", "--delay", "later"], "delay"),
         (["send", "--queue", "mail", "--max-attempts", "0"], "max_attempts"),
-        (["send"], "send"),
     ],
 )
 def test_a_wrong_enqueue_names_the_field(here: Here, words: list[str], complaint: str) -> None:

@@ -74,7 +74,9 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(
     assert len(said.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("line", ["nonsense --json", "jobs list --limit 0 --json", "jobs --json"])
+@pytest.mark.parametrize(
+    "line", ["nonsense --json", "jobs list --limit 0 --url memory:// --json", "jobs --json"]
+)
 def test_errors_as_json_carry_a_code(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*shlex.split(line)]) == 2
     error = json.loads(capsys.readouterr().err)["error"]

@@ -11,7 +11,7 @@ from forge_jobs.testing.clock import MovableClock
 from tests.ops.desk import Desk
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(params=["memory", "sqlite"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/ops.db"
     clock = MovableClock()

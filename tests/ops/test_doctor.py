@@ -32,7 +32,9 @@ async def test_a_healthy_store_has_no_complaint(desk: Desk) -> None:
     await desk.hire("mail")
     findings = await doctor.examine(desk.store, clock=desk.clock)
     ours = [f for f in findings if f.subject in ("workers", "running jobs", "schema")]
-    assert [finding.severity for finding in ours] == [Severity.OK] * 3
+    assert [finding.subject for finding in ours].count("schema") == 1
+    assert {finding.severity for finding in ours} == {Severity.OK}
+    assert len(ours) == 3
     assert not [finding for finding in findings if finding.subject.startswith("queue")]
 
 
@@ -44,8 +46,9 @@ async def test_H3_jobs_in_a_queue_that_nobody_serves_are_a_warning_with_its_cure
     assert finding.severity is Severity.WARNING
     assert "3 jobs wait" in finding.message
     assert finding.cure == "forge worker APP --queues mail"
-    (workers,) = await said(desk, "workers")
-    assert workers.severity is Severity.WARNING
+    workers = await said(desk, "workers")
+    assert workers[0].severity is Severity.WARNING
+    assert workers[0].message == "no worker is running"
 
 
 async def test_a_paused_queue_is_told_only_while_jobs_wait(desk: Desk) -> None:

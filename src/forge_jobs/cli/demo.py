@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Final
+from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -24,6 +24,9 @@ from .demo_view import LiveScreen, Picture, PlainLines
 from .failing import FAILED, OK, Stop
 from .session import with_forge
 from .tethered import Tethered
+
+if TYPE_CHECKING:
+    from forge_jobs.app import Forge
 
 WORKERS: Final = 2
 _APP: Final = "forge_jobs.cli.demo_app:forge"
@@ -81,17 +84,18 @@ def _run(
 ) -> int:
     arguments = [_APP, "--queues", _QUEUES, "--processes", str(WORKERS)]
     arguments += ["--grace", f"{_GRACE_S}", "--lease", f"{_LEASE_S}"]
-    worker = Tethered(arguments, environment={"FORGE_URL": url}, output=output)
+    named = {"FORGE_URL": url, "FORGE_WORKER_PREFIX": "demo", "FORGE_QUEUES": ""}
+    worker = Tethered(arguments, environment=named, output=output)
     part = _Show(url, seconds, jobs, worker, log, SYSTEM_CLOCK)
     try:
-        last = with_forge(url, lambda forge: _play(forge.store, part))
+        last = with_forge(url, lambda forge: _play(forge, part))
     finally:
         code = worker.stop(_GRACE_S)
     return _farewell(last, code, url, kept)
 
 
-async def _play(store: Store, part: _Show) -> Picture:
-    await store.open()
+async def _play(forge: "Forge", part: _Show) -> Picture:
+    store = await forge.aready()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -147,8 +151,8 @@ def _farewell(last: Picture, code: int, url: str, kept: bool) -> int:
     out = show.console()
     out.print(
         f"\nProcessed {last.ended:,} of {last.fed:,} jobs in {last.elapsed_s:.0f} s: "
-        f"{counts[JobStatus.DONE]:,} done, {counts[JobStatus.DEAD]:,} dead "
-        f"after all their attempts, {last.live:,} still waiting."
+        f"{counts[JobStatus.DONE]:,} done, {counts[JobStatus.DEAD]:,} dead, "
+        f"{last.live:,} still waiting."
     )
     out.print("The workers have stopped. Mission Control, the web panel, comes later.")
     if kept:

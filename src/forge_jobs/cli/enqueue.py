@@ -1,6 +1,6 @@
 """``forge enqueue``: a job by kind, from the shell."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,7 +23,7 @@ def enqueue(
     ] = "{}",
     queue: Annotated[
         str | None,
-        typer.Option("--queue", metavar="NAME", help="Default: where workers say it belongs."),
+        typer.Option("--queue", metavar="NAME", help="Default: what workers say, else `default`."),
     ] = None,
     delay: Annotated[
         str | None, typer.Option("--delay", metavar="SPAN", help="Start later, e.g. 10m.")
@@ -53,6 +53,7 @@ def enqueue(
     arguments = json_payload.decode_text(payload)
     if not isinstance(arguments, dict):
         raise BadOption("JSON must be an object of arguments by name, such as '{\"a\": 1}'")
+    named = cast("dict[str, Any]", arguments)
     options: dict[str, Any] = {
         "queue": queue,
         "delay": None if delay is None else as_span(delay),
@@ -64,7 +65,7 @@ def enqueue(
     given = {name: value for name, value in options.items() if value is not None}
 
     async def work(forge: "Forge") -> Any:
-        return await forge.aenqueue(kind, arguments, **given)
+        return await forge.aenqueue(kind, named, **given)
 
     job = with_forge(url, work)
     if as_json:

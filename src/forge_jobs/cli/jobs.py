@@ -143,7 +143,7 @@ def _print_job(job: JobView, now: datetime) -> None:
         rows.show_header = False
         out.print(rows)
     if job.logs:
-        _heading(f"Log ({len(job.logs)} lines)")
+        _heading(f"Log ({show.plural(len(job.logs), 'line')})")
         for line in job.logs[-_LOGS_SHOWN:]:
             out.print(f"{line.at:%H:%M:%S} {line.level:<7} {line.message}", soft_wrap=True)
 
@@ -153,7 +153,8 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
         return None if moment is None else show.clock_time(moment, now)
 
     pairs: list[tuple[str, str | Text | None]] = [("id", job.id), ("queue", job.queue)]
-    pairs.extend(("why" if place == 0 else "", _why(r, now)) for place, r in enumerate(job.why))
+    reasons = () if job.status is JobStatus.DONE else job.why
+    pairs.extend(("why" if place == 0 else "", _why(r, now)) for place, r in enumerate(reasons))
     progress = None
     if job.progress is not None:
         progress = f"{job.progress:.0%} {job.progress_note or ''}".strip()

@@ -20,15 +20,13 @@ def on_store(url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
     """Run ``work`` on the opened store. NotFound when there is no database: looking makes none."""
 
     async def step(forge: "Forge") -> T:
-        store = forge.store
-        if (await store.upkeep.schema_status()).current is None:
+        if (await forge.store.upkeep.schema_status()).current is None:
             place = redact.url(forge.url)
             raise NotFound(
                 f"there is no database at {place}: check --url or FORGE_URL, "
                 "or make it with `forge db create`"
             )
-        await store.open()
-        return await work(store)
+        return await work(await forge.aready())
 
     return with_forge(url, step)
 

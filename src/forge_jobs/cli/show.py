@@ -94,7 +94,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
+        return f"{seconds * 1000:.0f}ms" if seconds >= 0.001 else "<1ms"
     if seconds < 60:
         return f"{seconds:.1f}s"
     parts: list[str] = []

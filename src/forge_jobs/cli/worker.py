@@ -25,7 +25,7 @@ PROCESSES_MOST: Final = 256
 HELP: Final = {
     "app": "Where the Forge object is: pkg.module:name.",
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
-    "Default: FORGE_QUEUES, then the queues of the app's tasks.",
+    "Default: FORGE_QUEUES, else what the app and forge.toml declare.",
     "processes": "Worker processes.",
     "health_port": "Answer /healthz and /readyz on loopback; one port per process from here on.",
     "log_format": "text or json.",

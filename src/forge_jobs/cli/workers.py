@@ -67,7 +67,7 @@ def quiet(
 
 
 def worker_table(views: tuple[WorkerView, ...]) -> Table:
-    """Worker processes in 80 columns; the host id stands below the label."""
+    """Worker processes in 80 columns; the host id stands below a label."""
     now = to_datetime(SYSTEM_CLOCK.now())
     numbers = ("PID", "RUNS", "MEMORY", "UP")
     made = show.table("WORKER", *numbers, "QUEUES", right=numbers, fold=("WORKER", "QUEUES"))
@@ -75,7 +75,8 @@ def worker_table(views: tuple[WorkerView, ...]) -> Table:
         name = Text(view.label)
         if view.quiet:
             name.append(" (quiet)", style="yellow")
-        name.append(f"\n{view.host_id}", style="bright_black")
+        if view.host_id != view.label:
+            name.append(f"\n{view.host_id}", style="bright_black")
         made.add_row(
             name,
             str(view.pid),

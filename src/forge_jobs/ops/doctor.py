@@ -21,14 +21,18 @@ __all__ = ["Finding", "SchemaStatus", "Severity", "cluster_findings", "examine",
 async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
     """Everything there is to say, worst first. Opens nothing that has no schema yet."""
     status = await store.upkeep.schema_status()
-    findings = [schema_finding(status), *await store.upkeep.examine()]
+    findings = await store.upkeep.examine()
+    ours = [schema_finding(status)]
     if status.current == status.wanted:
         try:
             await store.open(migrate=False)
-            findings.extend(cluster_findings(await overview(store, clock=clock)))
-            findings.append(await _owners(store))
+            ours.extend(cluster_findings(await overview(store, clock=clock)))
+            ours.append(await _owners(store))
         except ForgeError as error:
-            findings.append(Finding(Severity.ERROR, "store", str(error), "see the message"))
+            ours.append(Finding(Severity.ERROR, "store", str(error), "see the message"))
+    # where the backend has looked at the same thing, its word is the closer one
+    told = {(finding.subject, finding.severity) for finding in findings}
+    findings.extend(one for one in ours if (one.subject, one.severity) not in told)
     worst = (Severity.ERROR, Severity.WARNING, Severity.OK)
     return sorted(findings, key=lambda finding: worst.index(finding.severity))
 

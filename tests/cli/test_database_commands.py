@@ -1,0 +1,68 @@
+"""The life of a database, and that looking never makes one."""
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Here
+
+
+@pytest.mark.parametrize("command", ["jobs list", "stats", "workers", "queues list"])
+def test_looking_never_makes_a_database(on_file: Here, command: str) -> None:
+    answer = on_file.forge(*command.split())
+    assert answer.code == 1
+    assert re.fullmatch(
+        r"forge: there is no database at sqlite:///forge.db: .+`forge db create`\n", answer.err
+    )
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_neither_do_the_doctor_and_the_status(on_file: Here) -> None:
+    sick = on_file.forge("doctor")
+    assert sick.code == 1
+    assert "forge db create" in sick.out
+    assert on_file.forge("db", "status", "--json").data["current"] is None
+    assert "run: forge db create" in on_file.forge("db", "status").out
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_the_life_of_a_database(on_file: Here) -> None:
+    created = on_file.forge("db", "create", "--json").data
+    assert created["result"] == "created"
+    assert created["current"] == created["wanted"]
+    assert on_file.forge("db", "migrate", "--json").data["result"] == "already up to date"
+    assert on_file.forge("doctor").code == 0
+    assert on_file.forge("enqueue", "send", "--queue", "mail").code == 0
+    for command in ("drop", "reset"):
+        refused = on_file.forge("db", command)
+        assert refused.code == 2
+        assert "repeat with --force" in refused.err
+    assert len(on_file.forge("jobs", "list", "--json").data["jobs"]) == 1
+    assert on_file.forge("db", "reset", "--force").code == 0
+    assert on_file.forge("jobs", "list", "--json").data["jobs"] == []
+    assert on_file.forge("db", "drop", "--force").out == "Dropped sqlite:///forge.db.\n"
+    assert list(Path.cwd().glob("*.db*")) == []
+
+
+def test_a_database_of_a_newer_release_is_not_touched(on_file: Here) -> None:
+    on_file.forge("db", "create")
+    with closing(sqlite3.connect("forge.db")) as connection, connection:
+        connection.execute("UPDATE forge_schema SET number = 999")
+    for command in (["jobs", "list"], ["enqueue", "send"], ["db", "migrate"]):
+        answer = on_file.forge(*command)
+        assert answer.code == 1
+        assert "999" in answer.err
+        assert len(answer.err.splitlines()) == 1
+    assert "upgrade forge-jobs" in on_file.forge("db", "status").out
+    assert on_file.forge("doctor").code == 1
+
+
+def test_an_unwritable_folder_is_one_clear_line(on_file: Here, tmp_path: Path) -> None:
+    on_file.url = f"sqlite:///{tmp_path}/nowhere/forge.db"
+    answer = on_file.forge("enqueue", "send")
+    assert answer.code == 1
+    assert len(answer.err.strip().splitlines()) == 1
+    assert "nowhere" in answer.err
