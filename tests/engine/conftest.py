@@ -9,7 +9,7 @@ from forge_jobs.backends.url import open_store
 from forge_jobs.store.bundle import Store
 from tests.engine.rig import Rig
 
-BACKENDS = ("memory",)
+BACKENDS = ("memory", "sqlite")
 
 
 @pytest.fixture(params=BACKENDS)

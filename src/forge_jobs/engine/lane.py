@@ -147,6 +147,7 @@ class Lane:
             self._gate.hand_back(self.ready.popleft())
 
     def hand_back_older(self, than: float) -> None:
-        """What was claimed before that moment and has not started goes back."""
-        while self.ready and self.ready[0].claimed_at < than:
+        """What was claimed by that moment and has not started goes back."""
+        self.pace.forget()
+        while self.ready and self.ready[0].claimed_at <= than:
             self._gate.hand_back(self.ready.popleft())

@@ -38,6 +38,10 @@ class Pace:
             return
         self._looked_at = now
 
+    def forget(self) -> None:
+        """The forecast was wrong: claim nothing ahead until there is a new one."""
+        self.run_s = self.gap_s = None
+
     def ahead(self, span_s: float, slots: int) -> int:
         """How many jobs are certainly started within ``span_s``; 0 while that is not known, and
         for handlers that run longer than that."""

@@ -111,7 +111,7 @@ class Pump:
     def _next_at(self, now: float) -> float:
         floor = self._floor
         due_at = floor.outbox.due_at()
-        if self.claiming and due_at > now:
+        if due_at > now:
             due_at = min(due_at, self._claim_at(now))
         for lane in floor.lanes.values():
             if lane.ready:
@@ -125,7 +125,7 @@ class Pump:
 
     def _claim_at(self, now: float) -> float:
         floor = self._floor
-        if not floor.may_start(now):
+        if not self._may_claim(now):
             return NEVER
         at = NEVER
         for lane in floor.lanes.values():
@@ -134,6 +134,10 @@ class Pump:
                     return now
                 at = min(self._due_at, self._poll_at)
         return at
+
+    def _may_claim(self, now: float) -> bool:
+        spent = self.claims_left is not None and self.claims_left <= 0
+        return self.claiming and not spent and self._floor.may_start(now)
 
     # -- what -----------------------------------------------------------------------------------
 
@@ -169,7 +173,7 @@ class Pump:
 
     def _wants(self, now: float) -> list[Want]:
         floor = self._floor
-        if not self.claiming or not floor.may_start(now):
+        if not self._may_claim(now):
             return []
         most = _CLAIMS_MOST if self.claims_left is None else self.claims_left
         wants: list[Want] = []

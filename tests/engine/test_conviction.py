@@ -1,0 +1,80 @@
+"""A job suspected of killing its worker runs alone; only its own child's death convicts it."""
+
+import os
+from typing import Any
+
+import pytest
+
+from forge_jobs.core.status import JobStatus
+from forge_jobs.engine.context import Context
+from forge_jobs.engine.services import reap_stale_jobs
+from forge_jobs.store.jobs import Exchange, Want
+from forge_jobs.store.processes import NewProcess
+from tests.engine import suspects
+from tests.engine.rig import Rig
+
+pytestmark = pytest.mark.processes
+
+
+async def _crash_with_it(rig: Rig, times: int) -> None:
+    """Processes claim whatever is pending and die."""
+    for number in range(times):
+        name, witness = f"victim-{number}", f"witness-{number}"
+        owner = await rig.store.processes.register(_new(name))
+        await rig.store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 100)]))
+        await rig.store.processes.register(_new(witness), replaces=name)
+        await reap_stale_jobs(rig.store)
+
+
+def _new(name: str) -> NewProcess:
+    return NewProcess(host_id=name, label=name, queues=(), pid=1, hostname="h", lease_s=600)
+
+
+def _register(rig: Rig, *kinds: str) -> None:
+    for kind in kinds:
+        handler = suspects.app.handler(kind)
+        assert handler is not None
+        rig.registry.register(handler)
+
+
+async def test_a_deadly_job_is_convicted_and_its_companions_are_not(rig: Rig) -> None:
+    _register(rig, "innocent", "deadly")
+    companions = await rig.add_many("innocent", 3)
+    deadly = await rig.add("deadly")
+    await _crash_with_it(rig, 2)
+    fresh = await rig.add("innocent")
+    async with rig.working({"q": 2}):
+        for job_id in companions:
+            record = await rig.reaches(job_id)
+            assert (record.status, record.crashes) == (JobStatus.DONE, 2)
+            assert record.result != str(os.getpid()).encode(), "it ran in a process of its own"
+        record = await rig.reaches(deadly)
+        assert (record.status, record.crashes) == (JobStatus.DEAD, 3)
+        assert "exit" in (record.last_error or "")
+        record = await rig.reaches(fresh)
+        assert (record.status, record.result) == (JobStatus.DONE, str(os.getpid()).encode())
+
+
+async def test_a_suspect_that_cannot_be_isolated_is_dead_with_the_reason(rig: Rig) -> None:
+    ran: list[int] = []
+
+    async def body(ctx: Context, given: Any) -> None:
+        ran.append(1)
+
+    rig.on("local", body)
+    suspect = await rig.add("local")
+    await _crash_with_it(rig, 2)
+    async with rig.working():
+        record = await rig.reaches(suspect)
+    assert record.status is JobStatus.DEAD
+    assert "cannot be moved to a process of its own" in (record.last_error or "")
+    assert ran == []
+
+
+async def test_one_crash_is_no_suspicion(rig: Rig) -> None:
+    _register(rig, "innocent")
+    job_id = await rig.add("innocent")
+    await _crash_with_it(rig, 1)
+    async with rig.working():
+        record = await rig.reaches(job_id)
+    assert (record.status, record.result) == (JobStatus.DONE, str(os.getpid()).encode())

@@ -1,0 +1,197 @@
+"""Slots and pause are followed live; the cluster's total is shared out."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from forge_jobs.core.status import JobStatus
+from forge_jobs.engine.context import Context
+from forge_jobs.engine.runtime import QueueHandle
+from forge_jobs.engine.shares import granted
+from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.queues import QueueChange
+from tests.engine.rig import FAST, Rig, until
+
+
+def _process(host_id: str, slots: int, *, quiet: bool = False, queue: str = "q") -> ProcessRecord:
+    return ProcessRecord(
+        key=1, host_id=host_id, label=host_id, queues=(queue,), pid=1, hostname="h", version="",
+        started_at=0, beat_at=0, lease_s=15.0, slots={queue: slots}, quiet=quiet,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("total", "others", "expected"),
+    [
+        (10, [], 10),
+        (10, [_process("b", 5)], 5),
+        (10, [_process("b", 10)], 0),
+        (10, [_process("b", 7)], 3),
+        (10, [_process("0", 3), _process("b", 3)], 3),
+        (10, [_process("b", 3), _process("c", 3)], 4),
+        (1, [_process("b", 0)], 1),
+        (1, [_process("0", 1)], 0),
+        (10, [_process("b", 2, quiet=True)], 8),
+        (10, [_process("b", 5, queue="other")], 10),
+        (0, [], 0),
+        (100_000, [], 256),
+    ],
+)
+def test_M6_a_share_is_fair_and_only_taken_from_what_others_gave_up(
+    total: int, others: list[ProcessRecord], expected: int
+) -> None:
+    assert granted(total, "q", "a", others, most=256) == expected
+
+
+def test_A25_a_queue_may_have_more_slots_than_one_process_holds() -> None:
+    others = [_process(f"p{n}", 256) for n in range(3)]
+    assert granted(1_024, "q", "a", others, most=256) == 256
+
+
+class Gauge:
+    """Counts how many handlers run."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.release = asyncio.Event()
+
+    async def body(self, ctx: Context, given: Any) -> None:
+        self.running += 1
+        try:
+            await self.release.wait()
+        finally:
+            self.running -= 1
+
+
+async def test_slots_follow_the_queue_up_and_down(rig: Rig) -> None:
+    gauge = Gauge()
+    rig.on("work", gauge.body)
+    ids = await rig.add_many("work", 12)
+    async with rig.working({"q": 2}) as handle:
+        await until(lambda: gauge.running == 2)
+        await rig.store.queues.change("q", QueueChange(slots=6))
+        await until(lambda: gauge.running == 6)
+        await rig.store.queues.change("q", QueueChange(slots=1))
+        await until(lambda: _lane(handle).target == 1)
+        assert gauge.running == 6
+        gauge.release.set()
+        for job_id in ids:
+            record = await rig.reaches(job_id)
+            assert (record.status, record.attempts) == (JobStatus.DONE, 1)
+
+
+async def test_A2_pause_and_scale_down_let_running_jobs_finish(rig: Rig) -> None:
+    gauge = Gauge()
+    told: list[bool] = []
+
+    async def body(ctx: Context, given: Any) -> None:
+        await gauge.body(ctx, given)
+        told.append(ctx.cancelled)
+
+    rig.on("work", body)
+    ids = await rig.add_many("work", 6)
+    async with rig.working({"q": 3}) as handle:
+        await until(lambda: gauge.running == 3)
+        await rig.store.queues.change("q", QueueChange(paused=True))
+        await until(lambda: _lane(handle).target == 0)
+        gauge.release.set()
+        await until(lambda: len(told) == 3)
+        await asyncio.sleep(0.4)
+        counts = await rig.counts()
+        assert counts == {"done": 3, "pending": 3}
+        await rig.store.queues.change("q", QueueChange(paused=False))
+        for job_id in ids:
+            record = await rig.reaches(job_id)
+            assert (record.status, record.attempts, record.errors) == (JobStatus.DONE, 1, ())
+    assert told == [False] * 6
+
+
+async def test_A13_slots_freed_by_scale_down_are_not_used_while_their_job_still_runs(
+    rig: Rig,
+) -> None:
+    gauge = Gauge()
+    rig.on("work", gauge.body)
+    await rig.add_many("work", 20)
+    async with rig.working({"q": 4}) as handle:
+        await until(lambda: gauge.running == 4)
+        for slots in (2, 4, 1, 4):
+            await rig.store.queues.change("q", QueueChange(slots=slots))
+            await until(lambda wanted=slots: _lane(handle).target == wanted)
+            await asyncio.sleep(0.05)
+            assert gauge.running == 4
+        gauge.release.set()
+
+        async def done() -> bool:
+            return await rig.counts() == {"done": 20}
+
+        await until(done)
+
+
+async def test_two_workers_share_and_never_exceed_the_total(rig: Rig) -> None:
+    gauge = Gauge()
+    rig.on("work", gauge.body)
+    await rig.add_many("work", 30)
+    settings = dataclasses.replace(FAST, lease_s=3.0)
+    async with rig.working({"q": 6}, settings=settings) as first:
+        await until(lambda: gauge.running == 6)
+        async with rig.working({"q": 6}, settings=settings) as second:
+            await until(lambda: _lane(first).target == 3)
+            assert _lane(second).target == 0
+            assert gauge.running == 6
+            gauge.release.set()
+            await until(lambda: _lane(second).target == 3)
+            assert _lane(first).target == 3
+        await until(lambda: _lane(first).target == 6)
+
+
+async def test_a_quiet_worker_claims_nothing_more(rig: Rig) -> None:
+    gauge = Gauge()
+    rig.on("work", gauge.body)
+    first = await rig.add("work")
+    async with rig.working({"q": 2}) as handle:
+        await until(lambda: gauge.running == 1)
+        await rig.store.processes.quiet(handle.host_id, quiet=True)
+        await until(lambda: _lane(handle).target == 0)
+        second = await rig.add("work")
+        gauge.release.set()
+        await rig.reaches(first, JobStatus.DONE)
+        await asyncio.sleep(0.4)
+        assert (await rig.record(second)).status is JobStatus.PENDING
+        await rig.store.processes.quiet(handle.host_id, quiet=False)
+        await rig.reaches(second, JobStatus.DONE)
+
+
+async def test_a_forgotten_queue_stays_as_it_is(rig: Rig) -> None:
+    async def body(ctx: Context, given: Any) -> None:
+        return None
+
+    rig.on("work", body)
+    async with rig.working({"q": 2}) as handle:
+        await rig.store.queues.forget("q")
+        await asyncio.sleep(0.3)
+        assert _lane(handle).target == 2
+        assert (await rig.runs("work")).status is JobStatus.DONE
+
+
+async def test_the_process_tells_its_slots_and_what_runs(rig: Rig) -> None:
+    gauge = Gauge()
+    rig.on("work", gauge.body)
+    await rig.add_many("work", 2)
+    settings = dataclasses.replace(FAST, lease_s=2.0)
+    async with rig.working({"q": 5}, settings=settings) as handle:
+
+        async def told() -> bool:
+            (record,) = await rig.store.processes.all()
+            return record.running == 2 and dict(record.slots) == {"q": 5}
+
+        await until(told)
+        (record,) = await rig.store.processes.all()
+        assert record.host_id == handle.host_id
+        assert record.memory_bytes > 1_000_000
+        gauge.release.set()
+
+
+def _lane(handle: QueueHandle) -> Any:
+    return handle._process.floor.lanes["q"]
