@@ -77,7 +77,7 @@ async def leave(name: str) -> None:
     os._exit(1)
 
 
-@forge.task(queue="crash", max_attempts=1)
+@forge.task(queue="crash")
 async def hold_lock(name: str) -> None:
     """Never ends, and lets no other thread run."""
     note("start", name)

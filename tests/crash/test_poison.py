@@ -27,7 +27,7 @@ def test_poison_reaches_dead_and_harms_nobody(site: Site) -> None:
 def test_a_worker_that_holds_the_interpreter_lock_is_killed_and_replaced(site: Site) -> None:
     parent = site.parent(processes=1, lease=2)
     site.until_up(parent, 1)
-    stuck = site.enqueue("hold_lock", "stuck")
+    stuck = site.enqueue("hold_lock", "stuck", max_attempts=1)
     site.until(lambda: site.noted("start", "stuck"))
     behind = site.enqueue("noop", "behind")
     site.until_status(behind, "done", 30)
