@@ -165,7 +165,8 @@ def _ask(wish: _Wish, size: CappedCount) -> None:
     question = f"{_WORD[wish.action][0]} {_amount(size)}?"
     if wish.as_json or not sys.stdin.isatty():
         raise Stop(f"{question} Nothing was done: repeat with --yes", code="not_confirmed")
-    if not typer.confirm(question, err=True):
+    show.messages().print(f"{question} [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise typer.Abort
 
 

@@ -67,7 +67,8 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
         verdict = "run: forge db create"
     elif found.current > found.wanted:
         verdict = "newer than this release: upgrade forge-jobs"
-    pairs = [*described.items(), ("schema", f"{current} (wanted {found.wanted}): {verdict}")]
+    pairs = [pair for pair in described.items() if pair[0] != "schema"]
+    pairs.append(("schema", f"{current} (wanted {found.wanted}): {verdict}"))
     show.console().print(show.facts(pairs))
 
 

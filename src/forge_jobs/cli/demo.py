@@ -5,7 +5,7 @@ import os
 import signal
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Final
@@ -22,7 +22,7 @@ from . import show
 from .demo_feed import endless
 from .demo_view import LiveScreen, Picture, PlainLines
 from .failing import FAILED, OK, Stop
-from .session import with_forge
+from .session import on_store, with_forge
 from .tethered import Tethered
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _run(
         last = with_forge(url, lambda forge: _play(forge, part))
     finally:
         code = worker.stop(_GRACE_S)
-    return _farewell(last, code, url, kept)
+    after = on_store(url, lambda store: look.overview(store, minutes=1))
+    return _farewell(replace(last, seen=after), code, url, kept)
 
 
 async def _play(forge: "Forge", part: _Show) -> Picture:

@@ -14,7 +14,7 @@ soon = Retry(base="1s", max="4s")
 async def send_mail(number: int, to: str, ctx: Context) -> str:
     """Sometimes fails and succeeds on its retry; sometimes can never succeed."""
     await SYSTEM_CLOCK.sleep(0.02 + number % 7 * 0.01)
-    if number % 43 == 0:
+    if number % 17 == 0:
         raise Dead(f"there is no mailbox {to}")
     if number % 11 == 0 and ctx.job.attempts == 1:
         raise ConnectionError("the mail server hung up")

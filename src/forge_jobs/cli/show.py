@@ -96,7 +96,7 @@ def span(seconds: float | None) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms" if seconds >= 0.001 else "<1ms"
     if seconds < 60:
-        return f"{seconds:.1f}s"
+        return f"{seconds:.3g}s"
     parts: list[str] = []
     left = round(seconds)
     for unit, size in _UNITS:

@@ -105,4 +105,4 @@ async def _owners(store: Store) -> Finding:
             Severity.WARNING, "running jobs", f"{orphans} belong to workers that are gone",
             "any running worker takes them over within its lease and 5 seconds",
         )  # fmt: skip
-    return Finding(Severity.OK, "running jobs", "each has a living worker")
+    return Finding(Severity.OK, "running jobs", "none without a living worker")
