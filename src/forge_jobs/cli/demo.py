@@ -73,7 +73,8 @@ def demo(
         folder = Path(rooms.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
         place = (file or folder / "demo.db").resolve()
         url = f"sqlite:///{place}"
-        os.environ["FORGE_URL"] = url
+        # the sample app reads its address here, and its file is new whatever the shell says
+        os.environ.update(FORGE_URL=url, FORGE_AUTO_MIGRATE="1")
         log = folder / "workers.log"
         output = rooms.enter_context(log.open("wb"))
         raise typer.Exit(_run(url, seconds, jobs, log, output, kept=file is not None))
