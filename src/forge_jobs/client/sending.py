@@ -65,7 +65,14 @@ class Sender:
 
     async def asend(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
         """Store one job, from a coroutine."""
-        return (await self.asend_many([job], read, tx))[0]
+        if tx is None:
+            (stored,) = await self.access.aenqueue((job,))
+            if self.at_once is not None:
+                await self.at_once.arun([stored])
+                return await Job[Any](self, stored.id, read, stored.duplicate).arefresh()
+        else:
+            (stored,) = enqueue_in(await self.access.aready(), tx, (job,))
+        return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     def send_many(self, jobs: list[NewJob], read: Read | None, tx: object = None) -> list[Job[Any]]:
         """Store jobs in one commit, order kept."""

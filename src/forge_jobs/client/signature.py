@@ -18,7 +18,7 @@ from .parameters import Parameter, Parameters, Place, Unresolved, read, type_tex
 from .reading import Reader, from_json, result_reader
 
 _SCALARS = (str, int, float, bool, type(None))
-_NOTHING = b"{}"
+NOTHING = b"{}"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -86,7 +86,7 @@ class Signature:
         """The payload of a call, or BadArguments, BadPayload, PayloadTooLarge."""
         plan = self._plan or self._resolve()
         if not (args or kwargs or plan.required):
-            return _NOTHING
+            return NOTHING
         if plan.uneven:
             return self._encode_with_care(plan, self._gather(plan, args, kwargs), limit)
         if len(args) > len(plan.positional):

@@ -12,11 +12,12 @@ from forge_jobs.core.job import NewJob, Successor
 from .job import Job
 from .options import JobOptions, TaskSettings, job_fields
 from .sending import Sender
-from .signature import Signature
+from .signature import NOTHING, Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Call: TypeAlias = "tuple[Any, ...] | list[Any] | Mapping[str, Any]"
+_IN_ORDER = (tuple, list)
 _replace = msgspec.structs.replace
 _look_like: Any = functools.update_wrapper
 
@@ -77,7 +78,7 @@ class Sendable(Generic[P, R]):
         bound: list[NewJob] = []
         for place, call in enumerate(calls):
             try:
-                if isinstance(call, tuple | list):
+                if isinstance(call, _IN_ORDER):
                     data = encode(tuple(call), {}, limit=limit)
                 elif isinstance(call, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
                     data = encode((), dict(call), limit=limit)
@@ -88,7 +89,7 @@ class Sendable(Generic[P, R]):
                     )
             except BadArguments as error:
                 raise BadArguments(f"call number {place}: {error}") from error
-            bound.append(_replace(template, payload=data))
+            bound.append(template if data is NOTHING else _replace(template, payload=data))
         return bound
 
 
@@ -154,6 +155,7 @@ class Task(Sendable[P, R]):
         self._template = NewJob(
             kind=kind,
             queue=settings.queue,
+            payload=NOTHING,
             priority=settings.priority,
             max_attempts=settings.max_attempts,
             timeout_s=settings.timeout_s,
