@@ -1,5 +1,7 @@
 """What the acting commands change, ask and refuse."""
 
+import io
+
 import pytest
 
 from forge_jobs.ops import look
@@ -158,6 +160,17 @@ def test_enqueue(here: Here) -> None:
     assert (job["kind"], job["queue"], job["payload"]) == ("send", "mail", {"to": "a@b.c"})
     assert (job["priority"], job["max_attempts"], job["tags"]) == (-2, 3, ["vip"])
     assert job["status"] == "pending"
+
+
+def test_arguments_may_come_from_stdin(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"text": "' + "x" * 200_000 + '"}'))
+    job_id = here.forge("enqueue", "send", "-").out.strip()
+    payload = here.forge("jobs", "show", job_id, "--json").data["payload"]
+    assert len(payload["text"]) == 200_000
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"text": "' + "x" * 2_000_000 + '"}'))
+    large = here.forge("enqueue", "send", "-")
+    assert large.code == 2
+    assert "the limit is 1,048,576" in large.err
 
 
 def test_a_kind_goes_where_workers_say_or_to_the_default(here: Here) -> None:

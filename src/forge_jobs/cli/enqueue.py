@@ -1,5 +1,6 @@
 """``forge enqueue``: a job by kind, from the shell."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def enqueue(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="The task's kind.")],
     payload: Annotated[
-        str, typer.Argument(metavar="JSON", help="Arguments by name, as a JSON object.")
+        str,
+        typer.Argument(metavar="JSON", help="Arguments by name, as a JSON object; - reads stdin."),
     ] = "{}",
     queue: Annotated[
         str | None,
@@ -50,7 +52,8 @@ def enqueue(
     Example:
       forge enqueue send '{"to": "a@b.c"}' --queue mail --delay 10m
     """
-    arguments = json_payload.decode_text(payload)
+    text = sys.stdin.read() if payload == "-" else payload
+    arguments = json_payload.decode_text(text)
     if not isinstance(arguments, dict):
         raise BadOption("JSON must be an object of arguments by name, such as '{\"a\": 1}'")
     named = cast("dict[str, Any]", arguments)
