@@ -39,7 +39,7 @@ class Climate:
             hint_lost=up_to(0.5),
         )
         weights = tuple(0.0 if dice.chance(0.2) else dice.roll() for _ in _KINDS)
-        return cls(weather, dice.between(4, 20), weights if sum(weights) else (1.0,) * len(_KINDS))
+        return cls(weather, dice.between(2, 10), weights if sum(weights) else (1.0,) * len(_KINDS))
 
 
 class Fleet:
@@ -105,7 +105,7 @@ class Fleet:
                 loop.call_later(dice.skewed(0.05, 3 * lease_s), node.resume)
             case "stop":
                 node.stop()
-                loop.call_later(dice.between(0.05, 3 * lease_s), node.resume)
+                loop.call_later(dice.between(0.1, 2.5) * lease_s, node.resume)
             case "cut":
                 self._ground.fault(node.who, "cut")
                 node.line.cut = True

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from forge_jobs.core.job import UniqueWhile
-from forge_jobs.core.status import LIVE, TERMINAL, TRANSITIONS, Attempts, Event, JobStatus
+from forge_jobs.core.status import LIVE, TERMINAL, TRANSITIONS, Attempts, Event, JobStatus, Rule
 from forge_jobs.store.jobs import Verdict
 
 from .final import Final, parcel
@@ -28,6 +28,8 @@ from .history import (
     key_of,
 )
 
+OPERATOR = "operator"
+
 
 class Violation(Struct, frozen=True):
     """A broken promise: which rule, what happened, and to which row."""
@@ -41,16 +43,23 @@ _FINISHES = (
     Event.DONE, Event.FAIL, Event.DIE, Event.CRASH, Event.THROTTLE, Event.SNOOZE, Event.MISSING,
 )  # fmt: skip
 
+_RULES: dict[tuple[JobStatus | None, Event, JobStatus | None], list[Rule]] = {}
+for _rule in TRANSITIONS:
+    _RULES.setdefault((_rule.source, _rule.event, _rule.target), []).append(_rule)
+
 Found: TypeAlias = Iterator[Violation]
 Checker: TypeAlias = Callable[[History, Final], Found]
 
 
 def lost(history: History, final: Final) -> Found:
-    """Every acknowledged job is there, or a person deleted it; nothing came from nowhere."""
-    stored: set[int] = set()
-    for move in history.of(Moved):
-        (stored.discard if move.target is None else stored.add)(move.key)
-    deleted = {move.key for move in history.of(Moved) if move.target is None}
+    """Every acknowledged job is there, or the operator deleted it; nothing came from nowhere.
+
+    A world is far too young for the clean-up to find anything.
+    """
+    deleted = {
+        move.key for move in history.of(Moved) if move.target is None and move.who == OPERATOR
+    }
+    stored = {move.key for move in history.of(Moved)} - deleted
     for ack in history.of(Acked):
         key = key_of(ack.id)
         row = final.rows.get(key)
@@ -61,7 +70,7 @@ def lost(history: History, final: Final) -> Found:
         elif row is not None and not ack.duplicate and parcel(row).number != ack.number:
             yield Violation("lost", key, f"job {ack.number} ({ack.id}) holds another job's payload")
     for key in sorted(stored - final.rows.keys()):
-        yield Violation("lost", key, f"row {key} was stored, never deleted, and is gone")
+        yield Violation("lost", key, f"row {key} was stored and is gone, and no person deleted it")
     for key in sorted(final.rows.keys() - stored):
         yield Violation("lost", key, f"row {key} is there although nothing stored it")
 
@@ -112,11 +121,7 @@ def legal_moves(history: History, final: Final) -> Found:
                 "illegal", move.key, f"{_move(move)} although the job stood at {source}"
             )
         had = 0 if before is None else before.attempts
-        rules = [
-            rule
-            for rule in TRANSITIONS
-            if (rule.source, rule.event, rule.target) == (move.source, move.event, move.target)
-        ]
+        rules = _RULES.get((move.source, move.event, move.target), ())
         if not rules:
             yield Violation("illegal", move.key, f"{_move(move)} is not in the table")
         elif not any(_attempts_after(rule.attempts, had) == move.attempts for rule in rules):

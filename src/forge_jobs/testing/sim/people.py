@@ -13,6 +13,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueChange
 
+from .checkers import OPERATOR
 from .clocks import pass_time
 from .dice import Dice
 from .history import Acked
@@ -124,19 +125,19 @@ class Operator:
     async def _pause(self) -> None:
         queue = self._dice.pick(QUEUES)
         paused = self._dice.chance(0.5)
-        self._ground.fault("operator", "pause" if paused else "unpause", queue)
+        self._ground.fault(OPERATOR, "pause" if paused else "unpause", queue)
         await self._store.queues.change(queue, QueueChange(paused=paused))
 
     async def _slots(self) -> None:
         queue, slots = self._dice.pick(QUEUES), self._dice.pick(_SLOTS)
-        self._ground.fault("operator", "slots", f"{queue} {slots}")
+        self._ground.fault(OPERATOR, "slots", f"{queue} {slots}")
         await self._store.queues.change(queue, QueueChange(slots=slots))
 
     async def _quiet(self) -> None:
         processes = await self._store.processes.all()
         if processes:
             host, quiet = self._dice.pick(processes).host_id, self._dice.chance(0.4)
-            self._ground.fault("operator", "quiet" if quiet else "unquiet", host)
+            self._ground.fault(OPERATOR, "quiet" if quiet else "unquiet", host)
             await self._store.processes.quiet(host, quiet=quiet)
 
     def _some(self) -> Selection:

@@ -50,17 +50,17 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _DEEDS: tuple[tuple[float, Deed], ...] = (
-    (0.30, Deed.QUICK),
-    (0.12, Deed.SLOW),
-    (0.12, Deed.FLAKY),
-    (0.06, Deed.DOOMED),
-    (0.03, Deed.PERMANENT),
-    (0.08, Deed.ODD),
-    (0.05, Deed.SNOOZE),
-    (0.05, Deed.THROTTLE),
-    (0.05, Deed.OVERTIME),
-    (0.04, Deed.STUBBORN),
-    (0.07, Deed.PARENT),
+    (0.20, Deed.QUICK),
+    (0.30, Deed.SLOW),
+    (0.10, Deed.FLAKY),
+    (0.05, Deed.DOOMED),
+    (0.02, Deed.PERMANENT),
+    (0.07, Deed.ODD),
+    (0.04, Deed.SNOOZE),
+    (0.04, Deed.THROTTLE),
+    (0.04, Deed.OVERTIME),
+    (0.05, Deed.STUBBORN),
+    (0.06, Deed.PARENT),
     (0.03, Deed.SPAWN),
 )
 
@@ -119,7 +119,7 @@ def _deed(dice: Dice) -> Deed:
 def _work_s(deed: Deed, dice: Dice) -> float:
     match deed:
         case Deed.SLOW:
-            return dice.skewed(1, 40)
+            return dice.between(1, 30)
         case Deed.OVERTIME:
             return dice.between(2, 8)
         case Deed.STUBBORN:

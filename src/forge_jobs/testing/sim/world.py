@@ -12,11 +12,11 @@ from forge_jobs.core.status import TERMINAL
 from forge_jobs.store.bundle import Store
 
 from .chaos import Climate, Fleet
-from .checkers import Violation
+from .checkers import OPERATOR, Violation
 from .clocks import SimClock, pass_time
 from .dice import Dice
 from .effects import Recorder
-from .faults import CALM, FaultyStore, Line
+from .faults import CALM, LATE_MOST_S, FaultyStore, Line
 from .final import Final, read_final
 from .handlers import Stage
 from .history import History
@@ -37,9 +37,9 @@ class Options:
     """What makes a world besides its seed. ``drain_s`` bounds how long it may take to come to rest
     after the last fault, in virtual seconds."""
 
-    jobs: int = 120
+    jobs: int = 150
     nodes: int = 3
-    minutes: float = 3.0
+    minutes: float = 2.5
     drain_s: float = 900.0
     make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore
 
@@ -130,7 +130,7 @@ class _World:
         climate = Climate.draw(dice)
         names = [chr(ord("a") + place) for place in range(options.nodes)]
         self._fleet = fleet = Fleet(ground, Dice(f"{self._seed}:chaos"), climate, names)
-        lines = [self._line("producer"), self._line("operator")]
+        lines = [self._line("producer"), self._line(OPERATOR)]
         for line in lines:
             line.weather = climate.weather
         stores = [self._store(line) for line in lines]
@@ -149,6 +149,8 @@ class _World:
             line.weather = CALM
         ground.fault("world", "calm")
         await fleet.calm()
+        # What an impatient operator gave up may still arrive, and must not undo the restoring.
+        await pass_time(LATE_MOST_S + 1)
         await operator.restore()
         await self._rest()
         parent.cancel()

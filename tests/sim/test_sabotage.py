@@ -1,0 +1,165 @@
+"""Breaking the code on purpose: a campaign that does not notice is worth nothing."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from forge_jobs.backends.memory import claims, keys, moves
+from forge_jobs.backends.memory.jobs import MemoryJobs
+from forge_jobs.backends.memory.rows import Row
+from forge_jobs.backends.memory.tables import Tables
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.status import Attempts, Event, JobStatus
+from forge_jobs.engine.floor import Floor
+from forge_jobs.engine.outbox import Batch, Outbox
+from forge_jobs.store.jobs import Reaped, Retention, Verdict
+from forge_jobs.testing.sim import __main__ as command
+from forge_jobs.testing.sim import node
+from forge_jobs.testing.sim.world import Ended, Options, simulate
+
+OPTIONS = Options(drain_s=200.0)
+SEEDS_MOST = 40
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def caught_by(rules: set[str]) -> Ended:
+    """The first world that breaks one of these rules."""
+    others: set[str] = set()
+    for seed in range(SEEDS_MOST):
+        ended = simulate(seed, OPTIONS)
+        broken = {violation.rule for violation in ended.violations}
+        if broken & rules:
+            return ended
+        others |= broken
+    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
+
+
+def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = claims.finish
+
+    def unfenced(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+        row = tables.jobs.get(end.key)
+        if row is None or row.owner is None:
+            return real(tables, owner, end, now)
+        return real(tables, row.owner, msgspec.structs.replace(end, epoch=row.epoch), now)
+
+    monkeypatch.setattr(claims, "finish", unfenced)
+    caught_by({"fence"})
+
+
+def test_the_report_of_a_broken_promise_can_be_replayed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lazy(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+        return Verdict.APPLIED
+
+    monkeypatch.setattr(claims, "finish", lazy)
+    assert command.main(["--seeds", "3", "--jobs", "10", "--minutes", "0.2"]) == 1
+    output = capsys.readouterr().out
+    assert "seed 0 broke" in output
+    assert "fence: " in output
+    assert "--seed 0 --jobs 10 --nodes 3 --minutes 0.2" in output
+
+
+def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def reap_old(self: MemoryJobs, *, crash_note: str, limit: int) -> Reaped:
+        tables = self._tables  # pyright: ignore[reportPrivateUsage]
+        with tables.change() as now:
+            old = [
+                row
+                for row in tables.jobs.values()
+                if row.started and row.status is JobStatus.RUNNING
+                and now - (row.started_at or now) > 5 * SECOND
+            ]  # fmt: skip
+            for row in old:
+                claims.reap(tables, row, crash_note, now)
+            return Reaped(pending=len(old))
+
+    monkeypatch.setattr(MemoryJobs, "reap", reap_old)
+    caught_by({"reap"})
+
+
+def test_a_release_that_burns_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient = moves._LEGAL | {  # pyright: ignore[reportPrivateUsage]
+        (JobStatus.RUNNING, Event.RELEASE, JobStatus.PENDING, Attempts.KEPT)
+    }
+    monkeypatch.setattr(moves, "_LEGAL", lenient)
+
+    def burning(tables: Tables, row: Row, now: Instant) -> None:
+        moves.move(tables, row, Event.RELEASE, JobStatus.PENDING, now)
+
+    monkeypatch.setattr(claims, "release", burning)
+    caught_by({"attempts"})
+
+
+def test_a_heartbeat_on_the_job_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = node.Node.__init__
+
+    def one_realm(self: node.Node, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+        self._io = self._engine  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(node.Node, "__init__", one_realm)
+    caught_by({"innocent"})
+
+
+def test_starting_without_looking_at_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(self: Floor, now: float) -> bool:
+        return self.is_open and self.outbox.has_room(now)
+
+    monkeypatch.setattr(Floor, "may_start", careless)
+    caught_by({"start", "overlap"})
+
+
+def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: Outbox, batch: Batch) -> None:
+        self.written()
+
+    monkeypatch.setattr(Outbox, "put_back", forgetful)
+    caught_by({"stuck"})
+
+
+def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def purge(self: MemoryJobs, keep: Retention, *, limit: int) -> int:
+        tables = self._tables  # pyright: ignore[reportPrivateUsage]
+        with tables.change():
+            rows = [row for row in tables.jobs.values() if row.status is not JobStatus.RUNNING]
+            for row in rows:
+                moves.remove(tables, row)
+            return len(rows)
+
+    monkeypatch.setattr(MemoryJobs, "purge", purge)
+    caught_by({"lost"})
+
+
+def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(tables: Tables, job: NewJob, now: Instant) -> None:
+        return None
+
+    monkeypatch.setattr(keys, "holder", nobody)
+    caught_by({"dedupe"})
+
+
+def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = claims.finish
+
+    def generous(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+        verdict = real(tables, owner, end, now)
+        if verdict is Verdict.ALREADY:
+            for job in end.jobs:
+                moves.insert(tables, job, now)
+        return verdict
+
+    monkeypatch.setattr(claims, "finish", generous)
+    caught_by({"carried"})

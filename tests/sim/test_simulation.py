@@ -1,0 +1,116 @@
+"""The campaign of every test run: a hundred worlds, each of which must keep every promise."""
+
+import logging
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.testing.sim import __main__ as command
+from forge_jobs.testing.sim.sightings import MUST_BE_SEEN
+from forge_jobs.testing.sim.story import story
+from forge_jobs.testing.sim.world import Ended, Options, simulate
+
+OPTIONS = Options(jobs=120, minutes=2.0)
+BATCHES = 4
+SEEDS = 100
+REPLAY = "from forge_jobs.testing.sim.__main__ import main; main(['--seed', '{seed}', '--trace'])"
+
+seen: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    """A world logs thousands of warnings; that is its purpose."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def assert_kept(ended: Ended) -> None:
+    told = [f"{violation.rule}: {violation.text}" for violation in ended.violations[:10]]
+    if told:
+        told += story(ended.history, ended.violations[0])
+    assert not ended.violations, f"seed {ended.seed} broke promises:\n" + "\n".join(told)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_a_hundred_worlds_keep_every_promise(batch: int) -> None:
+    for seed in range(batch, SEEDS, BATCHES):
+        ended = simulate(seed, OPTIONS)
+        assert_kept(ended)
+        seen.update(ended.seen)
+
+
+def test_the_faults_of_the_campaign_really_bit() -> None:
+    if not seen:
+        for seed in range(40):
+            seen.update(simulate(seed, OPTIONS).seen)
+    assert [name for name in MUST_BE_SEEN if not seen[name]] == []
+
+
+def test_seeds_that_once_failed_stay_mended() -> None:
+    lines = (Path(__file__).parent / "seeds.txt").read_text().splitlines()
+    for line in lines:
+        words = line.partition("#")[0].split()
+        if words:
+            seed, jobs, nodes, minutes = words
+            assert_kept(
+                simulate(
+                    int(seed), Options(jobs=int(jobs), nodes=int(nodes), minutes=float(minutes))
+                )
+            )
+
+
+@pytest.mark.parametrize("seed", [3, 17, 29])
+def test_a_seed_repeats_itself(seed: int) -> None:
+    first, second = simulate(seed, OPTIONS), simulate(seed, OPTIONS)
+    assert len(first.history.records) > 1_000
+    assert first.history.records == second.history.records
+
+
+def test_two_seeds_are_two_worlds() -> None:
+    first, second = simulate(1, OPTIONS), simulate(2, OPTIONS)
+    assert first.history.records != second.history.records
+
+
+def test_a_seed_repeats_itself_in_another_process_with_another_hash_seed(
+    project_root: Path,
+) -> None:
+    traces = [
+        subprocess.run(
+            [sys.executable, "-c", REPLAY.format(seed=5)],
+            cwd=project_root,
+            env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=True,
+        ).stdout.splitlines()
+        for hash_seed in ("1", "4242")
+    ]
+    first, second = ([line for line in trace if _is_event(line)] for trace in traces)
+    assert len(first) > 1_000
+    assert first == second
+
+
+def test_the_command_says_what_it_saw(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--seeds", "2", "--jobs", "20", "--minutes", "0.5", "--twice"]
+    assert command.main(arguments) == 0
+    output = capsys.readouterr().out
+    assert "2 seeds, 3 nodes" in output
+    assert "jobs stored" in output
+
+
+@pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--seed", "x"], ["--what"]])
+def test_the_command_refuses_nonsense(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        command.main(arguments)
+    assert error.value.code == 2
+
+
+def _is_event(line: str) -> bool:
+    return line[:12].strip().replace(".", "").isdigit()
