@@ -7,6 +7,7 @@ import shlex
 import pytest
 
 from forge_jobs.cli.commands import run
+from forge_jobs.cli.worker import worker
 from tests.cli.conftest import Here
 
 COMMANDS = [
@@ -41,6 +42,21 @@ def test_every_example_parses(capsys: pytest.CaptureFixture[str]) -> None:
             path = [word for word in words[:2] if re.fullmatch(r"[a-z][a-z-]*", word)]
             run([*path, "--help"])
             assert option in capsys.readouterr().out
+
+
+def test_the_light_worker_knows_every_option_of_its_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(["worker", "--help"])
+    panel = capsys.readouterr().out.split("Options")[1]
+    options = [name for name in re.findall(r"│ (--[a-z-]+)", panel) if name != "--help"]
+    assert len(options) == 7
+    words = [word for name in options for word in (name, "1")]
+    assert worker(["wrong.py", *words]) == 2
+    assert "--log-format '1'" in capsys.readouterr().err
+    words[words.index("--log-format") + 1] = "json"
+    assert worker(["wrong.py", *words]) == 2
+    assert "APP 'wrong.py'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["cron", "limits", "web", "audit"])

@@ -1,5 +1,6 @@
 """``forge dev``: one worker that starts anew whenever the source changes."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -36,7 +37,8 @@ def dev(
     if queues is not None:
         arguments += ["--queues", queues]
     if url is not None:
-        arguments += ["--url", url]
+        # not as an argument of the worker: everybody on the machine can read those
+        os.environ["FORGE_URL"] = url
     raise typer.Exit(reload_forever(arguments, Path.cwd(), SYSTEM_CLOCK))
 
 
