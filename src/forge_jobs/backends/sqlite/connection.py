@@ -7,6 +7,8 @@ from typing import Final
 
 from forge_jobs.core.errors import NotWritable, Unavailable
 
+from .faults import translated
+
 SQLITE_LEAST: Final = (3, 35, 0)
 # Short, because the writer has its own patience: SQLite's favours newcomers.
 _BUSY_S: Final = 0.01
@@ -31,13 +33,16 @@ def connect(
     if not os.path.exists(path):
         # SQLite would create an empty file with the wrong mode.
         raise Unavailable(f"{path} was removed")
-    connection = sqlite3.connect(
-        path,
-        timeout=_BUSY_S,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=_STATEMENTS,
-    )
+    try:
+        connection = sqlite3.connect(
+            path,
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=_STATEMENTS,
+        )
+    except sqlite3.Error as error:
+        raise translated(error, path) from error
     try:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT}")
@@ -46,9 +51,9 @@ def connect(
         set_synchronous(connection, synchronous)
         if read_only:
             connection.execute("PRAGMA query_only = ON")
-    except BaseException:
+    except sqlite3.Error as error:
         connection.close()
-        raise
+        raise translated(error, path) from error
     return connection
 
 

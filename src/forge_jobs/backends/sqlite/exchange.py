@@ -21,7 +21,7 @@ from .finish import SQL
 from .moves import as_json
 from .rows import Row
 from .transaction import Tx
-from .writer import Again
+from .work import Again
 
 _LOOK: Final = SQL["look"]
 _STARTED: Final = SQL["started"]

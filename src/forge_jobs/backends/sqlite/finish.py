@@ -17,7 +17,7 @@ from . import enqueue, keys, moves
 from .moves import as_json
 from .rows import Row, State
 from .transaction import Tx
-from .writer import Again
+from .work import Again
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "exchange.sql")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from forge_jobs.backends.sqltext import SqlText
-from forge_jobs.core.errors import NotFound
+from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
@@ -36,7 +36,10 @@ class SqliteProcesses:
         self._clock = clock
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
-        file = LiveFile(self._place, process.host_id)
+        try:
+            file = LiveFile(self._place, process.host_id)
+        except OSError as error:
+            raise self._mute(error) from error
         try:
             key = await self._writer.call(partial(self._register, process, replaces, file))
         except BaseException:
@@ -69,13 +72,19 @@ class SqliteProcesses:
     async def beat(self, key: int, pulse: Pulse) -> Beat:
         now = self._clock.now()
         file = self._signs.own(key)
-        if file is None:
-            return Beat(await self._beat_elsewhere(key, pulse), now)
-        if not file.stands():
-            self._signs.drop(key)
-            return Beat(False, now)
-        file.write(Sign(key, file.sign.lease_s, now, pulse))
+        try:
+            if file is None:
+                return Beat(await self._beat_elsewhere(key, pulse), now)
+            if not file.stands():
+                self._signs.drop(key)
+                return Beat(False, now)
+            file.write(Sign(key, file.sign.lease_s, now, pulse))
+        except OSError as error:
+            raise self._mute(error) from error
         return Beat(True, now)
+
+    def _mute(self, error: OSError) -> Unavailable:
+        return Unavailable(f"no sign of life can be given in {self._place.directory}: {error}")
 
     async def _beat_elsewhere(self, key: int, pulse: Pulse) -> bool:
         """A process that registered through another store object."""

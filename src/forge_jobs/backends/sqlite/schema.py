@@ -50,6 +50,8 @@ def check(place: Place, found: SchemaStatus) -> None:
 
 def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
     """The schema of an existing database and its tag."""
+    if not place.exists():
+        raise Unavailable(f"{place.path} does not exist: run `forge db create`")
     connection = connect(place.path)
     try:
         for _ in range(_TRIES_MOST):

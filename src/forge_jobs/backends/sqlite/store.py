@@ -126,7 +126,6 @@ class SqliteStore:
         self._reader.after_fork()
         self._watch.after_fork()
         self._signs.let_go()
-        self._open = False
 
 
 def _after_fork_in_child() -> None:

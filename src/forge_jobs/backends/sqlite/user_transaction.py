@@ -8,7 +8,6 @@ write, unless it is in autocommit mode: there nothing would be left to commit.
 import os
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from forge_jobs.core.errors import BadOption, Unavailable
 from forge_jobs.core.instant import Instant
@@ -32,6 +31,7 @@ def insert(
     cursor = connection.cursor()
     # The user's own factories must not change what we read.
     cursor.row_factory = None
+    text_factory, connection.text_factory = connection.text_factory, str
     try:
         _same_file(place, cursor)
         _begin(connection, cursor)
@@ -45,15 +45,14 @@ def insert(
             ) from error
         raise translated(error, place.path) from error
     finally:
+        connection.text_factory = text_factory
         cursor.close()
     return answers, tx.woken
 
 
 def _same_file(place: Place, cursor: sqlite3.Cursor) -> None:
-    rows: list[Any] = cursor.execute("PRAGMA database_list").fetchall()
-    for _, name, path in rows:
-        path = path.decode() if isinstance(path, bytes) else path
-        if name in ("main", b"main") and path:
+    for _, name, path in cursor.execute("PRAGMA database_list").fetchall():
+        if name == "main" and path:
             found = os.stat(path)
             if (found.st_dev, found.st_ino) == place.identity():
                 return

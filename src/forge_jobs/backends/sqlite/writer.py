@@ -11,10 +11,10 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol
 
 from forge_jobs.core.errors import Closed, ForgeError, Full, Unavailable
 from forge_jobs.kit.clock import Clock
@@ -24,11 +24,9 @@ from .faults import is_busy, translated
 from .place import Place
 from .transaction import Tx
 from .turnstile import Turnstile
+from .work import Again, Operation, T, Work, deliver, fail
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
-
-T = TypeVar("T")
-Operation: TypeAlias = Callable[[Tx], T]
 
 _GROUP_MOST: Final = 500
 _GROUP_S: Final = 0.02
@@ -45,25 +43,6 @@ class Announce(Protocol):
     def __call__(self, queues: set[str], *, operated: bool) -> None: ...
 
 
-class Again(Exception):
-    """An operation wants to be run once more, alone, in a fresh transaction."""
-
-
-class _Work:
-    """One operation on its way through the writer."""
-
-    __slots__ = ("done", "durable", "error", "future", "loop", "operation", "value")
-
-    def __init__(self, operation: Operation[Any], durable: bool) -> None:
-        self.operation = operation
-        self.durable = durable
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[Any] | None = None
-
-
 class Writer:
     """Runs operations in groups; an operation either happens whole or not at all."""
 
@@ -78,11 +57,12 @@ class Writer:
         self._level = "normal"
         self._tag = 0
         self._groups = 0
+        self._open = False
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[Work] = deque()
         self._bell: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -91,22 +71,20 @@ class Writer:
     def open(self, tag: int) -> None:
         """Connect; the schema is in place."""
         with self._lock:
-            if self._connection is None:
-                self._turnstile.open()
-                self._connection = connect(self._place.path, synchronous="normal")
-                self._level = "normal"
-                self._identity = self._place.identity()
-                self._tag = tag
+            self._tag = tag
+            self._open = True
+            self._ready()
 
     def close(self) -> None:
         """End the thread and let go of the database. Closing twice is fine."""
         with self._lock:
+            self._open = False
             thread, self._thread = self._thread, None
-            if thread is not None:
-                self._bell.put(False)
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None:
+            self._bell.put(False)
             thread.join()
         with self._lock:
+            left, self._waiting = self._waiting, deque()
             connection, self._connection = self._connection, None
             if connection is not None:
                 # The last one to close checkpoints; that is a write like any other.
@@ -116,20 +94,41 @@ class Writer:
                 finally:
                     self._turnstile.leave()
             self._turnstile.close()
+        fail(left, _closed())
+        deliver(left)
 
     def after_fork(self) -> None:
-        """In a forked child: the connection, the thread and the lock belong to the parent."""
+        """In a forked child: connection, thread, lock and what waits belong to the parent."""
         connection, self._connection = self._connection, None
         if connection is not None:
             abandon(connection)
         self._turnstile.close()
         self._begin_afresh()
 
+    def _ready(self) -> sqlite3.Connection:
+        """The connection; made anew after a fork. The lock is held."""
+        connection = self._connection
+        if connection is None:
+            if not self._open:
+                raise _closed()
+            self._turnstile.open()
+            connection = self._connection = connect(self._place.path, synchronous="normal")
+            self._level = "normal"
+            self._identity = self._place.identity()
+        elif self._place.identity() != self._identity:
+            raise Unavailable(
+                f"{self._place.path} was removed or replaced while it was in use: restart this "
+                "process"
+            )
+        return connection
+
     # ---------------------------------------------------------------- callers
 
     async def call(self, operation: Operation[T], *, durable: bool = False) -> T:
         """Run an operation with the next group; ``durable``: on the disk before this returns."""
-        work = _Work(operation, durable)
+        if not self._open:
+            raise _closed()
+        work = Work(operation, durable)
         work.loop = asyncio.get_running_loop()
         work.future = work.loop.create_future()
         self._waiting.append(work)
@@ -140,7 +139,7 @@ class Writer:
 
     def call_here(self, operation: Operation[T], *, durable: bool = False) -> T:
         """The same on the calling thread."""
-        work = _Work(operation, durable)
+        work = Work(operation, durable)
         self._waiting.append(work)
         while not work.done:
             # Whoever holds the lock may have taken this operation along.
@@ -194,61 +193,62 @@ class Writer:
         bell = self._bell
         while bell.get():
             while self._waiting:
-                with self._lock:
-                    news = self._turn()
-                self._tell(news)
+                try:
+                    with self._lock:
+                        news = self._turn()
+                    self._tell(news)
+                except Exception:
+                    _LOG.exception("the writer failed; it goes on with what waits")
 
     # ---------------------------------------------------------------- groups
 
     def _turn(self) -> list[Tx]:
         """Take what waits and run it; the lock is held. The transactions that were committed."""
         group = self._take()
-        if not group:
-            return []
         committed: list[Tx] = []
+        if not group:
+            return committed
         try:
             connection = self._ready()
             self._turnstile.enter()
-        except ForgeError as error:
-            _fail(group, error)
-        except OSError as error:
-            _fail(group, Unavailable(f"{self._place.path} cannot be written: {error}"))
-        else:
             try:
                 self._attempt(connection, group, committed)
                 self._keep_short(connection)
             finally:
                 self._turnstile.leave()
-                for tx in committed:
-                    for deed in tx.afterwards:
-                        deed()
-                _deliver(group)
-            return committed
-        _deliver(group)
+            for tx in committed:
+                for deed in tx.afterwards:
+                    deed()
+        except ForgeError as error:
+            fail(group, error)
+        except sqlite3.Error as error:
+            fail(group, translated(error, self._place.path))
+        except OSError as error:
+            fail(group, Unavailable(f"{self._place.path} cannot be written: {error}"))
+        except BaseException:
+            # Ctrl-C on a caller's own thread: the others must not wait for ever.
+            fail(group, Unavailable("the write was interrupted"))
+            raise
+        finally:
+            deliver(group)
         return committed
 
-    def _take(self) -> list[_Work]:
-        waiting, group = self._waiting, list[_Work]()
+    def _take(self) -> list[Work]:
+        waiting, group = self._waiting, list[Work]()
         while waiting and len(group) < _GROUP_MOST:
             group.append(waiting.popleft())
         return group
 
-    def _ready(self) -> sqlite3.Connection:
-        connection = self._connection
-        if connection is None:
-            raise Closed("the store is closed")
-        return connection
-
     def _attempt(
-        self, connection: sqlite3.Connection, group: list[_Work], committed: list[Tx]
+        self, connection: sqlite3.Connection, group: list[Work], committed: list[Tx]
     ) -> None:
         durable = any(work.durable for work in group)
         try:
             tx = self._begin(connection, durable=durable)
         except ForgeError as error:
-            _fail(group, error)
+            fail(group, error)
             return
-        ran: Sequence[_Work] = ()
+        ran: Sequence[Work] = ()
         try:
             ran = self._run(tx, group)
             tx.finish()
@@ -257,9 +257,7 @@ class Writer:
             self._one_by_one(connection, group, error, committed)
             return
         except BaseException:
-            # Ctrl-C on a caller's own thread: it must not take the others along.
             _roll_back(connection)
-            _fail(group, Unavailable("the write was interrupted"))
             raise
         try:
             connection.execute("COMMIT")
@@ -269,7 +267,7 @@ class Writer:
             if isinstance(fault, Full) and len(group) > 1:
                 self._one_by_one(connection, group, fault, committed)
             else:
-                _fail(group, fault)
+                fail(group, fault)
             return
         for work in ran:
             work.done = True
@@ -279,7 +277,7 @@ class Writer:
             self._waiting.extendleft(reversed(group[len(ran) :]))
             del group[len(ran) :]
 
-    def _run(self, tx: Tx, group: list[_Work]) -> Sequence[_Work]:
+    def _run(self, tx: Tx, group: list[Work]) -> Sequence[Work]:
         if len(group) == 1:
             group[0].value = group[0].operation(tx)
             return group
@@ -294,7 +292,7 @@ class Writer:
     def _one_by_one(
         self,
         connection: sqlite3.Connection,
-        group: list[_Work],
+        group: list[Work],
         error: Exception,
         committed: list[Tx],
     ) -> None:
@@ -305,9 +303,9 @@ class Writer:
         elif isinstance(error, Again):
             self._attempt(connection, group, committed)
         elif isinstance(error, sqlite3.Error):
-            _fail(group, translated(error, self._place.path))
+            fail(group, translated(error, self._place.path))
         else:
-            _fail(group, error)
+            fail(group, error)
 
     def _begin(self, connection: sqlite3.Connection, *, durable: bool) -> Tx:
         level = self._durable if durable else "normal"
@@ -351,37 +349,12 @@ class Writer:
             _LOG.exception("a wake-up failed; the change itself stands")
 
 
+def _closed() -> Closed:
+    return Closed("the store is closed")
+
+
 def _roll_back(connection: sqlite3.Connection) -> None:
     # Some errors have rolled back already.
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-
-
-def _fail(group: list[_Work], error: BaseException) -> None:
-    for work in group:
-        work.error = error
-        work.done = True
-
-
-def _deliver(group: list[_Work]) -> None:
-    """One call into each waiting event loop, however many of its operations are done."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Work]] = {}
-    for work in group:
-        if work.loop is not None:
-            loops.setdefault(work.loop, []).append(work)
-    for loop, done in loops.items():
-        # A loop that is closed has nobody left to wait.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve, done)
-
-
-def _resolve(done: list[_Work]) -> None:
-    for work in done:
-        future = work.future
-        if future is None or future.done():
-            continue
-        if work.error is not None:
-            future.set_exception(work.error)
-        else:
-            future.set_result(work.value)

@@ -94,33 +94,34 @@ WHERE (at, queue, kind) IN (
 );
 
 -- name: oldest_due
--- Per queue the pending job that has waited longest; priorities are few, so the index is hopped
--- through, not read. Index: forge_jobs_claim.
-WITH RECURSIVE steps (queue, priority) AS (
-    SELECT queue, priority
-    FROM (
-        SELECT queue, priority FROM forge_jobs
-        WHERE status = 'pending' ORDER BY queue, priority LIMIT 1
-    )
+-- Per queue the pending job that has waited longest. Queues and priorities are few, so the index is
+-- hopped through, not read. Index: forge_jobs_claim.
+WITH RECURSIVE
+queues (queue) AS (
+    SELECT min(queue) FROM forge_jobs WHERE status = 'pending'
     UNION ALL
-    SELECT (
-               SELECT j.queue FROM forge_jobs AS j
-               WHERE j.status = 'pending' AND (j.queue, j.priority) > (steps.queue, steps.priority)
-               ORDER BY j.queue, j.priority LIMIT 1
-           ),
-           (
-               SELECT j.priority FROM forge_jobs AS j
-               WHERE j.status = 'pending' AND (j.queue, j.priority) > (steps.queue, steps.priority)
-               ORDER BY j.queue, j.priority LIMIT 1
-           )
+    SELECT (SELECT min(j.queue) FROM forge_jobs AS j
+            WHERE j.status = 'pending' AND j.queue > queues.queue)
+    FROM queues
+    WHERE queues.queue IS NOT NULL
+),
+steps (queue, priority) AS (
+    SELECT queue, (SELECT min(j.priority) FROM forge_jobs AS j
+                   WHERE j.status = 'pending' AND j.queue = queues.queue)
+    FROM queues
+    WHERE queue IS NOT NULL
+    UNION ALL
+    SELECT queue, (SELECT min(j.priority) FROM forge_jobs AS j
+                   WHERE j.status = 'pending' AND j.queue = steps.queue
+                     AND j.priority > steps.priority)
     FROM steps
-    WHERE steps.queue IS NOT NULL
+    WHERE steps.priority IS NOT NULL
 )
 SELECT queue, min((
     SELECT min(j.run_at) FROM forge_jobs AS j
     WHERE j.status = 'pending' AND j.queue = steps.queue AND j.priority = steps.priority
 ))
 FROM steps
-WHERE queue IS NOT NULL
+WHERE priority IS NOT NULL
 GROUP BY queue
 ORDER BY queue;

@@ -97,7 +97,7 @@ SELECT at, level, message FROM forge_logs WHERE job = ?1 ORDER BY id;
 -- name: any_orphan
 -- Whether a running job belongs to nobody alive. Index: forge_jobs_busy, read once.
 SELECT EXISTS (
-    SELECT 1 FROM forge_jobs
+    SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_busy
     WHERE status = 'running' AND owner NOT IN (SELECT value FROM json_each(?1))
 );
 

@@ -102,7 +102,7 @@ SELECT json_group_array(id) FROM forge_jobs WHERE status = 'running' AND owner =
 -- are slots in the cluster. Index: forge_jobs_busy, read once.
 SELECT json_group_array(id)
 FROM (
-    SELECT id FROM forge_jobs
+    SELECT id FROM forge_jobs INDEXED BY forge_jobs_busy
     WHERE status = 'running' AND owner NOT IN (SELECT value FROM json_each(?1))
     ORDER BY id LIMIT ?2
 );

@@ -1,0 +1,149 @@
+"""Parts that child processes play in the tests; run as a script with a part and its arguments."""
+
+import asyncio
+import sys
+import time
+from collections import Counter
+
+from forge_jobs.backends.sqlite.store import SqliteStore
+from forge_jobs.backends.sqlite.turnstile import Turnstile
+from forge_jobs.core.decide import done
+from forge_jobs.core.job import ClaimedJob, NewJob
+from forge_jobs.store.jobs import Exchange, Want
+from forge_jobs.store.processes import NewProcess
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def newcomer(host_id: str, lease_s: float = 15.0) -> NewProcess:
+    return NewProcess(
+        host_id=host_id, label=host_id, queues=("q",), pid=0, hostname="test", lease_s=lease_s
+    )
+
+
+async def hammer(path: str, name: str, seconds: str) -> None:
+    """Enqueue in every way and work through whatever is there, as fast as possible."""
+    store = SqliteStore(path)
+    await store.open()
+    key = await store.processes.register(newcomer(name))
+    held: list[ClaimedJob] = []
+    tally, number, until = Counter[str](), 0, time.monotonic() + float(seconds)
+    while time.monotonic() < until:
+        number += 1
+        store.enqueue_sync([NewJob(kind="lone", queue="q")])
+        await store.jobs.enqueue([NewJob(kind="some", queue="q") for _ in range(number % 20)])
+        tally["enqueued"] += 1 + number % 20
+        ends = [done(job, result=None) for job in held]
+        want = [Want("q", 15, 5)]
+        answer = await store.jobs.exchange(
+            Exchange(owner=key, number=number, finish=ends, want=want)
+        )
+        tally.update(f"verdict {verdict}" for verdict in answer.verdicts)
+        held = list(answer.claims)
+    await store.jobs.exchange(
+        Exchange(owner=key, number=number + 1, finish=[done(job, result=None) for job in held])
+    )
+    tally["verdict applied"] += len(held)
+    await store.processes.leave(key)
+    await store.close()
+    say(*(f"{word.replace(' ', '-')}={count}" for word, count in tally.items()))
+
+
+def dedupe(path: str, tries: str) -> None:
+    """Try to enqueue one and the same key many times."""
+    store = SqliteStore(path)
+    fresh = 0
+    for _ in range(int(tries)):
+        (answer,) = store.enqueue_sync([NewJob(kind="once", queue="q", dedupe_key="the-key")])
+        fresh += not answer.duplicate
+    say(fresh)
+
+
+async def open_only(path: str) -> None:
+    """Open at the same moment as many others."""
+    store = SqliteStore(path)
+    sys.stdin.readline()
+    await store.open()
+    store.enqueue_sync([NewJob(kind="k", queue="q")])
+    await store.close()
+    say(store.tag)
+
+
+def turns(directory: str, seconds: str) -> None:
+    """Take turn after turn and tell how many it were and how long the longest wait was."""
+    turnstile = Turnstile(directory)
+    turnstile.open()
+    sys.stdin.readline()
+    count, longest, until = 0, 0.0, time.monotonic() + float(seconds)
+    while (began := time.monotonic()) < until:
+        turnstile.enter()
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.001)
+        turnstile.leave()
+        count += 1
+    say(count, longest)
+
+
+def enqueue(path: str, queue: str) -> None:
+    """One job per line of input, until the input ends."""
+    store = SqliteStore(path)
+    store.enqueue_sync([NewJob(kind="k", queue="another")])
+    say("ready")
+    for _ in sys.stdin:
+        store.enqueue_sync([NewJob(kind="k", queue=queue)])
+        say("sent")
+
+
+async def work(path: str, host_id: str, lease_s: str) -> None:
+    """Register, claim what is there, and hold it for ever."""
+    store = SqliteStore(path)
+    await store.open()
+    key = await store.processes.register(newcomer(host_id, float(lease_s)))
+    answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 10)]))
+    say(key, len(answer.claims))
+    await asyncio.sleep(3600)
+
+
+async def lock(path: str) -> None:
+    """Hold the database as a program does that knows nothing of this library."""
+    import sqlite3
+
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    say("locked")
+    sys.stdin.readline()
+    connection.execute("COMMIT")
+    connection.close()
+    say("free")
+
+
+async def fill(path: str, room: str) -> None:
+    """Enqueue on a disk that has room for so many bytes per file."""
+    import resource
+    import signal
+
+    from forge_jobs.core.errors import StoreError
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = SqliteStore(path)
+    await store.open()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), int(room)))
+    stored = 0
+    try:
+        while stored < 100_000:
+            store.enqueue_sync([NewJob(kind="k", queue="q", payload=b'"' + b"x" * 1000 + b'"')])
+            stored += 1
+    except StoreError as error:
+        say(stored, type(error).__name__)
+
+
+PARTS = {
+    part.__name__: part for part in (hammer, dedupe, open_only, turns, enqueue, work, lock, fill)
+}
+
+if __name__ == "__main__":
+    answer = PARTS[sys.argv[1]](*sys.argv[2:])
+    if answer is not None:
+        asyncio.run(answer)

@@ -1,0 +1,235 @@
+"""Bad places, full disks, damaged and foreign files: a clear error, and nothing lost."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.backends.sqlite.place import file_system, is_network
+from forge_jobs.backends.sqlite.store import SqliteStore
+from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.bundle import SchemaStatus, Severity
+from forge_jobs.store.processes import NewProcess
+
+from .conftest import Start, ended
+
+A_JOB = NewJob(kind="k", queue="q")
+LARGE = NewJob(kind="k", queue="q", payload=b'"' + b"x" * 50_000 + b'"')
+
+
+async def jobs_in(store: SqliteStore) -> int:
+    return sum(count.jobs for count in await store.ledger.counts())
+
+
+async def test_a_full_database_refuses_a_job_and_loses_none(store: SqliteStore) -> None:
+    store.enqueue_sync([A_JOB])
+    connection: sqlite3.Connection = store._writer._connection  # type: ignore
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+    with pytest.raises(Full, match="no room left"):
+        store.enqueue_sync([LARGE])
+    with pytest.raises(Full):
+        await store.jobs.enqueue([A_JOB, LARGE])
+    assert await jobs_in(store) == 1
+    await store.jobs.enqueue([A_JOB])
+    connection.execute("PRAGMA max_page_count = 1000000")
+    store.enqueue_sync([LARGE])
+    assert await jobs_in(store) == 3
+
+
+@pytest.mark.processes
+async def test_a_file_that_may_not_grow(path: Path, start: Start) -> None:
+    stored, error = ended(start("fill", path, 1 << 20)).split()
+    assert int(stored) > 10
+    assert error in ("Full", "Unknown", "Unavailable")
+    store = SqliteStore(path)
+    await store.open()
+    assert int(stored) <= await jobs_in(store) <= int(stored) + 1
+    store.enqueue_sync([A_JOB])
+    await store.close()
+
+
+async def test_a_newer_schema_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO forge_schema VALUES (99, 'future', 0)")
+    connection.close()
+    for migrate in (True, False):
+        with pytest.raises(SchemaMismatch, match=r"schema 99 .* upgrade forge-jobs"):
+            await SqliteStore(path).open(migrate=migrate)
+    with pytest.raises(SchemaMismatch):
+        SqliteStore(path).enqueue_sync([A_JOB])
+
+
+async def test_without_migrate_a_schema_must_be_there(path: Path) -> None:
+    with pytest.raises(Unavailable, match="forge db create"):
+        await SqliteStore(path).open(migrate=False)
+    sqlite3.connect(path).close()
+    path.touch()
+    with pytest.raises(SchemaMismatch, match="forge db migrate"):
+        await SqliteStore(path).open(migrate=False)
+    store = SqliteStore(path)
+    assert await store.upkeep.schema_status() == SchemaStatus(None, 1)
+    assert await store.upkeep.migrate() == SchemaStatus(1, 1)
+    await store.open(migrate=False)
+    await store.close()
+
+
+async def test_a_file_that_is_no_database(path: Path) -> None:
+    path.write_bytes(b"certainly not a database " * 500)
+    with pytest.raises(Corrupt, match="not a database"):
+        await SqliteStore(path).open()
+    findings = await SqliteStore(path).upkeep.examine()
+    assert Severity.ERROR in [finding.severity for finding in findings]
+
+
+async def test_a_damaged_database(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.jobs.enqueue([A_JOB] * 500)
+    await store.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (os.stat(path).st_size - 4096))
+    broken = SqliteStore(path)
+    with pytest.raises(Corrupt, match="restore a backup"):
+        await broken.open()
+
+
+async def test_places_that_cannot_hold_a_database(tmp_path: Path) -> None:
+    with pytest.raises(NotWritable, match="not a directory"):
+        await SqliteStore(tmp_path / "missing" / "jobs.db").open()
+    with pytest.raises(NotWritable, match="is a directory"):
+        await SqliteStore(tmp_path).open()
+
+
+@pytest.mark.processes
+def test_an_unwritable_directory(tmp_path: Path, project_root: Path) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from forge_jobs.backends.sqlite.store import SqliteStore\n"
+        "from forge_jobs.core.errors import NotWritable\n"
+        "os.getuid() or (os.setgid(65534), os.setuid(65534))\n"
+        "try:\n"
+        "    asyncio.run(SqliteStore(sys.argv[1]).open())\n"
+        "except NotWritable as error:\n"
+        "    print(error)\n"
+    )
+    place = tmp_path / "closed"
+    place.mkdir()
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.owner() == place.owner() and directory.stat().st_mode & 0o777 == 0o700:
+            directory.chmod(0o711)
+    place.chmod(0o555)
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(place / "jobs.db")],
+        env=dict(os.environ, PYTHONPATH=str(project_root / "src")),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "cannot be written" in answer.stdout
+    assert "needs write access" in answer.stdout
+
+
+async def test_a_file_that_vanished_under_us(path: Path) -> None:
+    store = SqliteStore(path)
+    store.enqueue_sync([A_JOB])
+    os.unlink(path)
+    with pytest.raises(Unavailable, match="removed or replaced"):
+        await store.jobs.enqueue([A_JOB])
+    await store.close()
+
+
+async def test_a_closed_store_says_so(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    with pytest.raises(Closed):
+        await store.jobs.enqueue([A_JOB])
+    with pytest.raises(Closed):
+        await store.ledger.counts()
+
+
+async def test_an_impatient_writer_gives_up_with_no_effect(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forge_jobs.backends.sqlite.writer._TRIES_MOST", 5)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="another program has been writing"):
+        await store.jobs.enqueue([A_JOB])
+    with pytest.raises(Unavailable):
+        store.enqueue_sync([A_JOB])
+    other.execute("ROLLBACK")
+    other.close()
+    assert await jobs_in(store) == 0
+    store.enqueue_sync([A_JOB])
+
+
+MOUNTS = """\
+/dev/vda / ext4 rw,relatime 0 0
+server:/export /mnt/share nfs4 rw 0 0
+//host/share /mnt/with\\040space cifs rw 0 0
+user@host:/ /home/me/remote fuse.sshfs rw 0 0
+tmpfs /mnt/share/local tmpfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "network"),
+    [
+        ("/srv/jobs", "ext4", False),
+        ("/mnt/share/jobs", "nfs4", True),
+        ("/mnt/sharewith", "ext4", False),
+        ("/mnt/with space/jobs", "cifs", True),
+        ("/home/me/remote", "fuse.sshfs", True),
+        ("/mnt/share/local/jobs", "tmpfs", False),
+    ],
+)
+def test_the_file_system_of_a_place(place: str, kind: str, network: bool) -> None:
+    assert file_system(place, MOUNTS) == kind
+    assert is_network(kind) is network
+
+
+async def test_a_network_file_system_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forge_jobs.backends.sqlite.place.file_system", lambda _: "nfs4")
+    with pytest.raises(NotWritable, match=r"network file system \(nfs4\).*use a local disk"):
+        await SqliteStore(path).open()
+    assert not path.exists()
+
+
+async def test_the_doctor_finds_what_is_wrong(store: SqliteStore, path: Path) -> None:
+    await store.processes.register(
+        NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
+    )
+    path.chmod(0o644)
+    findings = {finding.subject: finding for finding in await store.upkeep.examine()}
+    assert findings["file mode"].severity is Severity.WARNING
+    assert findings["file mode"].cure == f"chmod 600 {path}"
+    for subject in ("journal mode", "schema", "integrity", "workers", "durability"):
+        assert findings[subject].severity is Severity.OK, findings[subject]
+    assert findings["workers"].message.startswith("1 alive")
+    old = sqlite3.sqlite_version_info < (3, 51, 3)
+    assert findings["sqlite"].severity is (Severity.WARNING if old else Severity.OK)
+    assert (await SqliteStore(path.parent / "none.db").upkeep.examine())[-1].cure
+
+
+async def test_drop_leaves_nothing(path: Path) -> None:
+    store = SqliteStore(path)
+    store.enqueue_sync([A_JOB])
+    await store.upkeep.drop()
+    assert list(path.parent.iterdir()) == []
+    store.enqueue_sync([A_JOB])
+    await store.open()
+    assert await jobs_in(store) == 1
+    await store.close()

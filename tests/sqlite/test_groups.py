@@ -1,0 +1,173 @@
+"""The writer: what waits shares a commit, one bad operation fails alone, threads get through."""
+
+import asyncio
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.backends.sqlite.store import SqliteStore
+from forge_jobs.backends.sqlite.transaction import Tx
+from forge_jobs.backends.sqlite.writer import Writer
+from forge_jobs.core.errors import Invalid, NotFound
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.select import Selection
+from forge_jobs.store.queues import QueueChange
+
+A_JOB = NewJob(kind="k", queue="q")
+
+
+def writer_of(store: SqliteStore) -> Writer:
+    return store._writer  # type: ignore[reportPrivateUsage]
+
+
+class Commits:
+    """Counts the commits of a store's writer."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.seen = 0
+        connection = writer_of(store)._connection  # type: ignore[reportPrivateUsage]
+        assert connection is not None
+        connection.set_trace_callback(self._trace)
+
+    def _trace(self, statement: str) -> None:
+        self.seen += statement == "COMMIT"
+
+
+class Closed:
+    """Keeps the writer busy until it is opened, so that a group gathers behind it."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._free = threading.Event()
+        self._inside = threading.Event()
+        self._task = asyncio.create_task(writer_of(store).call(self._hold))
+
+    def _hold(self, tx: Tx) -> None:
+        self._inside.set()
+        assert self._free.wait(30)
+
+    async def shut(self) -> None:
+        while not self._inside.is_set():
+            await asyncio.sleep(0.001)
+
+    async def open(self) -> None:
+        self._free.set()
+        await self._task
+
+
+async def total(store: SqliteStore) -> int:
+    return sum(count.jobs for count in await store.ledger.counts())
+
+
+async def test_what_waits_shares_one_commit(store: SqliteStore) -> None:
+    gate = Closed(store)
+    await gate.shut()
+    waiting = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(100)]
+    await asyncio.sleep(0.05)
+    commits = Commits(store)
+    await gate.open()
+    answers = await asyncio.gather(*waiting)
+    assert [answer[0].key for answer in answers] == list(range(1, 101))
+    assert commits.seen <= 3
+    assert await total(store) == 100
+
+
+async def test_one_bad_operation_fails_alone(store: SqliteStore) -> None:
+    gate = Closed(store)
+    await gate.shut()
+    good = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(5)]
+    bad = asyncio.create_task(store.queues.change("unknown", QueueChange(slots=3)))
+    worse = asyncio.create_task(writer_of(store).call(_broken))
+    good += [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(5)]
+    await asyncio.sleep(0.05)
+    await gate.open()
+    answers = await asyncio.gather(*good)
+    assert sorted(answer[0].key for answer in answers) == list(range(1, 11))
+    with pytest.raises(NotFound):
+        await bad
+    with pytest.raises(Invalid, match="on purpose"):
+        await worse
+    assert await total(store) == 10
+
+
+def _broken(tx: Tx) -> None:
+    tx.execute("DELETE FROM forge_jobs")
+    raise Invalid("broken on purpose")
+
+
+async def test_a_long_group_lets_others_go_first(store: SqliteStore) -> None:
+    order: list[int] = []
+    gate = Closed(store)
+    await gate.shut()
+
+    def slow(number: int, tx: Tx) -> None:
+        order.append(number)
+        threading.Event().wait(0.015)
+
+    waiting = [
+        asyncio.create_task(writer_of(store).call(partial(slow, number))) for number in range(6)
+    ]
+    await asyncio.sleep(0.05)
+    commits = Commits(store)
+    await gate.open()
+    await asyncio.gather(*waiting)
+    assert order == list(range(6))
+    assert commits.seen >= 3
+
+
+async def test_threads_and_loops_write_side_by_side(store: SqliteStore) -> None:
+    failures: list[BaseException] = []
+
+    def lone() -> None:
+        try:
+            for _ in range(100):
+                store.enqueue_sync([A_JOB])
+                store.enqueue_sync([A_JOB, A_JOB])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=lone) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        await store.jobs.enqueue([A_JOB] * 10)
+    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
+    assert failures == []
+    assert await total(store) == 8 * 300 + 500
+
+
+async def test_a_cancelled_caller_disturbs_nobody(store: SqliteStore) -> None:
+    gate = Closed(store)
+    await gate.shut()
+    impatient = asyncio.create_task(store.jobs.enqueue([A_JOB]))
+    patient = asyncio.create_task(store.jobs.enqueue([A_JOB]))
+    await asyncio.sleep(0.02)
+    impatient.cancel()
+    await gate.open()
+    await patient
+    assert impatient.cancelled() or (await asyncio.wait([impatient]))
+    assert await total(store) == 2
+
+
+async def test_closing_answers_everybody(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    waiting = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(50)]
+    await asyncio.sleep(0)
+    await store.close()
+    done, left = await asyncio.wait(waiting, timeout=30)
+    assert not left
+    stored = sum(task.exception() is None for task in done)
+    await store.open()
+    assert await total(store) == stored
+    await store.close()
+
+
+async def test_keys_are_never_given_twice(store: SqliteStore) -> None:
+    (first,) = store.enqueue_sync([A_JOB])
+    acted = await store.jobs.delete(Selection(ids=(first.id,)), limit=1)
+    assert acted.changed == 1
+    (second,) = store.enqueue_sync([A_JOB])
+    assert second.key > first.key
+    assert await store.jobs.get(first.id) is None

@@ -1,0 +1,99 @@
+"""Signs of life: a kill is seen at once, a stop after its lease, and looking harms nobody."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from forge_jobs.backends.sqlite.live import LiveFile, Sign, evidence
+from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.store import SqliteStore
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.jobs import Reaped
+from forge_jobs.store.processes import NewProcess, Pulse
+
+from .conftest import Start, said
+
+
+async def reaped(store: SqliteStore) -> Reaped:
+    return await store.jobs.reap(crash_note="gone", limit=100)
+
+
+@pytest.mark.processes
+async def test_a_killed_process_is_dead_at_once(
+    store: SqliteStore, path: Path, start: Start
+) -> None:
+    await store.jobs.enqueue([NewJob(kind="k", queue="q")] * 3)
+    child = start("work", path, "victim", 3600)
+    key, claimed = said(child).split()
+    assert claimed == "3"
+    assert [process.host_id for process in await store.processes.all()] == ["victim"]
+    assert await reaped(store) == Reaped()
+    child.kill()
+    child.wait()
+    assert await store.processes.all() == []
+    assert await reaped(store) == Reaped(pending=3)
+    assert not (await store.processes.beat(int(key), Pulse())).alive
+    assert await store.processes.bury() == 1
+
+
+@pytest.mark.processes
+async def test_a_stopped_process_is_dead_after_its_lease(
+    store: SqliteStore, path: Path, start: Start
+) -> None:
+    await store.jobs.enqueue([NewJob(kind="k", queue="q")])
+    child = start("work", path, "sleeper", 1)
+    said(child)
+    psutil.Process(child.pid).send_signal(signal.SIGSTOP)
+    async with asyncio.timeout(30):
+        while (await reaped(store)).pending == 0:
+            await asyncio.sleep(0.1)
+    assert await store.processes.all() == []
+    psutil.Process(child.pid).send_signal(signal.SIGCONT)
+
+
+async def test_looking_neither_takes_nor_breaks_the_lock(store: SqliteStore, path: Path) -> None:
+    place = Place.at(path)
+    key = await store.processes.register(
+        NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here", lease_s=60)
+    )
+    for _ in range(20):
+        sign = evidence(place, "h")
+        assert sign is not None
+        assert sign.key == key
+    pulse = Pulse(running=2, slots={"q": 5}, memory_bytes=99)
+    assert (await store.processes.beat(key, pulse)).alive
+    sign = evidence(place, "h")
+    assert sign is not None
+    assert sign.pulse == pulse
+
+
+async def test_a_torn_file_is_read_again_and_a_broken_one_is_no_sign(
+    store: SqliteStore, path: Path
+) -> None:
+    place = Place.at(path)
+    file = LiveFile(place, "torn")
+    file.publish(Sign(1, 15.0, 5))
+    assert evidence(place, "torn") == Sign(1, 15.0, 5)
+    with open(place.part("live", "torn"), "r+b") as other:
+        other.write(b"0000")
+    assert evidence(place, "torn") is None
+    file.write(Sign(1, 15.0, 6))
+    assert evidence(place, "torn") == Sign(1, 15.0, 6)
+    file.remove()
+    assert evidence(place, "torn") is None
+    assert os.listdir(place.part("live")) == []
+
+
+async def test_a_second_life_ends_the_first(store: SqliteStore) -> None:
+    me = NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
+    first = await store.processes.register(me)
+    second = await store.processes.register(me)
+    assert not (await store.processes.beat(first, Pulse())).alive
+    assert (await store.processes.beat(second, Pulse())).alive
+    assert [process.key for process in await store.processes.all()] == [second]
+    await store.processes.leave(first)
+    assert (await store.processes.beat(second, Pulse())).alive

@@ -1,0 +1,131 @@
+"""The statements use their indexes: asserted on 100,000 rows, as they are and analysed."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.backends.sqlite import books, enqueue, looks, moves, schema, watch
+from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
+from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY
+
+ROWS = 100_000
+
+FILL = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, max_attempts, enqueued_at,
+                        due_at, finished_at, owner, odd, dedupe_key, payload)
+SELECT i, s, 'q' || (i % 3), 'k' || (i % 7), i % 5, i, 5, i,
+       CASE WHEN s IN ('scheduled', 'failed') THEN i END,
+       CASE WHEN s IN ('done', 'dead') THEN i END,
+       CASE WHEN s = 'running' THEN i % 4 END,
+       CASE WHEN s IN ('failed', 'dead') THEN s END,
+       CASE WHEN i % 10 = 0 THEN 'key' || i END, '{}'
+FROM (SELECT i, CASE i % 100 WHEN 0 THEN 'running' WHEN 1 THEN 'failed' WHEN 2 THEN 'dead'
+                ELSE CASE i % 3 WHEN 0 THEN 'pending' WHEN 1 THEN 'scheduled' ELSE 'done' END
+                END AS s FROM n)
+"""
+
+
+@pytest.fixture(scope="module", params=["plain", "analysed"])
+def connection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[sqlite3.Connection]:
+    path = Path(tmp_path_factory.mktemp("plans")) / "jobs.db"
+    schema.migrate(Place.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
+    opened = sqlite3.connect(path, isolation_level=None)
+    opened.execute(FILL, (ROWS,))
+    if request.param == "analysed":
+        opened.execute("ANALYZE")
+    yield opened
+    opened.close()
+
+
+def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
+    wanted = max(
+        (number for number in range(1, 20) if f"?{number}" in statement), default=0
+    ) or statement.count("?")
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * wanted).fetchall()
+    return [row[3] for row in rows]
+
+
+def test_a_claim_walks_its_index_without_a_sort(connection: sqlite3.Connection) -> None:
+    steps = plan(connection, EXCHANGE["candidates"])
+    walks = [step for step in steps if "forge_jobs" in step]
+    assert walks == ["SEARCH forge_jobs USING INDEX forge_jobs_claim (queue=?)"]
+    assert not [step for step in steps if "B-TREE" in step], steps
+
+
+def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Connection) -> None:
+    ids, *_ = connection.execute(EXCHANGE["candidates"], ("q0", 1 << 60, 500)).fetchone()
+    expected = connection.execute(
+        "SELECT id FROM forge_jobs NOT INDEXED WHERE status = 'pending' AND queue = 'q0'"
+        " ORDER BY priority, run_at, id LIMIT 500"
+    ).fetchall()
+    assert ids == "[" + ",".join(str(key) for (key,) in expected) + "]"
+
+
+@pytest.mark.parametrize(
+    "name", ["claim", "done", "done_with_result", "started", "undying", "body"]
+)
+def test_writes_of_an_exchange_find_rows_by_key(connection: sqlite3.Connection, name: str) -> None:
+    steps = plan(connection, EXCHANGE[name])
+    table = "forge_bodies" if name == "body" else "forge_jobs"
+    assert any(step.startswith(f"SEARCH {table} USING INTEGER PRIMARY KEY") for step in steps), (
+        steps
+    )
+    assert not [step for step in steps if step.startswith(f"SCAN {table}")]
+
+
+def statements() -> Iterator[tuple[str, str]]:
+    for text in (EXCHANGE, moves.SQL, enqueue.SQL, looks.SQL, books.SQL, watch.SQL):
+        for name in text:
+            yield name, text[name]
+
+
+TABLE_SCANS = [["SCAN", "forge_jobs"], ["SCAN", "j"], ["SCAN", "y"]]
+# Walks that are short by design: they stop early, or pass over unfolded or running rows only.
+WALKS = {"newest", "past_retention"}
+
+
+@pytest.mark.parametrize(("name", "statement"), list(statements()))
+def test_no_statement_reads_the_whole_table(
+    connection: sqlite3.Connection, name: str, statement: str
+) -> None:
+    for step in plan(connection, statement):
+        if step.split()[:2] in TABLE_SCANS and name not in WALKS:
+            # Either end of an index, or an index that holds running jobs alone.
+            assert " INDEX forge_jobs_" in step, (name, step)
+
+
+def test_odd_jobs_and_keys_are_found_by_their_indexes(connection: sqlite3.Connection) -> None:
+    for name, index in (
+        ("newest_odd", "forge_jobs_odd (odd=?"),
+        ("newest_of_key", "forge_jobs_dedupe (dedupe_key=?"),
+        ("newest_running", "forge_jobs_busy"),
+    ):
+        steps = plan(connection, looks.SQL[name])
+        assert any(index in step for step in steps), (name, steps)
+    (step,) = [s for s in plan(connection, looks.SQL["newest"]) if "forge_jobs" in s]
+    assert step == "SEARCH forge_jobs USING INTEGER PRIMARY KEY (rowid<?)"
+
+
+def test_the_longest_waiting_job_of_each_queue(connection: sqlite3.Connection) -> None:
+    expected = connection.execute(
+        "SELECT queue, min(run_at) FROM forge_jobs NOT INDEXED WHERE status = 'pending'"
+        " GROUP BY queue ORDER BY queue"
+    ).fetchall()
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.set_progress_handler(count, 1_000)
+    assert connection.execute(books.SQL["oldest_due"]).fetchall() == expected
+    connection.set_progress_handler(None, 0)
+    assert steps < 20, "it read the index instead of hopping through it"
