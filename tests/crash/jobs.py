@@ -37,6 +37,14 @@ async def rest(name: str, seconds: float) -> str:
 
 
 @forge.task(queue="crash")
+def rest_in_thread(name: str, seconds: float) -> str:
+    note("start", name)
+    time.sleep(seconds)
+    note("end", name)
+    return name
+
+
+@forge.task(queue="crash")
 async def hand_over(name: str, ctx: Context) -> str:
     """The first run waits until it is told to stop; a later one ends at once."""
     note("start", name, attempt=ctx.job.attempts)
@@ -82,6 +90,15 @@ async def hold_lock(name: str) -> None:
     """Never ends, and lets no other thread run."""
     note("start", name)
     re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@forge.task(queue="crash", cpu=True)
+def sow(name: str, ctx: Context) -> list[str]:
+    """Enqueues from inside a child: by task, by kind, and with its own success."""
+    first = ctx.enqueue(rest, f"{name} by task", 0)
+    second = ctx.enqueue("rest", {"name": f"{name} by kind", "seconds": 0})
+    ctx.on_done(rest, f"{name} on done", 0)
+    return [first.id, second.id]
 
 
 @forge.task(queue="crash", cpu=True)

@@ -1,5 +1,6 @@
 """``cpu=True`` jobs end with everything they started, whoever ends them."""
 
+import json
 import subprocess
 from dataclasses import dataclass
 
@@ -25,6 +26,19 @@ def running(site: Site) -> Running:
     job_id = site.enqueue("family", "family")
     site.until(lambda: site.noted("start", "family"))
     return Running(job_id, site.noted("start", "family")[0]["family"], worker)
+
+
+def test_a_child_enqueues_like_any_other_handler(site: Site) -> None:
+    site.worker()
+    job_id = site.enqueue("sow", "seed")
+    site.until(lambda: len(site.noted("end")) == 3)
+    assert {entry["name"] for entry in site.noted("end")} == {
+        "seed by task",
+        "seed by kind",
+        "seed on done",
+    }
+    for sown in json.loads(site.job(job_id).result or b"[]"):
+        site.until_status(sown, "done")
 
 
 def test_timeout_kills_the_family(site: Site) -> None:

@@ -16,8 +16,9 @@ def test_sigterm_with_200_running_jobs(site: Site) -> None:
     grace = 3
     parent = site.parent(processes=2, grace=grace, slots=200)
     site.until_up(parent, 2)
-    short = [site.enqueue("rest", f"short {n}", seconds=1.5) for n in range(100)]
-    long = [site.enqueue("rest", f"long {n}", seconds=60) for n in range(100)]
+    kinds = ["rest"] * 4 + ["rest_in_thread"]
+    long = [site.enqueue(kinds[n % 5], f"long {n}", seconds=60) for n in range(100)]
+    short = [site.enqueue(kinds[n % 5], f"short {n}", seconds=1.5) for n in range(100)]
     site.until(lambda: len(site.noted("start")) == 200)
     began = time.monotonic()
     parent.terminate()
