@@ -53,7 +53,8 @@ class Sendable(Generic[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from synchronous code."""
         data = self._signature.encode(args, kwargs, limit=self._limit)
-        return self._sender.send(_replace(self._template, payload=data), self._read, self._tx)
+        job = self._template if data is NOTHING else _replace(self._template, payload=data)
+        return self._sender.send(job, self._read, self._tx)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from a coroutine."""
