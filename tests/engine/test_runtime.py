@@ -1,10 +1,12 @@
 """The lower-level runtime: names, queues, publishing, handles."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.backends.url import open_store
 from forge_jobs.core.errors import (
     BadConfig,
     BadName,
@@ -187,6 +189,20 @@ async def test_a_successor_takes_over_from_the_process_it_replaces(rig: Rig) -> 
     async with rig.runtime().with_replaced("old"):
         record = await rig.reaches(job_id)
     assert (record.status, record.attempts) == (JobStatus.DONE, 2)
+
+
+async def test_a_worker_opens_its_store(tmp_path: Path) -> None:
+    """Job ids carry the database's tag, which is only known once the store is open."""
+    rig = Rig(open_store(f"sqlite:///{tmp_path}/fresh.db"))
+
+    async def body(ctx: Context, given: Any) -> str:
+        return ctx.job.id
+
+    rig.on("work", body)
+    async with rig.working():
+        record = await rig.runs("work")
+        assert record.result == f'"{record.id}"'.encode()
+    await rig.store.close()
 
 
 async def test_a_worker_that_cannot_start_leaves_nothing_behind(rig: Rig) -> None:

@@ -83,6 +83,7 @@ class Floor:
         """Take claims over from the store."""
         get, held, lanes = self._parts.handlers.get, self.held, self.lanes
         isolate_from = self._parts.settings.isolate_after_crashes
+        careful: dict[str, Lane] = {}
         for job in jobs:
             handler = get(job.kind)
             lane = lanes[job.queue]
@@ -97,12 +98,12 @@ class Floor:
             if special and not self.places.assign(run, alone=alone):
                 self._conclude(run, Ending(Dead(_cannot_isolate(job))), now)
                 continue
-            if job.limit_key is not None:
-                lane.limited(now)
-                if not job.started:
-                    self.hand_back(run)
-                    continue
+            if job.limit_key is not None or job.crashes:
+                lane.be_careful(now)
+                careful[job.queue] = lane
             lane.ready.append(run)
+        for lane in careful.values():
+            lane.hand_back_ahead()
 
     def pour(self) -> None:
         """Start whatever may start, in all lanes."""

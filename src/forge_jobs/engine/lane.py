@@ -13,7 +13,7 @@ from forge_jobs.store.jobs import Want
 from .pace import Pace
 from .run import Run
 
-_LIMITED_S = 30.0
+_CAREFUL_S = 30.0
 
 
 class Gate(Protocol):
@@ -44,8 +44,17 @@ class Lane:
     """The local share of a queue."""
 
     __slots__ = (
-        "_gate", "_limited_until", "backoff", "busy", "hungry", "name", "pace", "pouring", "ready",
-        "target", "wanted",
+        "_careful_until",
+        "_gate",
+        "backoff",
+        "busy",
+        "hungry",
+        "name",
+        "pace",
+        "pouring",
+        "ready",
+        "target",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self, name: str, gate: Gate, *, now: float, backoff: Backoff) -> None:
@@ -59,7 +68,7 @@ class Lane:
         self.pouring = False
         self.wanted = 0
         self._gate = gate
-        self._limited_until = -1.0
+        self._careful_until = -1.0
 
     def want(self, now: float, *, prefetch_s: float, most: int) -> Want | None:
         """What to ask the store for; None when there is no room. Remembers how much it was."""
@@ -70,7 +79,7 @@ class Lane:
             return None
         self.pace.look(now, backlog=waiting > 0)
         ahead = 0
-        if now >= self._limited_until:
+        if now >= self._careful_until:
             ahead = self.pace.ahead(prefetch_s, self.target)
         room = min(free + ahead, most)
         if room <= 0:
@@ -84,9 +93,20 @@ class Lane:
         """Whether a job could start at once if there were one."""
         return self.target > self.busy + len(self.ready)
 
-    def limited(self, now: float) -> None:
-        """A job with a limit came along: nothing is claimed ahead for a while."""
-        self._limited_until = now + _LIMITED_S
+    def be_careful(self, now: float) -> None:
+        """A job with a limit, or one that saw its worker die, came along.
+
+        Nothing is claimed ahead for a while: limits count from the claim, and of a job that kills
+        its worker the store must know that it had started.
+        """
+        self._careful_until = now + _CAREFUL_S
+
+    def hand_back_ahead(self) -> None:
+        """What was claimed ahead goes back."""
+        ahead = [run for run in self.ready if not run.job.started]
+        self.ready = deque(run for run in self.ready if run.job.started)
+        for run in ahead:
+            self._gate.hand_back(run)
 
     def pull(self, now: float) -> Run | None:
         """The next run for a slot of the loop that holds a unit; None: the unit is gone."""

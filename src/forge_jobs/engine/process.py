@@ -39,7 +39,7 @@ from .services.cleanup import Cleanup
 from .services.fold import Fold
 from .services.lead import Leadership
 from .services.promote import Promote
-from .services.reaper import Reaper
+from .services.reaper import Reaper, reap_stale_jobs
 from .supervisor import Supervisor
 
 _LOG = logging.getLogger("forge_jobs.worker")
@@ -72,7 +72,7 @@ class Plan:
 
 
 class WorkerProcess:
-    """Made and used on the job loop; ``request_cancel`` may come from any thread."""
+    """Made and used on the job loop, with an open store; ``request_cancel`` from any thread."""
 
     def __init__(self, plan: Plan) -> None:
         store, settings, clock = plan.store, plan.settings, plan.clock
@@ -134,7 +134,6 @@ class WorkerProcess:
     async def start(self) -> None:
         """Take part. Raises what the store raises; nothing is left behind then."""
         plan = self._plan
-        await plan.store.open()
         for name, slots in plan.queues.items():
             await plan.store.queues.ensure(name, slots=slots)
         await plan.store.queues.publish(
@@ -142,6 +141,8 @@ class WorkerProcess:
         )
         await self._member.join(replaces=plan.replaces)
         try:
+            # Before the first claim: jobs that saw their worker die are looked at with care.
+            await reap_stale_jobs(plan.store)
             await self._supervisor.look()
         except BaseException:
             await self._member.leave()

@@ -158,6 +158,7 @@ class QueueRuntime:
         """Register and begin to work. NoQueues when no queue was declared."""
         if not self._queues:
             raise NoQueues(_NO_QUEUES)
+        await self._storage.open()
         io: IoPort | None = self._io
         own_io: IoThread | None = None
         if io is None:
