@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from forge_jobs import Forge, Full, NotWritable, SchemaMismatch, testing
+from forge_jobs import Forge, Full, NotWritable, SchemaMismatch, Unavailable, testing
 
 
 @pytest.fixture
@@ -123,8 +123,11 @@ async def _aenqueue(forge: Forge) -> None:
 
 def test_without_leave_to_migrate(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setenv("FORGE_AUTO_MIGRATE", "0")
-    file.touch()
     with Forge(f"sqlite:///{file}") as forge:
+        with pytest.raises(Unavailable, match="forge db create"):
+            forge.enqueue("job")
+        assert not file.exists()
+        file.touch()
         with pytest.raises(SchemaMismatch, match="forge db migrate"):
             forge.enqueue("job")
         with pytest.raises(SchemaMismatch, match="forge db migrate"):
