@@ -207,13 +207,15 @@ def test_workers_notice_the_death_of_their_parent(run: Run) -> None:
 
 
 def test_sighup_exchanges_workers_one_by_one(run: Run) -> None:
-    driver = run("serve", 2)
+    driver = run("slow-drain", 2)
     driver.until_up(2)
     driver.process.send_signal(signal.SIGHUP)
     driver.until_up(4)
     before, after = driver.starts()[:2], driver.starts()[2:]
     assert {start["pid"] for start in before}.isdisjoint(start["pid"] for start in after)
     assert [start["number"] for start in after] == [1, 2]
+    # The second was asked to go only when the first had its successor; each takes a second.
+    assert after[1]["at"] - after[0]["at"] >= 1
     assert all(start["replaces"] is None for start in after)
     driver.process.terminate()
     assert driver.exit_code(5) == 0

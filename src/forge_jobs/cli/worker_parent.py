@@ -241,7 +241,8 @@ class WorkerParent:
 
     def _roll(self, now: float) -> None:
         """Exchange one worker after the other; the next only when all are up."""
-        if not self._rolling or any(w.process is None or not w.host_id for w in self._workers):
+        settled = all(w.process and w.host_id and not w.leaving for w in self._workers)
+        if not self._rolling or not settled:
             return
         worker = self._rolling.pop(0)
         worker.leaving = True
