@@ -164,7 +164,7 @@ async def test_drain_of_some_queues_and_with_a_limit(forge: Forge) -> None:
     await in_a.aenqueue_many([()] * 3)
     await in_b.aenqueue_many([()] * 3)
     assert (await forge.drain(["a"])).ran == 3
-    assert (await forge.drain(limit=2)).ran == 2
+    assert (await forge.drain(["b"], limit=2)).ran == 2
     assert (await forge.drain()).ran == 1
     assert (await forge.drain()).ran == 0
 
