@@ -1,0 +1,148 @@
+"""Waking workers: the listeners of this process at once, those of others by a notification.
+
+A notification is sent outside the transaction that made the work (one inside would make all such
+commits of the whole server wait for each other), the first at once and then at most one per window
+for everything that came meanwhile. It is a hint: its failure fails nothing.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from forge_jobs.core.errors import ForgeError
+from forge_jobs.store.bundle import Ring
+
+from . import sqlfiles
+from .session import Server
+
+EVERYBODY: Final = "*"
+_LOG: Final = logging.getLogger("forge_jobs.postgres")
+_WINDOW_S: Final = 0.02
+_PATIENCE_S: Final = 0.25
+_LIMIT_S: Final = 5.0
+_BYTES_MOST: Final = 7_900
+
+
+@dataclass(slots=True, eq=False)
+class Listener:
+    """Who wants to hear about which queues, and on which event loop it lives."""
+
+    queues: frozenset[str]
+    ring: Ring
+    loop: asyncio.AbstractEventLoop
+
+
+class _Sender:
+    """What one event loop still has to say."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.task: asyncio.Task[None] | None = None
+        self.sent = asyncio.Event()
+
+
+class Bell:
+    """Rings listeners near and far."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._guard = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._senders: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sender] = WeakKeyDictionary()
+        self._notify = sqlfiles.statements("jobs", server.address.schema)["notify"]
+
+    def add(self, listener: Listener) -> None:
+        with self._guard:
+            self._listeners.append(listener)
+
+    def remove(self, listener: Listener) -> None:
+        with self._guard:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def listeners(self) -> Sequence[Listener]:
+        with self._guard:
+            return tuple(self._listeners)
+
+    def heard(self, names: Iterable[str]) -> None:
+        """Ring the listeners of this process that serve one of these queues."""
+        rung = frozenset(names)
+        everybody = EVERYBODY in rung
+        for listener in self.listeners():
+            if everybody or not listener.queues.isdisjoint(rung):
+                try:
+                    listener.ring()
+                except Exception:
+                    _LOG.exception("a wake-up failed; the change itself stands")
+
+    async def ring(self, queues: Iterable[str]) -> None:
+        """Wake whoever serves these queues; ``EVERYBODY`` after an operator's action.
+
+        Waits only for the first notification of a window, so that a process that ends right after
+        its call has sent it; those that follow are on their way.
+        """
+        names = dict.fromkeys(queues)
+        if not names:
+            return
+        self.heard(names)
+        sender = self._sender()
+        sender.names.update(names)
+        if sender.task is None:
+            sender.sent.clear()
+            sender.task = asyncio.get_running_loop().create_task(self._send(sender))
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await sender.sent.wait()
+            except TimeoutError:
+                pass
+
+    async def flush(self) -> None:
+        """Send what is left, before the connections are closed."""
+        sender = self._senders.get(asyncio.get_running_loop())
+        if sender is None:
+            return
+        task = sender.task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if sender.names:
+            await self._say(sender)
+
+    def after_fork(self) -> None:
+        """Listeners are threads of the parent."""
+        self._guard = threading.Lock()
+        self._listeners = []
+        self._senders = WeakKeyDictionary()
+
+    def _sender(self) -> _Sender:
+        loop = asyncio.get_running_loop()
+        sender = self._senders.get(loop)
+        if sender is None:
+            sender = self._senders[loop] = _Sender()
+        return sender
+
+    async def _send(self, sender: _Sender) -> None:
+        try:
+            while sender.names:
+                await self._say(sender)
+                sender.sent.set()
+                await self._server.clock.sleep(_WINDOW_S)
+        finally:
+            sender.sent.set()
+            sender.task = None
+
+    async def _say(self, sender: _Sender) -> None:
+        names, sender.names = sender.names, {}
+        text = ",".join(names)
+        if EVERYBODY in names or len(text) > _BYTES_MOST:
+            text = EVERYBODY
+        try:
+            await self._server.ask(
+                self._notify, self._server.address.channel, text, writes=False, limit_s=_LIMIT_S
+            )
+        except ForgeError as error:
+            _LOG.debug("a notification was not sent: %s", error)

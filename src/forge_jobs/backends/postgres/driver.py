@@ -1,0 +1,75 @@
+"""The little of asyncpg that is used here, with types, in one place.
+
+asyncpg is imported by the first connection only, so that reading an address needs no driver.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from forge_jobs.core.errors import BadUrl
+
+CONNECT_S = 10.0
+_CACHED_STATEMENTS = 200
+
+
+class Row(Protocol):
+    """A result row: by position or by name."""
+
+    def __getitem__(self, key: int | str) -> Any: ...
+    def __len__(self) -> int: ...
+
+
+class DriverTransaction(Protocol):
+    """An open transaction block."""
+
+    async def start(self) -> None: ...
+    async def commit(self) -> None: ...
+    async def rollback(self) -> None: ...
+
+
+class Driver(Protocol):
+    """One connection of asyncpg."""
+
+    async def fetch(self, query: str, *args: Any) -> Sequence[Row]: ...
+    async def execute(self, query: str, *args: Any) -> str: ...
+    def transaction(self) -> DriverTransaction: ...
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+    def terminate(self) -> None: ...
+    def is_closed(self) -> bool: ...
+    def get_server_pid(self) -> int: ...
+    def get_server_version(self) -> tuple[int, ...]: ...
+
+
+async def connect(
+    dsn: str, *, pooled: bool, many_hosts: bool = False, timeout_s: float = CONNECT_S
+) -> Driver:
+    """A new connection.
+
+    Behind a pooler no prepared statement may outlive its transaction; with several hosts the one
+    that takes writes is wanted.
+    """
+    asyncpg = _driver_module()
+    more: Mapping[str, Any] = {}
+    if many_hosts and "target_session_attrs" not in dsn:
+        more = {"target_session_attrs": "read-write"}
+    made = await asyncpg.connect(
+        dsn,
+        timeout=timeout_s,
+        statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
+        max_cacheable_statement_size=0,
+        server_settings={"application_name": "forge-jobs"},
+        **more,
+    )
+    return cast("Driver", made)
+
+
+def _driver_module() -> Any:
+    try:
+        return import_module("asyncpg")
+    except ImportError as error:
+        raise BadUrl(
+            "the Postgres store needs the driver asyncpg: pip install 'forge-jobs[postgres]'"
+        ) from error

@@ -1,0 +1,61 @@
+"""Where to begin looking in a queue whose line has a long dead tail.
+
+A claimed job leaves a dead entry at the front of its queue's index. Vacuum removes those, but not
+while some other session holds an old snapshot: then every claim would walk over all of them again.
+As soon as a search takes suspiciously long, this process remembers how far it got in each queue and
+priority and begins there. Jobs that appear below (late commits, jobs handed back) are found by a
+search from the very front every two seconds.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from forge_jobs.core.job import ClaimedJob
+from forge_jobs.kit.clock import Clock
+from forge_jobs.store.jobs import Exchange, Want
+
+WIDEN_S: Final = 2.0
+SLOW_US: Final = 5_000
+SLOW_PER_JOB_US: Final = 20
+_PRIORITIES_MOST: Final = 32
+
+Position = tuple[int, int, int]
+
+
+class Floors:
+    """What this process knows about the fronts of its queues."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, dict[int, Position]] = {}
+        self._widen_at = 0.0
+        self._armed = False
+
+    def of(self, wants: Sequence[Want]) -> dict[str, list[Position]]:
+        """Positions by queue, by rising priority; none while all is well, or to look again."""
+        if not self._armed:
+            return {}
+        if self._clock.mono() >= self._widen_at:
+            self._known.clear()
+            return {}
+        return {
+            want.queue: sorted(known.values())
+            for want in wants
+            if (known := self._known.get(want.queue))
+        }
+
+    def learn(self, request: Exchange, claims: Sequence[ClaimedJob], pick_us: int) -> None:
+        """What a round told about them."""
+        if not request.want:
+            return
+        if not self._known:
+            # This search began at the front: it shows how things stand.
+            self._armed = pick_us > SLOW_US + SLOW_PER_JOB_US * len(claims)
+            self._widen_at = self._clock.mono() + WIDEN_S
+        if not self._armed:
+            return
+        for job in claims:
+            known = self._known.setdefault(job.queue, {})
+            if len(known) < _PRIORITIES_MOST or job.priority in known:
+                position = (job.priority, job.run_at, job.key)
+                known[job.priority] = max(position, known.get(job.priority, position))

@@ -1,0 +1,140 @@
+"""The job contract on Postgres: each method is one transaction."""
+
+from collections.abc import Sequence
+
+from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
+from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.store.jobs import (
+    Exchange,
+    Exchanged,
+    Owned,
+    Peek,
+    Promoted,
+    Reaped,
+    Retention,
+)
+
+from . import rows, sqlfiles
+from .bell import Bell
+from .bulk import Bulk
+from .enqueue import Enqueuer
+from .exchange import Exchanger
+from .looks import Looks
+from .session import Link, Server
+
+
+class PostgresJobs:
+    """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
+
+    def __init__(self, server: Server, bell: Bell, enqueuer: Enqueuer, looks: Looks) -> None:
+        self._server = server
+        self._bell = bell
+        self._enqueuer = enqueuer
+        self._looks = looks
+        self._exchanger = Exchanger(server, bell, enqueuer)
+        self._bulk = Bulk(server, bell, looks)
+        self._sql = sqlfiles.statements("jobs", server.address.schema)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self._enqueuer.enqueue(jobs)
+
+    async def exchange(self, request: Exchange) -> Exchanged:
+        return await self._exchanger.exchange(request)
+
+    async def owned(self, owner: int) -> list[Owned]:
+        found = await self._server.ask(self._sql["owned"], owner, writes=False)
+        return [Owned(Claim(row[0], row[1]), row[2], row[3]) for row in found]
+
+    async def reap(self, *, crash_note: str, limit: int) -> Reaped:
+        note = rows.storable(crash_note)
+
+        async def work(link: Link) -> tuple[Reaped, list[str]]:
+            now = await self._present(link)
+            row = await link.row(self._sql["reap"], now, note, limit)
+            assert row is not None
+            letters = await self._exchanger.letters(link, row["died"] or ())
+            if letters:
+                await self._enqueuer.insert(link, letters, now)
+            woken = [*(row["queues"] or ()), *(job.queue for job in letters)]
+            return Reaped(row["pending"], row["dead"], row["cancelled"], row["more"]), woken
+
+        reaped, woken = await self._server.within(work)
+        await self._bell.ring(woken)
+        return reaped
+
+    async def promote(self, *, limit: int) -> Promoted:
+        async def work(link: Link) -> tuple[Promoted, list[str]]:
+            now = await self._present(link)
+            row = await link.row(self._sql["expire"], now, limit)
+            expired = 0 if row is None else row["expired"]
+            if expired >= limit:
+                return Promoted(0, expired, now, True), []
+            promoted, woken = 0, list[str]()
+            for due in await link.fetch(self._sql["due_queues"]):
+                room = limit - expired - promoted
+                if due["run_at"] <= now and room > 0:
+                    moved = await link.row(self._sql["promote_queue"], now, due["queue"], room)
+                    assert moved is not None
+                    promoted += moved["promoted"] + moved["expired"]
+                    woken.append(due["queue"])
+            left = [row["run_at"] for row in await link.fetch(self._sql["due_queues"])]
+            row = await link.row(self._sql["next_expiry"])
+            if row is not None and row["at"] is not None:
+                left.append(row["at"])
+            next_due = min(left, default=None)
+            more = next_due is not None and next_due <= now
+            return Promoted(promoted, expired, next_due, more), woken
+
+        answer, woken = await self._server.within(work)
+        await self._bell.ring(woken)
+        return answer
+
+    async def unhold(self, limit_key: str, *, limit: int) -> int:
+        async def work(link: Link) -> tuple[int, list[str]]:
+            held = await link.fetch(self._sql["held"], limit_key, max(limit, 0))
+            if not held:
+                return 0, []
+            now = await self._present(link)
+            row = await link.row(self._sql["make_pending"], now, [job[0] for job in held], False)
+            return len(held), [] if row is None else row["queues"] or []
+
+        moved, woken = await self._server.within(work)
+        await self._bell.ring(woken)
+        return moved
+
+    async def cancel(
+        self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._bulk.cancel(selection, reason=reason, limit=limit, after=after)
+
+    async def retry(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._bulk.retry(selection, limit=limit, after=after)
+
+    async def run_now(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._bulk.run_now(selection, limit=limit, after=after)
+
+    async def delete(
+        self, selection: Selection, *, limit: int, after: Cursor | None = None
+    ) -> Acted:
+        return await self._bulk.delete(selection, limit=limit, after=after)
+
+    async def purge(self, keep: Retention, *, limit: int) -> int:
+        return await self._bulk.purge(keep, limit=limit)
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        return await self._looks.get(job_id)
+
+    async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
+        return await self._looks.page(filter, limit=limit, after=after)
+
+    async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
+        return await self._looks.peek(job_ids)
+
+    async def _present(self, link: Link) -> int:
+        row = await link.row(self._sql["present"], self._server.present.bind())
+        assert row is not None
+        return row["now"]

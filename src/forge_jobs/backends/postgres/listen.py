@@ -1,0 +1,223 @@
+"""One connection per process that hears notifications for all its queues.
+
+It is believed only after a notification of its own came back: a pooler in transaction mode accepts
+LISTEN and delivers nothing. Then, and while there is no connection, listeners are rung by a timer.
+A connection that breaks is replaced; listeners are rung after that, for what they may have missed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from forge_jobs.store.bundle import Ring
+
+from . import sqlfiles
+from .bell import EVERYBODY, Bell, Listener
+from .driver import Driver
+from .session import OwnLine, Server
+
+_LOG: Final = logging.getLogger("forge_jobs.postgres")
+_PROBE: Final = "probe:"
+PROBE_S: Final = 2.0
+CHECK_S: Final = 15.0
+POLL_S: Final = 0.25
+TRY_AGAIN_S: Final = 60.0
+_BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Hearing:
+    """The listening of one store. It runs on the event loop of one of its subscribers."""
+
+    def __init__(self, server: Server, bell: Bell) -> None:
+        self._server = server
+        self._bell = bell
+        self._guard = threading.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._probe: asyncio.Future[None] | None = None
+        self._token = ""
+        self._notify = sqlfiles.statements("jobs", server.address.schema)["notify"]
+        # What people may ask: "listening", "polling" or "off".
+        self.state = "off"
+
+    async def subscribe(self, queues: Sequence[str], ring: Ring) -> "Hears":
+        """Ring for these queues until the subscription is closed."""
+        loop = asyncio.get_running_loop()
+        listener = Listener(frozenset(queues), ring, loop)
+        self._bell.add(listener)
+        self._ensure(loop)
+        return Hears(self, listener)
+
+    async def unsubscribe(self, listener: Listener) -> None:
+        """The last one to go ends the listening."""
+        self._bell.remove(listener)
+        if not self._bell.listeners():
+            await self.close()
+
+    async def close(self) -> None:
+        """End the connection; subscriptions stay and are only rung from within."""
+        with self._guard:
+            task, loop = self._task, self._loop
+            self._task = self._loop = None
+        if task is None or loop is None:
+            return
+        if loop is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        else:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+
+    async def works(self) -> bool:
+        """Whether notifications make the round trip, on connections made for the question."""
+        server = self._server
+        heard = asyncio.Event()
+        token = f"{_PROBE}{server.entropy.bits(64):x}"
+        listening = await server.connect(pooled=True, listening=True)
+        speaking = await server.connect(pooled=True)
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await listening.add_listener(
+                    server.address.channel,
+                    lambda *said: heard.set() if said[3] == token else None,
+                )
+                transaction = speaking.transaction()
+                await transaction.start()
+                await speaking.fetch(self._notify, server.address.channel, token)
+                await transaction.commit()
+                await heard.wait()
+        except TimeoutError:
+            return False
+        finally:
+            listening.terminate()
+            speaking.terminate()
+        return True
+
+    def after_fork(self) -> None:
+        """The task and its connection belong to the parent."""
+        self._guard = threading.Lock()
+        self._task = self._loop = None
+        self.state = "off"
+
+    def _ensure(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._guard:
+            if self._task is not None and self._loop is not None and not self._loop.is_closed():
+                return
+            self._loop = loop
+            self._task = loop.create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Its loop ends: somebody else's loop takes over."""
+        with self._guard:
+            if self._task is not task:
+                return
+            self._task = self._loop = None
+        here = task.get_loop()
+        for listener in self._bell.listeners():
+            if listener.loop is not here and listener.loop.is_running():
+                with contextlib.suppress(RuntimeError):
+                    listener.loop.call_soon_threadsafe(self._ensure, listener.loop)
+                    return
+
+    async def _run(self) -> None:
+        tries = 0
+        while True:
+            try:
+                await self._listen_once()
+                tries = 0
+            except Exception as error:
+                _LOG.debug("listening failed: %s", error)
+            self.state = "off"
+            pause = _BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)]
+            tries += 1
+            await self._server.clock.sleep(pause * (0.5 + self._server.entropy.roll()))
+
+    async def _listen_once(self) -> None:
+        """Until the connection is lost."""
+        server = self._server
+        driver = await server.connect(pooled=server.pooled, listening=True)
+        line = OwnLine(driver, pooled=server.pooled)
+        try:
+            lost = asyncio.Event()
+            driver.add_termination_listener(lambda *_: lost.set())
+            async with asyncio.timeout(PROBE_S):
+                await driver.add_listener(server.address.channel, self._heard)
+            server.line = line
+            # Whatever happened before this moment was not heard.
+            self._bell.heard([EVERYBODY])
+            if await self._answers():
+                self.state = "listening"
+                await self._watch(line, lost)
+            else:
+                self.state = "polling"
+                _LOG.warning(
+                    "notifications do not arrive through %s: polling instead; give the address of "
+                    "the server itself as listen_url",
+                    server.address.place,
+                )
+                await self._poll(lost)
+        finally:
+            server.line = None
+            await _let_go(driver)
+
+    async def _answers(self) -> bool:
+        """Whether a notification sent over another connection arrives here."""
+        self._token = f"{_PROBE}{self._server.entropy.bits(64):x}"
+        self._probe = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(PROBE_S):
+                await self._server.ask(
+                    self._notify, self._server.address.channel, self._token, writes=False
+                )
+                await self._probe
+        except TimeoutError:
+            return False
+        finally:
+            self._probe = None
+        return True
+
+    async def _watch(self, line: OwnLine, lost: asyncio.Event) -> None:
+        """A connection whose other end vanished says nothing: ask it now and then."""
+        while not lost.is_set():
+            try:
+                async with asyncio.timeout(CHECK_S):
+                    await lost.wait()
+            except TimeoutError:
+                await line.fetch("SELECT 1")
+
+    async def _poll(self, lost: asyncio.Event) -> None:
+        clock = self._server.clock
+        for _ in range(int(TRY_AGAIN_S / POLL_S)):
+            if lost.is_set():
+                return
+            self._bell.heard([EVERYBODY])
+            await clock.sleep(POLL_S)
+
+    def _heard(self, _driver: object, _pid: int, _channel: str, text: str) -> None:
+        if text.startswith(_PROBE):
+            if text == self._token and self._probe is not None and not self._probe.done():
+                self._probe.set_result(None)
+        else:
+            self._bell.heard(text.split(","))
+
+
+class Hears:
+    """One subscription."""
+
+    def __init__(self, hearing: Hearing, listener: Listener) -> None:
+        self._hearing = hearing
+        self._listener = listener
+
+    async def close(self) -> None:
+        await self._hearing.unsubscribe(self._listener)
+
+
+async def _let_go(driver: Driver) -> None:
+    try:
+        await driver.close(timeout=1.0)
+    except Exception:
+        driver.terminate()

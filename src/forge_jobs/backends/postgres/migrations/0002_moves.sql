@@ -1,0 +1,398 @@
+-- What happens to jobs on the server, so that a round of a worker is one round trip and every
+-- statement in it sees what the one before did. Each function is part of the caller's transaction.
+--
+-- Settings on the functions: a plan made while a table was empty must not outlive that moment, so
+-- the planner may only choose index scans and nested loops, which are right for every batch here.
+-- The guard of a claim is written as (owner = … AND status = …) IS TRUE to keep it out of the
+-- choice of an index: a job is found by its key, never by its owner.
+
+-- The present: the clock of the server, or the instant a test binds.
+CREATE FUNCTION forge.present(p_now bigint) RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT COALESCE(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+$$;
+
+-- Rows that were given their last state leave for history. Both tables have the same columns in the
+-- same order.
+CREATE FUNCTION forge.move_ended(p_jobs bigint[]) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    WITH gone AS (DELETE FROM forge.jobs WHERE id = ANY (p_jobs) RETURNING *)
+    INSERT INTO forge.history SELECT * FROM gone
+$$;
+
+-- A job that is unique only while it waits gives its key up at its start. Rows are locked in the
+-- order of the keys, as everybody does.
+CREATE FUNCTION forge.keys_started(p_jobs bigint[]) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    WITH own AS MATERIALIZED (
+        SELECT d.kind, d.key
+        FROM forge.jobs j
+        JOIN forge.dedupe d ON d.kind = j.kind AND d.key = j.dedupe_key AND d.job = j.id
+        WHERE j.id = ANY (p_jobs) AND j.unique_waiting
+        ORDER BY d.kind, d.key
+        FOR UPDATE OF d
+    )
+    DELETE FROM forge.dedupe d USING own WHERE d.kind = own.kind AND d.key = own.key
+$$;
+
+-- The keys of jobs that have just gone to history are free, or held for dedupe_for_s more.
+-- p_ran: they ended by the word of their worker, so they had started.
+CREATE FUNCTION forge.keys_ended(p_jobs bigint[], p_now bigint, p_ran boolean) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    WITH own AS MATERIALIZED (
+        SELECT d.kind, d.key,
+            CASE WHEN NOT (p_ran AND h.unique_waiting) AND h.dedupe_for_s > 0
+                THEN p_now + round(h.dedupe_for_s * 1000000)::bigint END AS until
+        FROM forge.history h
+        JOIN forge.dedupe d ON d.kind = h.kind AND d.key = h.dedupe_key AND d.job = h.id
+        WHERE h.id = ANY (p_jobs) AND h.dedupe_key IS NOT NULL
+        ORDER BY d.kind, d.key
+        FOR UPDATE OF d
+    ),
+    kept AS (
+        UPDATE forge.dedupe d SET until = own.until FROM own
+        WHERE d.kind = own.kind AND d.key = own.key AND own.until IS NOT NULL
+    )
+    DELETE FROM forge.dedupe d USING own
+    WHERE d.kind = own.kind AND d.key = own.key AND own.until IS NULL
+$$;
+
+-- Progress and log lines of claims that still are this owner's; the newest 1,000 lines are kept.
+CREATE FUNCTION forge.take_notes(p_owner bigint, p_notes jsonb, p_lines jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_job bigint;
+BEGIN
+    UPDATE forge.jobs j
+    SET progress = COALESCE(n.progress, j.progress),
+        progress_note = COALESCE(n.note, j.progress_note)
+    FROM jsonb_to_recordset(p_notes)
+        AS n(key bigint, epoch integer, progress double precision, note text)
+    WHERE j.id = n.key AND j.epoch = n.epoch
+        AND (j.owner = p_owner AND j.status = 'running') IS TRUE;
+    FOR v_job IN
+        WITH said AS (
+            INSERT INTO forge.logs (job, at, level, message)
+            SELECT l.key, l.at, l.level, l.message
+            FROM ROWS FROM (jsonb_to_recordset(p_lines)
+                AS (key bigint, epoch integer, at bigint, level text, message text))
+                WITH ORDINALITY AS l(key, epoch, at, level, message, place)
+            JOIN forge.jobs j ON j.id = l.key AND j.epoch = l.epoch
+                AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            ORDER BY l.place
+            RETURNING job
+        )
+        SELECT DISTINCT job FROM said
+    LOOP
+        DELETE FROM forge.logs WHERE job = v_job AND id <= (
+            SELECT id FROM forge.logs WHERE job = v_job ORDER BY id DESC OFFSET 1000 LIMIT 1);
+    END LOOP;
+END
+$$;
+
+-- Every end of a claim but Done: failed, scheduled again, dead; cancelled if that was asked for.
+-- The answer is the keys of the claims that were valid. Rows are locked before the requests to
+-- cancel are read: a request that came first is always seen.
+CREATE FUNCTION forge.end_claims(p_now bigint, p_owner bigint, p_ends jsonb) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_ended bigint[];
+    v_keyed boolean;
+BEGIN
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM jsonb_to_recordset(p_ends) AS e(key bigint, epoch integer)
+        JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        ORDER BY j.id
+        FOR UPDATE OF j
+    ) AS l;
+    IF v_jobs IS NULL THEN
+        RETURN '{}';
+    END IF;
+    WITH moved AS (
+        UPDATE forge.jobs j
+        SET status = t.target,
+            run_at = CASE WHEN t.target IN ('scheduled', 'failed')
+                THEN p_now + round(COALESCE(e.delay_s, 0) * 1000000)::bigint ELSE j.run_at END,
+            -- Only what hands its attempt back leads to scheduled.
+            attempts = j.attempts - (t.target = 'scheduled')::integer,
+            crashes = j.crashes + (e.event = 'crash')::integer,
+            throttles = j.throttles + (e.event = 'throttle')::integer,
+            throttled_since = CASE WHEN e.event = 'throttle'
+                THEN COALESCE(j.throttled_since, p_now) ELSE j.throttled_since END,
+            missing_since = CASE WHEN e.event = 'missing'
+                THEN COALESCE(j.missing_since, p_now) ELSE j.missing_since END,
+            started_at = COALESCE(j.started_at, p_now - round(e.ran_s * 1000000)::bigint),
+            finished_at = CASE WHEN t.target IN ('dead', 'cancelled') THEN p_now END,
+            -- A missing handler comes every few seconds during a deployment and would push the
+            -- real errors out.
+            errors = CASE WHEN e.error IS NULL OR (e.event = 'missing' AND e.status = 'scheduled')
+                THEN j.errors
+                ELSE forge.with_error(j.errors, p_now, j.attempts, e.error) END,
+            last_error = CASE WHEN t.target = 'cancelled' THEN c.reason
+                ELSE COALESCE(e.error, j.last_error) END
+        FROM jsonb_to_recordset(p_ends) AS e(key bigint, epoch integer, event text, status text,
+                delay_s double precision, error text, ran_s double precision)
+        LEFT JOIN forge.cancels c ON c.job = e.key
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN c.job IS NULL THEN e.status ELSE 'cancelled' END AS target) AS t
+        WHERE j.id = e.key AND j.epoch = e.epoch AND j.id = ANY (v_jobs)
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.ran_s
+    ),
+    booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, retried, ran_s)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
+            count(*) FILTER (WHERE status = 'failed'), sum(ran_s)
+        FROM moved GROUP BY queue, kind, status
+    )
+    SELECT array_agg(id) FILTER (WHERE status IN ('dead', 'cancelled')),
+        bool_or(dedupe_key IS NOT NULL)
+    INTO v_ended, v_keyed FROM moved;
+    DELETE FROM forge.cancels WHERE job = ANY (v_jobs);
+    IF v_keyed THEN
+        PERFORM forge.keys_started(v_jobs);
+    END IF;
+    IF v_ended IS NOT NULL THEN
+        PERFORM forge.move_ended(v_ended);
+        IF v_keyed THEN
+            PERFORM forge.keys_ended(v_ended, p_now, true);
+        END IF;
+    END IF;
+    RETURN v_jobs;
+END
+$$;
+
+-- One more error in a history that keeps the newest 32.
+CREATE FUNCTION forge.with_error(p_errors jsonb, p_at bigint, p_attempt integer, p_message text)
+RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_array_length(p_errors) >= 32 THEN p_errors - 0
+            ELSE COALESCE(p_errors, '[]') END
+        || jsonb_build_array(jsonb_build_array(p_at, p_attempt, p_message))
+$$;
+
+-- Claims handed back: to pending with the attempt given back, to cancelled if that was asked for.
+-- The epoch rises either way, so that a late finish is stale. The answer is the queues that have
+-- more to do now.
+CREATE FUNCTION forge.release(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[])
+RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_ended bigint[];
+    v_keyed boolean;
+    v_queues text[];
+BEGIN
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM unnest(p_keys, p_epochs) AS r(key, epoch)
+        JOIN forge.jobs j ON j.id = r.key AND j.epoch = r.epoch
+        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        ORDER BY j.id
+        FOR UPDATE OF j
+    ) AS l;
+    IF v_jobs IS NULL THEN
+        RETURN '{}';
+    END IF;
+    WITH moved AS (
+        UPDATE forge.jobs j
+        SET status = CASE WHEN c.job IS NULL THEN 'pending' ELSE 'cancelled' END,
+            attempts = j.attempts - (c.job IS NULL)::integer,
+            epoch = j.epoch + 1,
+            owner = NULL,
+            finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
+            last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
+        FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancels c ON c.job = r.key
+        WHERE j.id = r.key
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key
+    ),
+    booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*)
+        FROM moved GROUP BY queue, kind, status
+    )
+    SELECT array_agg(id) FILTER (WHERE status = 'cancelled'), bool_or(dedupe_key IS NOT NULL),
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
+    INTO v_ended, v_keyed, v_queues FROM moved;
+    IF v_ended IS NOT NULL THEN
+        DELETE FROM forge.cancels WHERE job = ANY (v_ended);
+        PERFORM forge.move_ended(v_ended);
+        IF v_keyed THEN
+            PERFORM forge.keys_ended(v_ended, p_now, false);
+        END IF;
+    END IF;
+    RETURN COALESCE(v_queues, '{}');
+END
+$$;
+
+-- Due jobs of one queue become pending, at most p_limit; those that expired are cancelled instead.
+-- Index: jobs_due.
+CREATE FUNCTION forge.promote_queue(
+    p_now bigint, p_queue text, p_limit integer, OUT promoted integer, OUT expired integer)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_ended bigint[];
+BEGIN
+    WITH due AS MATERIALIZED (
+        SELECT j.id, j.status, COALESCE(j.expires_at <= p_now, false) AS late
+        FROM forge.jobs j
+        WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed') AND j.run_at <= p_now
+        ORDER BY j.run_at, j.id
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ),
+    moved AS (
+        UPDATE forge.jobs j
+        SET status = CASE WHEN due.late THEN 'cancelled' ELSE 'pending' END,
+            finished_at = CASE WHEN due.late THEN p_now END,
+            last_error = CASE WHEN due.late THEN forge.expired_note() ELSE j.last_error END
+        FROM due WHERE j.id = due.id
+        RETURNING j.id, j.queue, j.kind, due.status AS source, j.status AS target
+    ),
+    booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+        SELECT p_now - p_now % 60000000, queue, kind, source, target, count(*)
+        FROM moved GROUP BY queue, kind, source, target
+    )
+    SELECT count(*) FILTER (WHERE target = 'pending'), count(*) FILTER (WHERE target = 'cancelled'),
+        array_agg(id) FILTER (WHERE target = 'cancelled')
+    INTO promoted, expired, v_ended FROM moved;
+    IF v_ended IS NOT NULL THEN
+        PERFORM forge.move_ended(v_ended);
+        PERFORM forge.keys_ended(v_ended, p_now, false);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION forge.expired_note() RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'expired before it could start'
+$$;
+
+-- Waiting jobs become cancelled for a reason, whatever kind of waiting it is. The rows are locked
+-- already.
+CREATE FUNCTION forge.cancel_waiting(p_now bigint, p_jobs bigint[], p_reason text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+    INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+    SELECT p_now - p_now % 60000000, queue, kind, status, 'cancelled', count(*)
+    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
+    UPDATE forge.jobs SET status = 'cancelled', finished_at = p_now, last_error = p_reason
+    WHERE id = ANY (p_jobs);
+    PERFORM forge.move_ended(p_jobs);
+    PERFORM forge.keys_ended(p_jobs, p_now, false);
+END
+$$;
+
+-- Waiting jobs of all queues whose expiry has passed become cancelled. Index: jobs_expiry.
+CREATE FUNCTION forge.expire(p_now bigint, p_limit integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+BEGIN
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT id FROM forge.jobs
+        WHERE expires_at IS NOT NULL AND status <> 'running' AND expires_at <= p_now
+        ORDER BY expires_at
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ) AS l;
+    IF v_jobs IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM forge.cancel_waiting(p_now, v_jobs, forge.expired_note());
+    RETURN cardinality(v_jobs);
+END
+$$;
+
+-- Processes whose lease ran out are declared dead, and running jobs are taken from owners that are
+-- dead or unknown: to pending, to dead when no attempt is left, to cancelled if that was asked for.
+-- Owners are found one by one in the index jobs_owner, so that nothing is read of living ones.
+CREATE FUNCTION forge.reap(p_now bigint, p_note text, p_limit integer,
+    OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean,
+    OUT died bigint[], OUT queues text[])
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_ended bigint[];
+    v_keyed boolean;
+BEGIN
+    UPDATE forge.processes SET dead = true
+    WHERE NOT processes.dead AND beat_at + round(lease_s * 1000000)::bigint <= p_now;
+    WITH RECURSIVE owners(owner) AS (
+        (SELECT owner FROM forge.jobs WHERE status = 'running' ORDER BY owner LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.owner FROM forge.jobs j WHERE j.status = 'running' AND j.owner > o.owner
+                ORDER BY j.owner LIMIT 1)
+        FROM owners o WHERE o.owner IS NOT NULL
+    )
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM owners o JOIN forge.jobs j ON j.owner = o.owner AND j.status = 'running'
+        WHERE NOT EXISTS (SELECT 1 FROM forge.processes p WHERE p.id = o.owner AND NOT p.dead)
+        ORDER BY j.id
+        LIMIT p_limit + 1
+        FOR UPDATE OF j SKIP LOCKED
+    ) AS l;
+    more := COALESCE(cardinality(v_jobs) > p_limit, false);
+    v_jobs := v_jobs[1:p_limit];
+    WITH moved AS (
+        UPDATE forge.jobs j
+        SET status = t.target,
+            attempts = t.kept,
+            epoch = j.epoch + 1,
+            owner = NULL,
+            crashes = j.crashes + t.started::integer,
+            finished_at = CASE WHEN t.target = 'pending' THEN NULL ELSE p_now END,
+            errors = CASE WHEN t.started
+                THEN forge.with_error(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
+            last_error = CASE WHEN t.target = 'cancelled' THEN t.reason
+                WHEN t.started THEN p_note ELSE j.last_error END
+        FROM (
+            SELECT r.id, c.reason, r.started_at IS NOT NULL AS started,
+                r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer AS kept,
+                CASE WHEN c.job IS NOT NULL THEN 'cancelled'
+                    WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer
+                        >= r.max_attempts THEN 'dead'
+                    ELSE 'pending' END AS target
+            FROM forge.jobs r LEFT JOIN forge.cancels c ON c.job = r.id
+            WHERE r.id = ANY (v_jobs)
+        ) AS t
+        WHERE j.id = t.id
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, t.started, j.on_dead
+    ),
+    booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, retried)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
+            count(*) FILTER (WHERE status = 'pending' AND started)
+        FROM moved GROUP BY queue, kind, status
+    )
+    SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'dead'),
+        count(*) FILTER (WHERE status = 'cancelled'),
+        array_agg(id) FILTER (WHERE status <> 'pending'), bool_or(dedupe_key IS NOT NULL),
+        array_agg(id) FILTER (WHERE status = 'dead' AND on_dead IS NOT NULL),
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
+    INTO pending, dead, cancelled, v_ended, v_keyed, died, queues FROM moved;
+    IF v_ended IS NOT NULL THEN
+        DELETE FROM forge.cancels WHERE job = ANY (v_ended);
+        PERFORM forge.move_ended(v_ended);
+        IF v_keyed THEN
+            PERFORM forge.keys_ended(v_ended, p_now, false);
+        END IF;
+    END IF;
+END
+$$;

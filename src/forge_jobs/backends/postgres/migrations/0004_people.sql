@@ -1,0 +1,146 @@
+-- What people do and look at: bulk actions, retention, lists.
+
+-- Take a dedupe key for a job that comes back; false while another live job holds it. A live job is
+-- one with a row in jobs. Each step is a statement of its own, so that each sees what was committed
+-- while the one before waited for a lock.
+CREATE FUNCTION forge.take_key(p_kind text, p_key text, p_job bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '5s' AS $$
+DECLARE
+    v_holder bigint;
+BEGIN
+    LOOP
+        INSERT INTO forge.dedupe (kind, key, job) VALUES (p_kind, p_key, p_job)
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN true;
+        END IF;
+        SELECT job INTO v_holder FROM forge.dedupe WHERE kind = p_kind AND key = p_key FOR UPDATE;
+        CONTINUE WHEN NOT FOUND;
+        IF v_holder <> p_job AND EXISTS (SELECT 1 FROM forge.jobs WHERE id = v_holder) THEN
+            RETURN false;
+        END IF;
+        UPDATE forge.dedupe SET job = p_job, until = NULL WHERE kind = p_kind AND key = p_key;
+        RETURN true;
+    END LOOP;
+END
+$$;
+
+-- Failed, dead and cancelled jobs begin again: pending, with a clean slate. The history of errors
+-- stays; an expiry that has passed goes, since it would cancel the job before anybody could run it.
+-- The rows are locked already. The answer is the queues that have more to do.
+CREATE FUNCTION forge.revive(p_now bigint, p_jobs bigint[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_queues text[];
+BEGIN
+    WITH gone AS (DELETE FROM forge.history WHERE id = ANY (p_jobs) RETURNING *)
+    INSERT INTO forge.jobs SELECT * FROM gone;
+    INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+    SELECT p_now - p_now % 60000000, queue, kind, status, 'pending', count(*)
+    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
+    WITH moved AS (
+        UPDATE forge.jobs
+        SET status = 'pending', run_at = p_now, attempts = 0, crashes = 0, throttles = 0,
+            throttled_since = NULL, missing_since = NULL, result = NULL, finished_at = NULL,
+            expires_at = CASE WHEN expires_at > p_now THEN expires_at END
+        WHERE id = ANY (p_jobs)
+        RETURNING queue
+    )
+    SELECT array_agg(DISTINCT queue) INTO v_queues FROM moved;
+    RETURN v_queues;
+END
+$$;
+
+-- Scheduled, failed or held jobs become pending; p_run_now: and are due at once. The rows are locked
+-- already. The answer is the queues that have more to do.
+CREATE FUNCTION forge.make_pending(p_now bigint, p_jobs bigint[], p_run_now boolean)
+RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_queues text[];
+BEGIN
+    INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+    SELECT p_now - p_now % 60000000, queue, kind, status, 'pending', count(*)
+    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
+    WITH moved AS (
+        UPDATE forge.jobs
+        SET status = 'pending', run_at = CASE WHEN p_run_now THEN p_now ELSE run_at END
+        WHERE id = ANY (p_jobs)
+        RETURNING queue
+    )
+    SELECT array_agg(DISTINCT queue) INTO v_queues FROM moved;
+    RETURN v_queues;
+END
+$$;
+
+-- Jobs that are not running go, with their logs, their payloads and their keys. The rows are locked
+-- already.
+CREATE FUNCTION forge.remove(p_now bigint, p_jobs bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+BEGIN
+    WITH waiting AS (
+        DELETE FROM forge.jobs WHERE id = ANY (p_jobs) AND status <> 'running'
+        RETURNING id, queue, kind, status, dedupe_key
+    ),
+    ended AS (
+        DELETE FROM forge.history WHERE id = ANY (p_jobs)
+        RETURNING id, queue, kind, status, dedupe_key
+    ),
+    gone AS (SELECT * FROM waiting UNION ALL SELECT * FROM ended),
+    keys AS (
+        DELETE FROM forge.dedupe d USING gone g
+        WHERE d.kind = g.kind AND d.key = g.dedupe_key AND d.job = g.id
+    ),
+    bodies AS (DELETE FROM forge.bodies b USING gone g WHERE b.job = g.id),
+    logs AS (DELETE FROM forge.logs l USING gone g WHERE l.job = g.id)
+    INSERT INTO forge.ledger (minute, queue, kind, source, jobs)
+    SELECT p_now - p_now % 60000000, queue, kind, status, count(*)
+    FROM gone GROUP BY queue, kind, status;
+END
+$$;
+
+-- Keys of jobs that match a filter, newest first; NULL means any. The plan is made for the values at
+-- hand: a rare state or key is found by its index, a common one by walking down the primary key.
+CREATE FUNCTION forge.newest(
+    p_below bigint, p_queue text, p_kind text, p_states text[], p_tag text, p_dedupe_key text,
+    p_error text, p_from bigint, p_until bigint, p_limit integer
+) RETURNS SETOF bigint
+LANGUAGE plpgsql STABLE ROWS 100
+SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+BEGIN
+    RETURN QUERY
+    SELECT f.id FROM (
+        (SELECT j.id FROM forge.jobs j
+        WHERE j.id < p_below
+            AND (p_queue IS NULL OR j.queue = p_queue)
+            AND (p_kind IS NULL OR j.kind = p_kind)
+            AND (p_states IS NULL OR j.status = ANY (p_states))
+            AND (p_tag IS NULL OR p_tag = ANY (j.tags))
+            AND (p_dedupe_key IS NULL OR j.dedupe_key = p_dedupe_key)
+            AND (p_error IS NULL OR position(p_error IN j.last_error) > 0)
+            AND (p_from IS NULL OR j.enqueued_at >= p_from)
+            AND (p_until IS NULL OR j.enqueued_at < p_until)
+        ORDER BY j.id DESC LIMIT p_limit)
+        UNION ALL
+        (SELECT h.id FROM forge.history h
+        WHERE h.id < p_below
+            AND (p_queue IS NULL OR h.queue = p_queue)
+            AND (p_kind IS NULL OR h.kind = p_kind)
+            AND (p_states IS NULL OR h.status = ANY (p_states))
+            AND (p_tag IS NULL OR p_tag = ANY (h.tags))
+            AND (p_dedupe_key IS NULL OR h.dedupe_key = p_dedupe_key)
+            AND (p_error IS NULL OR position(p_error IN h.last_error) > 0)
+            AND (p_from IS NULL OR h.enqueued_at >= p_from)
+            AND (p_until IS NULL OR h.enqueued_at < p_until)
+        ORDER BY h.id DESC LIMIT p_limit)
+    ) AS f
+    ORDER BY f.id DESC LIMIT p_limit;
+END
+$$;

@@ -1,0 +1,117 @@
+"""The process contract on Postgres: who is alive, who leads, what operators asked of them.
+
+Beats, leaderships and the control poll go over the connection that listens, where there is one on
+the same event loop: a long call of somebody else must not cost a process its lease.
+"""
+
+from typing import Final
+
+import msgspec
+
+from forge_jobs.core.errors import NotFound
+from forge_jobs.core.instant import Instant
+from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
+
+from . import rows, sqlfiles
+from .bell import EVERYBODY, Bell
+from .driver import Row
+from .session import Link, Server
+
+_slots: Final = msgspec.json.Decoder(dict[str, int])
+
+
+class PostgresProcesses:
+    """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
+
+    def __init__(self, server: Server, bell: Bell) -> None:
+        self._server = server
+        self._bell = bell
+        self._sql = sqlfiles.statements("processes", server.address.schema)
+        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
+        self._operated = sqlfiles.statements("bulk", server.address.schema)["operated"]
+
+    async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
+        row = await self._server.ask_row(
+            self._sql["register"], self._server.present.bind(), process.host_id,
+            rows.storable(process.label), process.queues, process.pid,
+            rows.storable(process.hostname), rows.storable(process.version), process.lease_s,
+            replaces,
+        )  # fmt: skip
+        assert row is not None
+        return row["id"]
+
+    async def beat(self, key: int, pulse: Pulse) -> Beat:
+        [row] = await self._server.ask_urgent(
+            self._sql["beat"], self._server.present.bind(), key, pulse.running,
+            rows.as_json(dict(pulse.slots)), pulse.memory_bytes,
+        )  # fmt: skip
+        return Beat(row["alive"], row["now"])
+
+    async def leave(self, key: int) -> None:
+        async def work(link: Link) -> list[str]:
+            held = await link.fetch(self._sql["held_by"], key)
+            woken: list[str] = []
+            if held:
+                now = await link.row(self._present, self._server.present.bind())
+                assert now is not None
+                row = await link.row(
+                    self._sql["release"], now["now"], key, [job[0] for job in held],
+                    [job[1] for job in held],
+                )  # fmt: skip
+                woken += [] if row is None else row["queues"] or ()
+            await link.fetch(self._sql["leave"], key)
+            return woken
+
+        await self._bell.ring(await self._server.within(work))
+
+    async def bury(self) -> int:
+        return len(await self._server.ask(self._sql["bury"]))
+
+    async def all(self) -> list[ProcessRecord]:
+        now = self._server.present.bind()
+        found = await self._server.ask(self._sql["alive"], now, writes=False)
+        return [_record(row) for row in found]
+
+    async def control(self, key: int) -> Control:
+        [row] = await self._server.ask_urgent(self._sql["control"], key)
+        return Control(row["version"], row["cancels"], row["quiet"])
+
+    async def quiet(self, host_id: str, *, quiet: bool) -> None:
+        async def work(link: Link) -> None:
+            now = self._server.present.bind()
+            if not await link.fetch(self._sql["quiet"], now, host_id, quiet):
+                raise NotFound(f"no living worker process has the host_id {host_id!r}")
+            await link.fetch(self._operated)
+
+        await self._server.within(work)
+        await self._bell.ring([EVERYBODY])
+
+    async def next_expiry(self) -> Instant | None:
+        [row] = await self._server.ask_urgent(self._sql["next_expiry"], self._server.present.bind())
+        return row["at"]
+
+    async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
+        now = self._server.present.bind()
+        return bool(await self._server.ask_urgent(self._sql["lead"], now, name, key, ttl_s))
+
+    async def yield_lead(self, name: str, key: int) -> None:
+        await self._server.ask_urgent(self._sql["yield_lead"], name, key)
+
+
+def _record(row: Row) -> ProcessRecord:
+    return ProcessRecord(
+        key=row["id"],
+        host_id=row["host_id"],
+        label=row["label"],
+        queues=tuple(row["queues"]),
+        pid=row["pid"],
+        hostname=row["hostname"],
+        version=row["version"],
+        started_at=row["started_at"],
+        beat_at=row["beat_at"],
+        lease_s=row["lease_s"],
+        running=row["running"],
+        slots=_slots.decode(row["slots"]),
+        memory_bytes=row["memory_bytes"],
+        quiet=row["quiet"],
+    )

@@ -1,0 +1,153 @@
+"""From rows to what people and workers read, and from requests to arrays."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from forge_jobs.core import ids
+from forge_jobs.core.job import (
+    AttemptError,
+    ClaimedJob,
+    Enqueued,
+    JobRecord,
+    LaneOrder,
+    NewJob,
+    Successor,
+    UniqueWhile,
+)
+from forge_jobs.core.status import JobStatus
+
+from .driver import Row
+
+KEY_MOST: Final = (1 << 63) - 1
+_STATES: Final = {str(status): status for status in JobStatus}
+_successor: Final = msgspec.json.Decoder(Successor)
+
+
+class _StoredError(msgspec.Struct, frozen=True, array_like=True):
+    at: int
+    attempt: int
+    message: str
+
+
+_stored_errors: Final = msgspec.json.Decoder(tuple[_StoredError, ...])
+
+
+def claimed(row: Row) -> ClaimedJob:
+    """One row of an exchange; its columns are in the order of the fields."""
+    tags = row[15]
+    return ClaimedJob(
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
+        row[11], row[12], row[13], row[14], () if tags is None else tuple(tags), row[16], row[17],
+    )  # fmt: skip
+
+
+def record(row: Row, tag: int) -> JobRecord:
+    """A job, whole; see the statement ``job``."""
+    status = _STATES[row["status"]]
+    errors = row["errors"]
+    on_dead, order = row["on_dead"], row["lane_order"]
+    return JobRecord(
+        key=row["id"],
+        id=ids.job_id(row["id"], row["enqueued_at"], tag),
+        kind=row["kind"],
+        queue=row["queue"],
+        status=status,
+        payload=row["payload"] if row["body"] is None else row["body"],
+        priority=row["priority"],
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        epoch=row["epoch"],
+        enqueued_at=row["enqueued_at"],
+        run_at=row["run_at"],
+        owner=row["owner"] if status is JobStatus.RUNNING else None,
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        expires_at=row["expires_at"],
+        timeout_s=row["timeout_s"],
+        last_error=row["last_error"],
+        errors=() if errors is None else _read_errors(errors),
+        result=row["result"],
+        progress=row["progress"],
+        progress_note=row["progress_note"],
+        tags=tuple(row["tags"] or ()),
+        dedupe_key=row["dedupe_key"],
+        dedupe_for_s=row["dedupe_for_s"],
+        unique_while=UniqueWhile.WAITING if row["unique_waiting"] else UniqueWhile.LIVE,
+        limit_key=row["limit_key"],
+        lane=row["lane"],
+        order=LaneOrder.NONE if order is None else LaneOrder(order),
+        crashes=row["crashes"],
+        throttles=row["throttles"],
+        throttled_since=row["throttled_since"],
+        missing_since=row["missing_since"],
+        cancel_requested_at=row["cancel_requested_at"],
+        on_dead=None if on_dead is None else _successor.decode(on_dead),
+        trace=row["trace"],
+    )
+
+
+def status_of(text: str) -> JobStatus:
+    """The state behind its name."""
+    return _STATES[text]
+
+
+def successor_of(text: str) -> Successor:
+    """The ``on_dead`` of a job as it was stored."""
+    return _successor.decode(text)
+
+
+def enqueued(row: Row, tag: int) -> Enqueued:
+    """One row of ``forge.enqueue``: place, key, instant, state, duplicate."""
+    return Enqueued(row[1], ids.job_id(row[1], row[2], tag), row[4], _STATES[row[3]])
+
+
+def columns(jobs: Sequence[NewJob]) -> list[Any]:
+    """The arrays for ``forge.enqueue``; a column nobody uses is None."""
+    return [
+        [job.kind for job in jobs],
+        [job.queue for job in jobs],
+        [job.payload for job in jobs],
+        [job.priority for job in jobs],
+        [job.max_attempts for job in jobs],
+        _used([job.delay_s or None for job in jobs]),
+        _used([job.run_at for job in jobs]),
+        _used([job.expires_s for job in jobs]),
+        _used([job.expires_at for job in jobs]),
+        _used([job.timeout_s for job in jobs]),
+        _used([job.dedupe_key for job in jobs]),
+        _used([job.dedupe_for_s for job in jobs]),
+        _used([job.unique_while is UniqueWhile.WAITING or None for job in jobs]),
+        _used([",".join(job.tags) if job.tags else None for job in jobs]),
+        _used([job.limit_key for job in jobs]),
+        _used([job.lane for job in jobs]),
+        _used([None if job.order is LaneOrder.NONE else job.order.value for job in jobs]),
+        _used([job.hold or None for job in jobs]),
+        _used([None if job.on_dead is None else as_json(job.on_dead) for job in jobs]),
+        _used([job.trace for job in jobs]),
+    ]
+
+
+def as_json(value: object) -> str:
+    """JSON text for a parameter of type json, jsonb or text."""
+    return msgspec.json.encode(value).decode()
+
+
+def storable(text: str) -> str:
+    """Text that Postgres can hold: without NUL characters and lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _used(column: list[Any]) -> list[Any] | None:
+    for value in column:
+        if value is not None:
+            return column
+    return None
+
+
+def _read_errors(text: str) -> tuple[AttemptError, ...]:
+    stored = _stored_errors.decode(text)
+    return tuple(AttemptError(error.at, error.attempt, error.message) for error in stored)

@@ -1,0 +1,209 @@
+"""Creating and upgrading the schema, safely when many processes start at once.
+
+Everything here runs on a connection of its own, in whole transactions and without prepared
+statements, so that it works the same through any pooler.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from forge_jobs.core.errors import NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.store.bundle import SchemaStatus
+
+from . import faults, sqlfiles
+from .driver import Driver, Row
+from .session import Server
+
+_MAINTENANCE: Final = ("postgres", "template1")
+_TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^CREATE FUNCTION forge\.(\w+)", re.MULTILINE)
+_NO_DATABASE: Final = "3D000"
+_EXISTS: Final = frozenset({"42P04", "23505"})
+_TAKEN: Final = frozenset({"42P07", "42723"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at the server told. ``pooled``: something between us gives out other processes'
+    numbers, so statements of different transactions may reach different servers."""
+
+    status: SchemaStatus
+    tag: int
+    pooled: bool
+
+
+async def look(server: Server) -> Found:
+    """What is there. Raises for a server that cannot be used."""
+    async with _setup(server) as driver, _transaction(driver):
+        return await _found(server, driver)
+
+
+async def migrate(server: Server) -> Found:
+    """Apply what is missing, one process at a time; the others wait and find it done."""
+    async with _setup(server) as driver:
+        async with _transaction(driver):
+            found = await _found(server, driver)
+        if found.status.current == found.status.wanted:
+            return found
+        check(server, found.status, missing_is_fine=True)
+        try:
+            async with _transaction(driver):
+                await _apply(server, driver)
+                return await _found(server, driver)
+        except Exception as error:
+            if faults.code_of(error) in _TAKEN:
+                raise NotWritable(
+                    f"{server.address.place}: schema {server.address.schema!r} already has a table "
+                    "or function of the same name that is not ours: choose another with ?schema="
+                ) from error
+            raise
+
+
+async def create_database(server: Server) -> None:
+    """Create the database of the address if the server does not have it."""
+    try:
+        await (await server.connect(pooled=True)).close(timeout=2.0)
+        return
+    except Exception as error:
+        if faults.code_of(error.__cause__ or error) != _NO_DATABASE:
+            raise
+    name = server.address.database.replace('"', '""')
+    for place in _MAINTENANCE:
+        try:
+            driver = await server.connect(pooled=True, database=place)
+        except Exception as error:
+            if place == _MAINTENANCE[-1]:
+                raise
+            del error
+            continue
+        try:
+            await driver.execute(f'CREATE DATABASE "{name}"')
+        except Exception as error:
+            if faults.code_of(error) not in _EXISTS:
+                raise faults.meaning(error, place=server.address.place, exposed=True) from error
+        finally:
+            await driver.close(timeout=2.0)
+        return
+
+
+async def drop(server: Server) -> None:
+    """Remove our tables and functions; the schema itself only if nothing else is in it."""
+    schema = server.address.schema
+    async with _setup(server) as driver, _transaction(driver):
+        await _fetch(server, driver, "lock_schema", schema)
+        names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), "meta"))
+        await driver.execute(f"DROP TABLE IF EXISTS {names} CASCADE")
+        for row in await _fetch(server, driver, "our_functions", schema, our_functions()):
+            await driver.execute(f"DROP FUNCTION IF EXISTS {row['name']} CASCADE")
+        exists = await _fetch(server, driver, "schema_exists", schema)
+        if exists and not await _fetch(server, driver, "things_left", schema):
+            await driver.execute(f"DROP SCHEMA {schema}")
+
+
+def check(server: Server, found: SchemaStatus, *, missing_is_fine: bool = False) -> None:
+    """SchemaMismatch unless the schema is the one this code wants."""
+    place, schema = server.address.place, server.address.schema
+    if found.current == found.wanted:
+        return
+    if (found.current or 0) > found.wanted:
+        raise SchemaMismatch(
+            f"{place}: schema {schema!r} has version {found.current} and this version of "
+            f"forge-jobs knows up to {found.wanted}: upgrade forge-jobs, or use another schema"
+        )
+    if missing_is_fine:
+        return
+    had = "none of our tables yet" if found.current is None else f"version {found.current}"
+    raise SchemaMismatch(
+        f"{place}: schema {schema!r} has {had} and {found.wanted} is wanted: run `forge db migrate`"
+    )
+
+
+def our_tables() -> list[str]:
+    """Every table a migration makes."""
+    return [name for step in sqlfiles.steps() for name in _TABLE.findall(step.text)]
+
+
+def our_functions() -> list[str]:
+    """Every function a migration makes."""
+    return [name for step in sqlfiles.steps() for name in _FUNCTION.findall(step.text)]
+
+
+async def _apply(server: Server, driver: Driver) -> None:
+    schema = server.address.schema
+    await _fetch(server, driver, "lock_schema", schema)
+    if not await _fetch(server, driver, "schema_exists", schema):
+        await driver.execute(f"CREATE SCHEMA {schema}")
+    await driver.execute(
+        f"CREATE TABLE IF NOT EXISTS {schema}.meta "
+        '(name text COLLATE "C" PRIMARY KEY, value text NOT NULL)'
+    )
+    facts = await _meta(server, driver)
+    current = int(facts.get("schema", "0"))
+    steps = sqlfiles.steps()
+    if current > len(steps):
+        check(server, SchemaStatus(current, len(steps)))
+    for step in steps[current:]:
+        await driver.execute(sqlfiles.within(step.text, schema))
+    if "tag" not in facts:
+        await _fetch(server, driver, "set_meta", "tag", str(server.entropy.bits(16)))
+    await _fetch(server, driver, "set_meta", "schema", str(len(steps)))
+
+
+async def _found(server: Server, driver: Driver) -> Found:
+    version = driver.get_server_version()[0]
+    if version < faults.OLDEST_SERVER:
+        raise faults.too_old(server.address.place, version)
+    [probe] = await _fetch(server, driver, "probe")
+    if probe["standby"]:
+        raise Unavailable(
+            f"{server.address.place} is a standby that takes no writes: give the address of the "
+            "primary, or all hosts of the cluster"
+        )
+    pooled = server.address.pooled
+    if pooled is None:
+        pooled = probe["pid"] != driver.get_server_pid()
+    facts = await _meta(server, driver) if probe["ours"] else {}
+    current = int(facts["schema"]) if "schema" in facts else None
+    status = SchemaStatus(current, len(sqlfiles.steps()))
+    return Found(status, int(facts.get("tag", "0")), pooled)
+
+
+async def _meta(server: Server, driver: Driver) -> dict[str, str]:
+    return {row["name"]: row["value"] for row in await _fetch(server, driver, "meta")}
+
+
+async def _fetch(server: Server, driver: Driver, name: str, *args: Any) -> Sequence[Row]:
+    return await driver.fetch(sqlfiles.statements("upkeep", server.address.schema)[name], *args)
+
+
+@asynccontextmanager
+async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
+    driver = await server.connect(pooled=True)
+    try:
+        yield driver
+    except Exception as error:
+        meant = faults.meaning(error, place=server.address.place, exposed=False)
+        if meant is error:
+            raise
+        raise meant from error
+    finally:
+        try:
+            await driver.close(timeout=2.0)
+        except Exception:
+            driver.terminate()
+
+
+@asynccontextmanager
+async def _transaction(driver: Driver) -> AsyncGenerator[None, None]:
+    transaction = driver.transaction()
+    await transaction.start()
+    try:
+        yield
+    except BaseException as error:
+        if not faults.is_lost(error):
+            await transaction.rollback()
+        raise
+    await transaction.commit()

@@ -1,0 +1,204 @@
+"""How every call reaches the server: a connection, a time limit, and an error that says what holds.
+
+``ask`` runs one statement that is a transaction by itself, ``within`` a transaction of several.
+Deadlocks and serialization failures are tried again; a connection that broke while it was idle is
+replaced unseen as long as nothing was sent that could have had an effect.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from forge_jobs.core.errors import ForgeError, Unavailable
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+
+from . import driver as drivers
+from . import faults
+from .address import Address
+from .driver import Driver, Row
+from .pool import Pool
+from .present import Present, present_of
+
+T = TypeVar("T")
+
+CALL_S: Final = 30.0
+URGENT_S: Final = 5.0
+_TRIES: Final = 6
+_PAUSE_S: Final = 0.02
+
+
+class Link:
+    """One connection in the hands of one call."""
+
+    __slots__ = ("driver", "exposed")
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.exposed = False
+
+    async def fetch(self, query: str, *args: Any) -> Sequence[Row]:
+        """Run a statement inside the call's transaction."""
+        return await self.driver.fetch(query, *args)
+
+    async def row(self, query: str, *args: Any) -> Row | None:
+        """The first row of it, if any."""
+        rows = await self.driver.fetch(query, *args)
+        return rows[0] if rows else None
+
+
+class OwnLine:
+    """A connection with a purpose of its own that takes small statements besides."""
+
+    def __init__(self, driver: Driver, *, pooled: bool) -> None:
+        self.driver = driver
+        self._pooled = pooled
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+
+    def here(self) -> bool:
+        """Whether it can be used from the running event loop."""
+        return self._loop is asyncio.get_running_loop() and not self.driver.is_closed()
+
+    async def fetch(self, query: str, *args: Any) -> Sequence[Row]:
+        """Run one statement within the limit for urgent ones; a line that fails is cut."""
+        try:
+            async with asyncio.timeout(URGENT_S), self._turn:
+                if not self._pooled:
+                    return await self.driver.fetch(query, *args)
+                transaction = self.driver.transaction()
+                await transaction.start()
+                answer = await self.driver.fetch(query, *args)
+                await transaction.commit()
+                return answer
+        except BaseException:
+            # Statements here are small and rare: a new line is simpler than a doubtful one.
+            self.driver.terminate()
+            raise
+
+
+class Server:
+    """The database behind an address. ``opened`` holds once a first connection was fine."""
+
+    def __init__(self, address: Address, clock: Clock, entropy: Entropy) -> None:
+        self.address = address
+        self.clock = clock
+        self.entropy = entropy
+        self.present: Present = present_of(clock)
+        self.pool = Pool(self._connect)
+        self.opened = False
+        self.pooled = bool(address.pooled)
+        self.line: OwnLine | None = None
+
+    async def ask(
+        self, query: str, *args: Any, writes: bool = True, limit_s: float = CALL_S
+    ) -> Sequence[Row]:
+        """One statement, committed by itself. ``writes`` False: repeating it can do no harm."""
+        if self.pooled:
+            return await self.within(
+                lambda link: link.fetch(query, *args), writes=writes, limit_s=limit_s
+            )
+
+        async def run(link: Link) -> Sequence[Row]:
+            link.exposed = writes
+            return await link.driver.fetch(query, *args)
+
+        return await self._call(run, limit_s)
+
+    async def ask_row(self, query: str, *args: Any, writes: bool = True) -> Row | None:
+        """The first row of one statement."""
+        rows = await self.ask(query, *args, writes=writes)
+        return rows[0] if rows else None
+
+    async def ask_urgent(self, query: str, *args: Any) -> Sequence[Row]:
+        """One small statement that may be repeated and must not wait behind others: it goes over
+        the connection that listens, if that lives on this event loop."""
+        line = self.line
+        if line is not None and line.here():
+            try:
+                return await line.fetch(query, *args)
+            except Exception as error:
+                if not faults.is_lost(error):
+                    raise faults.meaning(error, place=self.address.place, exposed=False) from error
+        return await self.ask(query, *args, writes=False, limit_s=URGENT_S)
+
+    async def within(
+        self,
+        work: Callable[[Link], Awaitable[T]],
+        *,
+        writes: bool = True,
+        limit_s: float = CALL_S,
+    ) -> T:
+        """Several statements in one transaction. ``work`` may be called again from its start."""
+
+        async def run(link: Link) -> T:
+            transaction = link.driver.transaction()
+            await transaction.start()
+            try:
+                answer = await work(link)
+            except BaseException as error:
+                if not faults.is_lost(error) and not isinstance(error, asyncio.CancelledError):
+                    await transaction.rollback()
+                raise
+            link.exposed = writes
+            await transaction.commit()
+            return answer
+
+        return await self._call(run, limit_s)
+
+    async def _call(self, run: Callable[[Link], Awaitable[T]], limit_s: float) -> T:
+        if not self.opened:
+            raise faults.closed(self.address.place)
+        for attempt in range(_TRIES):
+            link, used = await self._link(limit_s)
+            try:
+                async with asyncio.timeout(limit_s):
+                    answer = await run(link)
+            except asyncio.CancelledError:
+                self.pool.give_back(link.driver, broken=True)
+                raise
+            except Exception as error:
+                lost = faults.is_lost(error)
+                self.pool.give_back(link.driver, broken=lost)
+                stale = lost and used and not link.exposed and not isinstance(error, TimeoutError)
+                if attempt + 1 < _TRIES and (faults.may_repeat(error) or stale):
+                    await self.clock.sleep(_PAUSE_S * attempt * (0.5 + self.entropy.roll()))
+                    continue
+                if isinstance(error, ForgeError):
+                    raise
+                raise faults.meaning(
+                    error, place=self.address.place, exposed=link.exposed
+                ) from error
+            self.pool.give_back(link.driver)
+            return answer
+        raise AssertionError("the last try returns or raises")
+
+    async def _link(self, limit_s: float) -> tuple[Link, bool]:
+        try:
+            async with asyncio.timeout(limit_s):
+                driver, used = await self.pool.take()
+        except TimeoutError as error:
+            raise Unavailable(
+                f"{self.address.place}: no connection came free within {limit_s:.0f} s"
+            ) from error
+        return Link(driver), used
+
+    async def _connect(self) -> Driver:
+        return await self.connect(pooled=self.pooled)
+
+    async def connect(
+        self, *, pooled: bool, listening: bool = False, database: str | None = None
+    ) -> Driver:
+        """A new connection outside the pool; errors say whether the address is wrong."""
+        dsn = self.address.listen_dsn if listening else self.address.dsn
+        if database is not None:
+            dsn = self.address.at_database(database)
+        try:
+            return await drivers.connect(dsn, pooled=pooled, many_hosts=self.address.many_hosts)
+        except Exception as error:
+            raise faults.cannot_connect(
+                error,
+                place=self.address.place,
+                database=database or self.address.database,
+                first=not self.opened,
+            ) from error

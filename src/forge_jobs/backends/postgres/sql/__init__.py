@@ -1,0 +1,1 @@
+"""Named SQL statements of the Postgres backend."""

@@ -1,0 +1,93 @@
+-- The life of jobs. The moves themselves are functions of the schema (migrations 2 to 4); what they
+-- do and which index they use is written there.
+
+-- name: present
+-- One present for a transaction of several statements.
+SELECT forge.present($1::bigint) AS now;
+
+-- name: exchange
+-- The hot call.
+SELECT * FROM forge.exchange(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+
+-- name: enqueue
+-- Store jobs.
+SELECT * FROM forge.enqueue(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
+
+-- name: own_throttles
+-- Which throttles are this owner's to report, before the gate moves. Index: the primary key.
+SELECT j.id, j.queue FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)
+JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+WHERE (j.owner = $1 AND j.status = 'running') IS TRUE
+ORDER BY j.id FOR UPDATE OF j;
+
+-- name: gates
+-- The gates and curves of some queues. Index: the primary keys.
+SELECT w.queue, g.until, g.count, q.backoff_enabled, q.backoff_base_s, q.backoff_max_s
+FROM unnest($1::text[]) AS w(queue)
+LEFT JOIN forge.gates g ON g.queue = w.queue
+LEFT JOIN forge.queues q ON q.name = w.queue;
+
+-- name: close_gate
+-- A throttle closes the gate, unless somebody else closed it meanwhile. Index: the primary key.
+INSERT INTO forge.gates (queue, until, count) VALUES ($1, $2, $3)
+ON CONFLICT (queue) DO UPDATE SET until = EXCLUDED.until, count = EXCLUDED.count
+WHERE gates.until <= $4;
+
+-- name: letters
+-- What the on_dead task is told about jobs that have just died. Index: the primary key.
+SELECT h.id, h.kind, h.queue, h.attempts, h.last_error, h.enqueued_at, h.finished_at, h.on_dead,
+    h.trace, COALESCE(h.payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = h.id)) AS payload
+FROM forge.history h
+WHERE h.id = ANY ($1::bigint[]) AND h.status = 'dead' AND h.on_dead IS NOT NULL
+ORDER BY h.id;
+
+-- name: owned
+-- The running rows of a process. Index: jobs_owner.
+SELECT id, epoch, exchange, started_at IS NOT NULL AS started
+FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER BY id;
+
+-- name: reap
+-- Take jobs from the dead.
+SELECT * FROM forge.reap($1, $2, $3);
+
+-- name: expire
+-- Cancel what expired while it waited.
+SELECT forge.expire($1, $2) AS expired;
+
+-- name: due_queues
+-- Queues with something due, found one by one without reading the rest. Index: jobs_due.
+WITH RECURSIVE waiting(queue) AS (
+    (SELECT queue FROM forge.jobs WHERE status IN ('scheduled', 'failed') ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.queue FROM forge.jobs j
+            WHERE j.status IN ('scheduled', 'failed') AND j.queue > w.queue
+            ORDER BY j.queue LIMIT 1)
+    FROM waiting w WHERE w.queue IS NOT NULL
+)
+SELECT w.queue, (SELECT j.run_at FROM forge.jobs j
+        WHERE j.status IN ('scheduled', 'failed') AND j.queue = w.queue
+        ORDER BY j.run_at LIMIT 1) AS run_at
+FROM waiting w WHERE w.queue IS NOT NULL;
+
+-- name: promote_queue
+-- Bring due jobs of one queue to pending.
+SELECT promoted, expired FROM forge.promote_queue($1, $2, $3);
+
+-- name: next_expiry
+-- The waiting job that expires first. Index: jobs_expiry.
+SELECT min(expires_at) AS at FROM forge.jobs WHERE expires_at IS NOT NULL AND status <> 'running';
+
+-- name: held
+-- Held jobs of a limit key, oldest first. Index: jobs_held.
+SELECT id FROM forge.jobs WHERE limit_key = $1 AND status = 'held'
+ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED;
+
+-- name: make_pending
+-- Let waiting jobs go on.
+SELECT forge.make_pending($1, $2, $3) AS queues;
+
+-- name: notify
+-- One hint for all queues that have more to do. Outside every transaction that writes.
+SELECT pg_notify($1, $2);

@@ -1,0 +1,88 @@
+"""The Postgres store: the contracts over one server."""
+
+from collections.abc import Sequence
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.bundle import Capabilities, Ring, Subscription
+
+from . import address, schema
+from .bell import Bell
+from .enqueue import Enqueuer
+from .jobs import PostgresJobs
+from .ledger import PostgresLedger
+from .listen import Hearing
+from .looks import Looks
+from .processes import PostgresProcesses
+from .queues import PostgresQueues
+from .schedules import PostgresSchedules
+from .session import Server
+from .upkeep import PostgresUpkeep
+
+
+class PostgresStore:
+    """Jobs in one schema of a Postgres database.
+
+    Store time is the server's, unless ``clock`` is not the machine's own: then it is that clock's.
+    """
+
+    capabilities = Capabilities(
+        name="postgres", durable=True, multi_process=True, sync_enqueue=False
+    )
+
+    def __init__(
+        self, url: str, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY
+    ) -> None:
+        self._server = server = Server(address.parse(url), clock, entropy)
+        self._bell = bell = Bell(server)
+        self._hearing = Hearing(server, bell)
+        self._enqueuer = Enqueuer(server, bell)
+        self._looks = Looks(server)
+        self.jobs = PostgresJobs(server, bell, self._enqueuer, self._looks)
+        self.processes = PostgresProcesses(server, bell)
+        self.queues = PostgresQueues(server, bell)
+        self.schedules = PostgresSchedules(server, bell, self._enqueuer)
+        self.ledger = PostgresLedger(server, self._looks)
+        self.upkeep = PostgresUpkeep(server, self.close, self._hearing.works)
+        self._tag = 0
+
+    @property
+    def tag(self) -> int:
+        return self._tag
+
+    async def open(self, *, migrate: bool = True) -> None:
+        if self._server.opened:
+            return
+        server = self._server
+        found = await (schema.migrate(server) if migrate else schema.look(server))
+        schema.check(server, found.status)
+        self._tag = self._enqueuer.tag = self._looks.tag = found.tag
+        server.pooled = found.pooled
+        server.opened = True
+
+    async def close(self) -> None:
+        if not self._server.opened:
+            return
+        await self._bell.flush()
+        await self._hearing.close()
+        self._server.opened = False
+        await self._server.pool.close()
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise BadOption("the Postgres store has no synchronous path of its own: use the client")
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise BadOption(
+            f"tx={type(transaction).__name__} is no connection the Postgres store knows"
+        )
+
+    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
+        return await self._hearing.subscribe(queues, ring)
+
+    def after_fork(self) -> None:
+        self._server.pool.abandon()
+        self._server.line = None
+        self._bell.after_fork()
+        self._hearing.after_fork()
