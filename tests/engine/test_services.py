@@ -244,6 +244,19 @@ async def test_A24_future_jobs_and_people_wake_the_worker(rig: Rig) -> None:
         await rig.reaches(dead, JobStatus.DONE)
 
 
+async def test_H3_a_queue_nobody_serves_is_named(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.on("work", lambda ctx, given: None)
+    await rig.add("work", queue="forgotten")
+    await rig.add("work", queue="later", delay_s=3_600.0)
+    async with rig.working():
+        await until(lambda: any(record.name == "forge_jobs.queues" for record in caplog.records))
+    named = [record for record in caplog.records if record.name == "forge_jobs.queues"]
+    assert {record.queue for record in named} == {"forgotten"}  # type: ignore[attr-defined]
+    assert "no worker serves" in named[0].getMessage()
+
+
 async def test_H2_one_subscription_per_process(rig: Rig) -> None:
     subscribed: list[Any] = []
     real = rig.store.subscribe

@@ -113,6 +113,21 @@ async def test_a_busy_queue_of_threads_does_not_starve_the_loop_or_another_queue
         await until(lambda: _all_done(rig, 22))
 
 
+async def test_a_flooded_queue_does_not_starve_another(rig: Rig) -> None:
+    order: list[str] = []
+
+    async def body(ctx: Context, given: Any) -> None:
+        order.append(ctx.job.queue)
+
+    rig.on("work", body)
+    for queue in ("a", "b", "c"):
+        await rig.add_many("work", 1_500, queue=queue)
+    async with rig.working({"a": 50, "b": 50, "c": 50}):
+        await until(lambda: _all_done(rig, 4_500))
+    for queue in ("a", "b", "c"):
+        assert order[:2_250].count(queue) > 300
+
+
 async def test_A27_an_async_handler_is_cancelled_at_its_time_limit(rig: Rig) -> None:
     ended: list[str] = []
 

@@ -72,6 +72,7 @@ class Floor:
         self._parts = parts
         self._job_loop = job_loop
         self._parked: dict[int, Finish] = {}
+        self._turn = 0
 
     # -- starting -------------------------------------------------------------------------------
 
@@ -108,9 +109,16 @@ class Floor:
     def pour(self) -> None:
         """Start whatever may start, in all lanes."""
         now = self.mono()
-        for lane in self.lanes.values():
+        for lane in self.in_turn():
             if lane.ready:
                 lane.pour(now)
+
+    def in_turn(self) -> list[Lane]:
+        """All lanes, each time another one first: whoever comes first may use up a bound that all
+        of them share."""
+        lanes = list(self.lanes.values())
+        self._turn = first = (self._turn + 1) % len(lanes)
+        return lanes[first:] + lanes[:first]
 
     def begin(self, run: Run, now: float) -> None:
         """A run starts."""

@@ -40,6 +40,7 @@ from .services.fold import Fold
 from .services.lead import Leadership
 from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
+from .services.unserved import Unserved
 from .supervisor import Supervisor
 
 _LOG = logging.getLogger("forge_jobs.worker")
@@ -251,6 +252,7 @@ class WorkerProcess:
             Promote(store, store_now=self.floor.store_now),
             Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
             Fold(store),
+            Unserved(store),
         ]
 
     def _spawn_afar(self) -> None:

@@ -177,7 +177,7 @@ class Pump:
             return []
         most = _CLAIMS_MOST if self.claims_left is None else self.claims_left
         wants: list[Want] = []
-        for lane in floor.lanes.values():
+        for lane in floor.in_turn():
             want = lane.want(now, prefetch_s=self._settings.prefetch_s, most=most)
             if want is not None:
                 wants.append(want)

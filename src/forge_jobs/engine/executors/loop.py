@@ -7,7 +7,7 @@ a fresh one whenever a job leaves something behind in it: a context variable, or
 import asyncio
 import contextlib
 import contextvars
-from typing import Protocol
+from typing import Any, Protocol
 
 from forge_jobs.engine.run import Ending, Run
 from forge_jobs.engine.runner import judged_error, judged_value
@@ -51,7 +51,7 @@ class Slot:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.run: Run | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
         self.waiter: asyncio.Future[None] | None = None
 
 
@@ -63,7 +63,7 @@ class LoopExecutor:
         self._loop = loop
         self._baseline = contextvars.copy_context()
         self._parked: list[Slot] = []
-        self._tasks: dict[Slot, asyncio.Task[None]] = {}
+        self._tasks: dict[Slot, asyncio.Task[Any]] = {}
 
     def wake(self, source: Source) -> None:
         """Let a slot serve this lane; it holds one of the lane's units."""
@@ -94,14 +94,13 @@ class LoopExecutor:
     def _spawn(self, source: Source) -> None:
         slot = Slot(source)
         # A copy, so that what handlers set stays out of the worker's own context.
-        task = self._loop.create_task(
-            self._serve(slot), name="forge-slot", context=self._baseline.copy()
-        )
-        slot.task = self._tasks[slot] = task
+        self._loop.create_task(self._serve(slot), name="forge-slot", context=self._baseline.copy())
 
     async def _serve(self, slot: Slot) -> None:
         office, mono = self._office, self._office.mono
         copy_context, baseline = contextvars.copy_context, self._baseline
+        # An eager loop runs the first job before whoever made this task has it in hand.
+        slot.task = asyncio.current_task()
         try:
             while True:
                 source = slot.source
