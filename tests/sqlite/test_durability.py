@@ -21,7 +21,7 @@ class Levels:
     """The synchronous level at each commit of a store's writer."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self._connection: sqlite3.Connection = store._writer._connection  # type: ignore
+        self._connection: sqlite3.Connection = store._writer.connection  # type: ignore
         self.at_commit: list[int] = []
         self._connection.set_trace_callback(self._trace)
 
@@ -73,7 +73,7 @@ async def test_normal_in_the_address_is_normal_throughout(path: Path) -> None:
 
 async def test_write_ahead_log_without_automatic_checkpoints(store: SqliteStore) -> None:
     store.enqueue_sync([A_JOB])
-    connection: sqlite3.Connection = store._writer._connection  # type: ignore
+    connection: sqlite3.Connection = store._writer.connection  # type: ignore
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA wal_autocheckpoint").fetchone() == (0,)
 
@@ -94,7 +94,7 @@ async def test_files_are_for_their_owner_alone(store: SqliteStore, path: Path) -
 async def test_the_log_is_emptied_before_it_grows_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.writer._WAL_MOST", 1 << 20)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.session._WAL_MOST", 1 << 20)
     monkeypatch.setattr("forge_jobs.backends.sqlite.connection._WAL_KEPT", 1 << 19)
     store = SqliteStore(path, synchronous="normal")
     largest = 0

@@ -13,6 +13,7 @@ from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.bundle import SchemaStatus, Severity
+from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess
 
 from .conftest import Start, ended
@@ -27,7 +28,7 @@ async def jobs_in(store: SqliteStore) -> int:
 
 async def test_a_full_database_refuses_a_job_and_loses_none(store: SqliteStore) -> None:
     store.enqueue_sync([A_JOB])
-    connection: sqlite3.Connection = store._writer._connection  # type: ignore
+    connection: sqlite3.Connection = store._writer.connection  # type: ignore
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 4}")
     with pytest.raises(Full, match="no room left"):
@@ -145,6 +146,12 @@ async def test_a_file_that_vanished_under_us(path: Path) -> None:
     os.unlink(path)
     with pytest.raises(Unavailable, match="removed or replaced"):
         await store.jobs.enqueue([A_JOB])
+    with pytest.raises(Unavailable, match="removed or replaced"):
+        for _ in range(20):
+            store.enqueue_sync([A_JOB])
+    with pytest.raises(Unavailable, match="removed or replaced"):
+        for number in range(20):
+            await store.jobs.exchange(Exchange(owner=1, number=number))
     await store.close()
 
 
@@ -161,7 +168,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 async def test_an_impatient_writer_gives_up_with_no_effect(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.writer._TRIES_MOST", 5)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.session._TRIES_MOST", 5)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="another program has been writing"):

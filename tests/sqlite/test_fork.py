@@ -40,10 +40,10 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
     parent.run_until_complete(store.open())
     parent.run_until_complete(store.jobs.enqueue([A_JOB]))
     assert parent.run_until_complete(store.ledger.counts())
-    before = store._writer._connection  # type: ignore[reportPrivateUsage]
+    before = store._writer.connection  # type: ignore[reportPrivateUsage]
 
     def child() -> None:
-        assert store._writer._connection is None  # type: ignore[reportPrivateUsage]
+        assert store._writer.connection is None  # type: ignore[reportPrivateUsage]
         store.enqueue_sync([A_JOB])
 
         async def more() -> None:
@@ -54,7 +54,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
         asyncio.run(more())
 
     assert in_child(child) == 0
-    assert store._writer._connection is before  # type: ignore[reportPrivateUsage]
+    assert store._writer.connection is before  # type: ignore[reportPrivateUsage]
     store.enqueue_sync([A_JOB])
     counts = parent.run_until_complete(store.ledger.counts())
     assert sum(count.jobs for count in counts) == 4

@@ -27,7 +27,7 @@ class Commits:
 
     def __init__(self, store: SqliteStore) -> None:
         self.seen = 0
-        connection = writer_of(store)._connection  # type: ignore[reportPrivateUsage]
+        connection = writer_of(store).connection  # type: ignore[reportPrivateUsage]
         assert connection is not None
         connection.set_trace_callback(self._trace)
 

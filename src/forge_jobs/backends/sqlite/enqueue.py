@@ -87,7 +87,7 @@ def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued
     status, row = new_row(job, now)
     if row[-1] is None:
         return None
-    key = writer.alone(_INSERT_LONE, row, woken=job.queue)
+    key = writer.insert_here(_INSERT_LONE, row, woken=job.queue)
     if key is None:
         return None
     if key % _FOLDED_EVERY == 0:

@@ -192,17 +192,18 @@ class Signs:
         if file is not None:
             file.remove()
 
-    def sign(self, key: int, host_id: str) -> Sign | None:
+    def sign(self, key: int, host_id: str, now: Instant) -> Sign | None:
         """The last sign of a process that has not been killed."""
         own = self._own.get(key)
         if own is not None:
-            return own.read()
+            # Its own writing is fresh enough unless somebody else beat for it.
+            return own.sign if own.sign.expires_at > now else own.read()
         sign = evidence(self._place, host_id)
         return sign if sign is not None and sign.key == key else None
 
     def lives(self, key: int, host_id: str, now: Instant) -> bool:
         """Whether a process is there and its lease has not run out."""
-        sign = self.sign(key, host_id)
+        sign = self.sign(key, host_id, now)
         return sign is not None and sign.expires_at > now
 
     def let_go(self) -> None:

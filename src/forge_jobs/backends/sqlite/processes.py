@@ -116,7 +116,7 @@ class SqliteProcesses:
         rows = await self._reader.call(_records)
         found: list[ProcessRecord] = []
         for key, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet in rows:
-            sign = self._signs.sign(key, host_id)
+            sign = self._signs.sign(key, host_id, now)
             if sign is None or sign.expires_at <= now:
                 continue
             found.append(
@@ -156,7 +156,7 @@ class SqliteProcesses:
     async def next_expiry(self) -> Instant | None:
         now = self._clock.now()
         standing = await self._reader.call(_standing)
-        signs = [self._signs.sign(key, host_id) for key, host_id in standing]
+        signs = [self._signs.sign(key, host_id, now) for key, host_id in standing]
         ends = [sign.expires_at for sign in signs if sign is not None and sign.expires_at > now]
         return min(ends, default=None)
 

@@ -38,6 +38,21 @@ class Turnstile:
         finally:
             fcntl.flock(room, fcntl.LOCK_UN)
 
+    def try_enter(self) -> bool:
+        """Take the turn if nobody has it or waits for it."""
+        room = self._room
+        try:
+            fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self._floor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(room, fcntl.LOCK_UN)
+        return True
+
     def leave(self) -> None:
         """Let the next one write."""
         fcntl.flock(self._floor, fcntl.LOCK_UN)

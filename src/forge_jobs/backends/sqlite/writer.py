@@ -1,40 +1,35 @@
 """The one writer of a process: everything that waits goes into one transaction and one commit.
 
 Asynchronous callers are served by a thread; a synchronous caller writes on its own thread, without
-a hand-off, and takes along whatever is waiting. Both hold the same lock and the same connection, so
-that SQLite's page cache stays warm. While one commit waits for the disk the next group gathers.
+a hand-off, and takes along whatever is waiting. All of them hold the same lock and share one
+connection, so that SQLite's page cache stays warm. While one commit waits for the disk the next
+group gathers.
 """
 
 import asyncio
 import logging
-import os
 import sqlite3
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Protocol
 
-from forge_jobs.core.errors import Closed, ForgeError, Full, Unavailable
+from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
 
-from .connection import abandon, connect, set_synchronous
-from .faults import is_busy, translated
+from .faults import translated
 from .place import Place
+from .session import Busy, Session
 from .transaction import Tx
-from .turnstile import Turnstile
-from .work import Again, Operation, T, Work, deliver, fail
+from .work import Operation, T, Work, deliver, fail
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
 
 _GROUP_MOST: Final = 500
-_GROUP_S: Final = 0.02
-_WAL_MOST: Final = 16 << 20
-_WAL_LOOK_EVERY: Final = 16
-# SQLite itself waits 10 ms per try.
-_TRIES_MOST: Final = 800
-_BETWEEN_TRIES_S: Final = 0.002
+# An operation on a caller's event loop that took longer sends the next ones to the thread.
+_QUICK_S: Final = 0.03
+_PAUSE_S: Final = 0.5
 
 
 class Announce(Protocol):
@@ -49,15 +44,10 @@ class Writer:
     def __init__(self, place: Place, clock: Clock, *, durable: str, announce: Announce) -> None:
         self._place = place
         self._clock = clock
-        self._durable = durable
         self._announce = announce
-        self._turnstile = Turnstile(place.directory)
-        self._connection: sqlite3.Connection | None = None
-        self._identity: tuple[int, int] | None = None
-        self._level = "normal"
-        self._tag = 0
-        self._groups = 0
+        self._session = Session(place, clock, durable=durable)
         self._open = False
+        self._hurried_until = 0.0
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -68,12 +58,16 @@ class Writer:
 
     # ---------------------------------------------------------------- life
 
+    @property
+    def connection(self) -> sqlite3.Connection | None:
+        """The connection that writes, for those who look after the database."""
+        return self._session.connection
+
     def open(self, tag: int) -> None:
         """Connect; the schema is in place."""
         with self._lock:
-            self._tag = tag
+            self._session.open(tag)
             self._open = True
-            self._ready()
 
     def close(self) -> None:
         """End the thread and let go of the database. Closing twice is fine."""
@@ -85,42 +79,14 @@ class Writer:
             thread.join()
         with self._lock:
             left, self._waiting = self._waiting, deque()
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                # The last one to close checkpoints; that is a write like any other.
-                self._turnstile.enter()
-                try:
-                    connection.close()
-                finally:
-                    self._turnstile.leave()
-            self._turnstile.close()
+            self._session.close()
         fail(left, _closed())
         deliver(left)
 
     def after_fork(self) -> None:
         """In a forked child: connection, thread, lock and what waits belong to the parent."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            abandon(connection)
-        self._turnstile.close()
+        self._session.abandon()
         self._begin_afresh()
-
-    def _ready(self) -> sqlite3.Connection:
-        """The connection; made anew after a fork. The lock is held."""
-        connection = self._connection
-        if connection is None:
-            if not self._open:
-                raise _closed()
-            self._turnstile.open()
-            connection = self._connection = connect(self._place.path, synchronous="normal")
-            self._level = "normal"
-            self._identity = self._place.identity()
-        elif self._place.identity() != self._identity:
-            raise Unavailable(
-                f"{self._place.path} was removed or replaced while it was in use: restart this "
-                "process"
-            )
-        return connection
 
     # ---------------------------------------------------------------- callers
 
@@ -131,14 +97,25 @@ class Writer:
         work = Work(operation, durable)
         work.loop = asyncio.get_running_loop()
         work.future = work.loop.create_future()
-        self._waiting.append(work)
-        if self._thread is None:
-            self._start()
-        self._bell.put(True)
+        self._send(work)
         return await work.future
 
+    async def call_soon(self, operation: Operation[T]) -> T:
+        """The same for an operation that needs no disk: at once on this very thread, if that takes
+        no waiting and has been quick lately.
+
+        A hand-off to the thread costs two changes of the interpreter lock and every statement over
+        there two more; a busy event loop makes each of them wait.
+        """
+        work = Work(operation, False)
+        if not self._at_once(work):
+            return await self.call(operation)
+        if work.error is not None:
+            raise work.error
+        return work.value
+
     def call_here(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """The same on the calling thread."""
+        """The same on the calling thread, which may be kept waiting."""
         work = Work(operation, durable)
         self._waiting.append(work)
         while not work.done:
@@ -151,7 +128,7 @@ class Writer:
             raise work.error
         return work.value
 
-    def alone(self, statement: str, values: tuple[object, ...], *, woken: str) -> int | None:
+    def insert_here(self, statement: str, values: tuple[object, ...], *, woken: str) -> int | None:
         """One durable INSERT as a transaction of its own, on this thread; the key it was given.
 
         None, with nothing done, when others wait or write: then ``call_here`` is the way.
@@ -160,34 +137,51 @@ class Writer:
         if self._waiting or not lock.acquire(blocking=False):
             return None
         try:
-            connection = self._connection
-            if connection is None:
-                return None
-            self._turnstile.enter()
-            try:
-                if self._level != self._durable:
-                    set_synchronous(connection, self._durable)
-                    self._level = self._durable
-                key = connection.execute(statement, values).lastrowid
-                self._keep_short(connection)
-            except sqlite3.Error as error:
-                if is_busy(error):
-                    return None
-                raise translated(error, self._place.path, committing=True) from error
-            finally:
-                self._turnstile.leave()
+            key = self._session.insert(statement, values)
+        except Busy:
+            return None
         finally:
             lock.release()
+        if self._session.log_is_long():
+            self.call_here(_nothing)
         self._ring({woken}, operated=False)
         return key
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._serve, name="forge-sqlite-write", daemon=True
-                )
-                self._thread.start()
+    # ---------------------------------------------------------------- turns
+
+    def _at_once(self, work: Work) -> bool:
+        """Whether the operation was run here and now; otherwise nothing has happened."""
+        mono, lock = self._clock.mono, self._lock
+        began = mono()
+        if self._waiting or began < self._hurried_until or not lock.acquire(blocking=False):
+            return False
+        committed: list[Tx] = []
+        try:
+            self._session.run_now(work, committed)
+            _afterwards(committed)
+        except Busy:
+            return False
+        finally:
+            lock.release()
+        if mono() - began > _QUICK_S:
+            # A slow disk, or threads that keep the interpreter: leave the event loop alone.
+            self._hurried_until = mono() + _PAUSE_S
+        if self._session.log_is_long():
+            # A checkpoint waits for the disk: that is for the thread.
+            self._send(Work(_nothing, False))
+        self._tell(committed)
+        return True
+
+    def _send(self, work: Work) -> None:
+        self._waiting.append(work)
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._serve, name="forge-sqlite-write", daemon=True
+                    )
+                    self._thread.start()
+        self._bell.put(True)
 
     def _serve(self) -> None:
         bell = self._bell
@@ -200,25 +194,22 @@ class Writer:
                 except Exception:
                     _LOG.exception("the writer failed; it goes on with what waits")
 
-    # ---------------------------------------------------------------- groups
-
     def _turn(self) -> list[Tx]:
         """Take what waits and run it; the lock is held. The transactions that were committed."""
-        group = self._take()
-        committed: list[Tx] = []
+        group, committed = list[Work](), list[Tx]()
+        while self._waiting and len(group) < _GROUP_MOST:
+            group.append(self._waiting.popleft())
         if not group:
             return committed
         try:
-            connection = self._ready()
-            self._turnstile.enter()
-            try:
-                self._attempt(connection, group, committed)
-                self._keep_short(connection)
-            finally:
-                self._turnstile.leave()
-            for tx in committed:
-                for deed in tx.afterwards:
-                    deed()
+            if not self._open:
+                raise _closed()
+            left = self._session.run(group, committed)
+            if left:
+                # Long enough: other processes come first, then the rest.
+                self._waiting.extendleft(reversed(left))
+                del group[-len(left) :]
+            _afterwards(committed)
         except ForgeError as error:
             fail(group, error)
         except sqlite3.Error as error:
@@ -233,111 +224,7 @@ class Writer:
             deliver(group)
         return committed
 
-    def _take(self) -> list[Work]:
-        waiting, group = self._waiting, list[Work]()
-        while waiting and len(group) < _GROUP_MOST:
-            group.append(waiting.popleft())
-        return group
-
-    def _attempt(
-        self, connection: sqlite3.Connection, group: list[Work], committed: list[Tx]
-    ) -> None:
-        durable = any(work.durable for work in group)
-        try:
-            tx = self._begin(connection, durable=durable)
-        except ForgeError as error:
-            fail(group, error)
-            return
-        ran: Sequence[Work] = ()
-        try:
-            ran = self._run(tx, group)
-            tx.finish()
-        except Exception as error:
-            _roll_back(connection)
-            self._one_by_one(connection, group, error, committed)
-            return
-        except BaseException:
-            _roll_back(connection)
-            raise
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            _roll_back(connection)
-            fault = translated(error, self._place.path, committing=True)
-            if isinstance(fault, Full) and len(group) > 1:
-                self._one_by_one(connection, group, fault, committed)
-            else:
-                fail(group, fault)
-            return
-        for work in ran:
-            work.done = True
-        committed.append(tx)
-        if len(ran) < len(group):
-            # Long enough: other processes come first, then the rest.
-            self._waiting.extendleft(reversed(group[len(ran) :]))
-            del group[len(ran) :]
-
-    def _run(self, tx: Tx, group: list[Work]) -> Sequence[Work]:
-        if len(group) == 1:
-            group[0].value = group[0].operation(tx)
-            return group
-        mono = self._clock.mono
-        until = mono() + _GROUP_S
-        for place, work in enumerate(group):
-            work.value = work.operation(tx)
-            if mono() > until:
-                return group[: place + 1]
-        return group
-
-    def _one_by_one(
-        self,
-        connection: sqlite3.Connection,
-        group: list[Work],
-        error: Exception,
-        committed: list[Tx],
-    ) -> None:
-        """One bad operation fails alone; the others get their commit."""
-        if len(group) > 1:
-            for work in group:
-                self._attempt(connection, [work], committed)
-        elif isinstance(error, Again):
-            self._attempt(connection, group, committed)
-        elif isinstance(error, sqlite3.Error):
-            fail(group, translated(error, self._place.path))
-        else:
-            fail(group, error)
-
-    def _begin(self, connection: sqlite3.Connection, *, durable: bool) -> Tx:
-        level = self._durable if durable else "normal"
-        execute = connection.execute
-        for _ in range(_TRIES_MOST):
-            try:
-                if level != self._level:
-                    set_synchronous(connection, level)
-                    self._level = level
-                execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                # Somebody outside this library writes: the turnstile cannot order that.
-                if not is_busy(error):
-                    raise translated(error, self._place.path) from error
-                self._clock.pause(_BETWEEN_TRIES_S)
-            else:
-                return Tx(execute, self._clock.now(), self._tag)
-        raise Unavailable(
-            f"another program has been writing to {self._place.path} for too long: "
-            "end its transaction"
-        )
-
-    def _keep_short(self, connection: sqlite3.Connection) -> None:
-        """Move the write-ahead log into the database before it grows long."""
-        self._groups += 1
-        if self._groups % _WAL_LOOK_EVERY:
-            return
-        with suppress(OSError, sqlite3.Error):
-            if os.stat(self._place.wal).st_size > _WAL_MOST:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def _tell(self, committed: list[Tx]) -> None:
+    def _tell(self, committed: Sequence[Tx]) -> None:
         for tx in committed:
             if tx.woken or tx.operated:
                 self._ring(tx.woken, operated=tx.operated)
@@ -349,12 +236,15 @@ class Writer:
             _LOG.exception("a wake-up failed; the change itself stands")
 
 
+def _nothing(tx: Tx) -> None:
+    """An operation that only brings its turn along, with what is done in every turn."""
+
+
+def _afterwards(committed: Sequence[Tx]) -> None:
+    for tx in committed:
+        for deed in tx.afterwards:
+            deed()
+
+
 def _closed() -> Closed:
     return Closed("the store is closed")
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    # Some errors have rolled back already.
-    with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")

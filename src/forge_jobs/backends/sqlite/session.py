@@ -1,0 +1,264 @@
+"""The writing connection of a process: transactions in turn with other processes, one at a time.
+
+Whoever uses a session holds the lock of its writer.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
+from forge_jobs.kit.clock import Clock
+
+from .connection import abandon, connect, set_synchronous
+from .faults import is_busy, translated
+from .place import Place
+from .transaction import Tx
+from .turnstile import Turnstile
+from .work import Again, Work, fail
+
+_GROUP_S: Final = 0.02
+_WAL_MOST: Final = 16 << 20
+_LOOK_EVERY: Final = 16
+# SQLite itself waits 10 ms per try.
+_TRIES_MOST: Final = 800
+_BETWEEN_TRIES_S: Final = 0.002
+_NORMAL: Final = "normal"
+
+
+class Busy(Exception):
+    """Somebody else writes, and the caller does not want to wait."""
+
+
+class Session:
+    """``durable`` is the synchronous level of transactions that store a job."""
+
+    def __init__(self, place: Place, clock: Clock, *, durable: str) -> None:
+        self._place = place
+        self._clock = clock
+        self._durable = durable
+        self._turnstile = Turnstile(place.directory)
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._level = _NORMAL
+        self._tag = 0
+        self._turns = 0
+        self._long = False
+
+    # ---------------------------------------------------------------- life
+
+    @property
+    def connection(self) -> sqlite3.Connection | None:
+        return self._connection
+
+    def open(self, tag: int) -> None:
+        """Connect; the schema is in place."""
+        self._tag = tag
+        if self._connection is None:
+            self._turnstile.open()
+            self._connection = connect(self._place.path, synchronous=_NORMAL)
+            self._level = _NORMAL
+            self._identity = self._place.identity()
+
+    def close(self) -> None:
+        """Let go of the database. Closing twice is fine."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # The last one to close checkpoints; that is a write like any other.
+            self._turnstile.enter()
+            try:
+                connection.close()
+            finally:
+                self._turnstile.leave()
+        self._turnstile.close()
+
+    def abandon(self) -> None:
+        """In a forked child: everything open belongs to the parent."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            abandon(connection)
+        self._turnstile.close()
+
+    # ---------------------------------------------------------------- turns
+
+    @contextmanager
+    def turn(self) -> Generator[sqlite3.Connection]:
+        """Wait for this process's turn and keep it until the end of the block."""
+        connection = self._there()
+        self._turnstile.enter()
+        try:
+            yield connection
+        finally:
+            self._turnstile.leave()
+
+    def run_now(self, work: Work, committed: list[Tx]) -> None:
+        """Run one operation if it is nobody's turn; Busy, with nothing done, if it is."""
+        connection = self._connection
+        if connection is None:
+            raise Busy
+        if self._turns % _LOOK_EVERY == 0:
+            self._there()
+        if not self._turnstile.try_enter():
+            raise Busy
+        try:
+            self._attempt(connection, [work], committed, patient=False)
+        finally:
+            self._turnstile.leave()
+
+    def run(self, group: list[Work], committed: list[Tx]) -> list[Work]:
+        """Run operations in one transaction; the ones for which there was no time any more."""
+        with self.turn() as connection:
+            left = self._attempt(connection, group, committed, patient=True)
+            if self._long or self.log_is_long():
+                # Within the turn, and only there: see docs/decisions/0014.
+                self._long = False
+                with suppress(sqlite3.Error):
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            return left
+
+    def insert(self, statement: str, values: tuple[object, ...]) -> int | None:
+        """One durable INSERT as a transaction of its own; Busy, with nothing done, if need be."""
+        connection = self._connection
+        if connection is None:
+            raise Busy
+        if self._turns % _LOOK_EVERY == 0:
+            self._there()
+        self._turnstile.enter()
+        try:
+            self._set_level(connection, self._durable)
+            return connection.execute(statement, values).lastrowid
+        except sqlite3.Error as error:
+            if is_busy(error):
+                raise Busy from error
+            raise translated(error, self._place.path, committing=True) from error
+        finally:
+            self._turnstile.leave()
+
+    def log_is_long(self) -> bool:
+        """Whether the next ``run`` should move the write-ahead log into the database; asked after
+        every turn, it looks now and then."""
+        self._turns += 1
+        if self._turns % _LOOK_EVERY == 0:
+            with suppress(OSError):
+                self._long = os.stat(self._place.wal).st_size > _WAL_MOST
+        return self._long
+
+    def _there(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.open(self._tag)
+        elif self._place.identity() != self._identity:
+            raise Unavailable(
+                f"{self._place.path} was removed or replaced while it was in use: restart this "
+                "process"
+            )
+        assert self._connection is not None
+        return self._connection
+
+    # ---------------------------------------------------------------- transactions
+
+    def _attempt(
+        self,
+        connection: sqlite3.Connection,
+        group: Sequence[Work],
+        committed: list[Tx],
+        *,
+        patient: bool,
+    ) -> list[Work]:
+        try:
+            tx = self._begin(connection, any(work.durable for work in group), patient)
+        except ForgeError as error:
+            fail(group, error)
+            return []
+        try:
+            ran = _run(tx, group, self._clock.mono)
+            tx.finish()
+        except Exception as error:
+            _roll_back(connection)
+            self._one_by_one(connection, group, error, committed)
+            return []
+        except BaseException:
+            _roll_back(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            _roll_back(connection)
+            fault = translated(error, self._place.path, committing=True)
+            self._one_by_one(connection, group, fault, committed)
+            return []
+        for work in group[:ran]:
+            work.done = True
+        committed.append(tx)
+        return list(group[ran:])
+
+    def _one_by_one(
+        self,
+        connection: sqlite3.Connection,
+        group: Sequence[Work],
+        error: Exception,
+        committed: list[Tx],
+    ) -> None:
+        """One bad operation fails alone; the others get their commit."""
+        if isinstance(error, ForgeError) and not _certain(error):
+            # Perhaps all of it is stored: trying again could store it twice.
+            fail(group, error)
+        elif len(group) > 1:
+            for work in group:
+                self._attempt(connection, [work], committed, patient=True)
+        elif isinstance(error, Again):
+            self._attempt(connection, group, committed, patient=True)
+        elif isinstance(error, sqlite3.Error):
+            fail(group, translated(error, self._place.path))
+        else:
+            fail(group, error)
+
+    def _begin(self, connection: sqlite3.Connection, durable: bool, patient: bool) -> Tx:
+        for _ in range(_TRIES_MOST):
+            try:
+                self._set_level(connection, self._durable if durable else _NORMAL)
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                # Somebody outside this library writes: the turnstile cannot order that.
+                if not is_busy(error):
+                    raise translated(error, self._place.path) from error
+                if not patient:
+                    raise Busy from error
+                self._clock.pause(_BETWEEN_TRIES_S)
+            else:
+                return Tx(connection.execute, self._clock.now(), self._tag)
+        raise Unavailable(
+            f"another program has been writing to {self._place.path} for too long: "
+            "end its transaction"
+        )
+
+    def _set_level(self, connection: sqlite3.Connection, level: str) -> None:
+        if level != self._level:
+            set_synchronous(connection, level)
+            self._level = level
+
+
+def _run(tx: Tx, group: Sequence[Work], mono: Callable[[], float]) -> int:
+    """Run what there is time for; how many operations that were."""
+    if len(group) == 1:
+        group[0].value = group[0].operation(tx)
+        return 1
+    until = mono() + _GROUP_S
+    for place, work in enumerate(group):
+        work.value = work.operation(tx)
+        if mono() > until:
+            return place + 1
+    return len(group)
+
+
+def _certain(error: ForgeError) -> bool:
+    """Whether this error says that nothing was stored."""
+    return not isinstance(error, Unknown)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # Some errors have rolled back already.
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
