@@ -94,13 +94,18 @@ class LoopExecutor:
     def _spawn(self, source: Source) -> None:
         slot = Slot(source)
         # A copy, so that what handlers set stays out of the worker's own context.
-        self._loop.create_task(self._serve(slot), name="forge-slot", context=self._baseline.copy())
+        context = self._baseline.copy()
+        task = self._loop.create_task(self._serve(slot), name="forge-slot", context=context)
+        if not task.done():
+            slot.task = self._tasks[slot] = task
 
     async def _serve(self, slot: Slot) -> None:
         office, mono = self._office, self._office.mono
         copy_context, baseline = contextvars.copy_context, self._baseline
         # An eager loop runs the first job before whoever made this task has it in hand.
-        slot.task = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None
+        slot.task = self._tasks[slot] = task
         try:
             while True:
                 source = slot.source
