@@ -14,7 +14,7 @@ from forge_jobs.testing.sim.sightings import MUST_BE_SEEN
 from forge_jobs.testing.sim.story import story
 from forge_jobs.testing.sim.world import Ended, Options, simulate
 
-OPTIONS = Options(jobs=120, minutes=2.0)
+OPTIONS = Options(jobs=100, minutes=1.5)
 BATCHES = 4
 SEEDS = 100
 REPLAY = "from forge_jobs.testing.sim.__main__ import main; main(['--seed', '{seed}', '--trace'])"

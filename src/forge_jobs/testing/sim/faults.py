@@ -120,7 +120,7 @@ class Line:
         if call.fate is _Fate.UNAVAILABLE:
             self._later(self._give_up, call, Unavailable(f"{call.op}: refused by the simulation"))
         elif call.fate is _Fate.LOST_REQUEST:
-            self._later(self._give_up, call, Unknown(f"{call.op}: no answer"), trips=2)
+            self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
         else:
             self._under_way.append(call)
             if call.fate is _Fate.LATE:
@@ -155,11 +155,9 @@ class Line:
             # The caller may be frozen for ever; asyncio must not complain that nobody looked.
             call.answer.exception()
 
-    def _later(
-        self, act: Callable[..., None], *args: Any, trips: int = 1, extra_s: float = 0.0
-    ) -> None:
-        delay_s = sum(self._dice.skewed(0.0, self.weather.delay_most_s) for _ in range(trips))
-        self._loop.call_later(delay_s + extra_s, act, *args, context=self._wire.context())
+    def _later(self, act: Callable[..., None], *args: Any, extra_s: float = 0.0) -> None:
+        delay_s = self._dice.skewed(extra_s, extra_s + self.weather.delay_most_s)
+        self._loop.call_later(delay_s, act, *args, context=self._wire.shared)
 
     def ring_through(self, realm: Realm, ring: Ring) -> Ring:
         """A wake-up that travels like everything else: late, sometimes lost, never to the dead."""

@@ -36,19 +36,19 @@ class ThreadInSimulation(RuntimeError):
 class Realm:
     """Code that lives, stops and dies together: one thread of a process, or the world itself."""
 
-    __slots__ = ("_context", "frozen", "name", "parked", "tasks")
+    __slots__ = ("frozen", "name", "parked", "shared", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.frozen = False
         self.parked: list[asyncio.Handle] = []
         self.tasks: list[AnyTask] = []
-        self._context = copy_context()
-        self._context.run(_CURRENT.set, self)
+        self.shared = copy_context()
+        self.shared.run(_CURRENT.set, self)
 
     def context(self) -> Context:
-        """A fresh context for a callback or task of this realm."""
-        return self._context.copy()
+        """A fresh context for a task of this realm; plain callbacks may use the shared one."""
+        return self.shared.copy()
 
     def keep(self, task: AnyTask) -> None:
         """Hold the task, so that a frozen one is not collected (which would run its finalisers)."""
