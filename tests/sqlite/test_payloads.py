@@ -43,6 +43,23 @@ async def test_payloads_and_results(store: SqliteStore) -> None:
     assert [peek.result for peek in peeks if peek] == expected
 
 
+ODD = [*PAYLOADS, b'"\\u0000"', b"\x00", b"\xff\xfe", b"\t[\r\n]\x7f", b"[" * 2_100]
+
+
+@pytest.mark.parametrize("payload", ODD)
+async def test_many_jobs_with_odd_payloads(store: SqliteStore, payload: bytes) -> None:
+    jobs = [NewJob(kind="k", queue="q", payload=payload) for _ in range(5)]
+    stored = await store.jobs.enqueue(jobs)
+    key = await store.processes.register(
+        NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
+    )
+    answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 5)]))
+    assert [job.payload for job in answer.claims] == [payload] * 5
+    found = await store.jobs.get(stored[-1].id)
+    assert found is not None
+    assert found.payload == payload
+
+
 @pytest.mark.parametrize("many", [1, 2, 7, 8, 63, 64, 65, 200])
 async def test_batches_of_every_size_keep_their_order(store: SqliteStore, many: int) -> None:
     jobs = [NewJob(kind=f"k{place}", queue="q") for place in range(many)]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.json import encode
+
 from forge_jobs.backends.sqltext import SqlText
 from forge_jobs.core import ids
 from forge_jobs.core.instant import Instant
@@ -20,9 +22,11 @@ _TAKE_KEY: Final = SQL["take_key"]
 _BODY: Final = SQL["insert_body"]
 _INSERT_ONE: Final = SQL["insert_jobs"]
 _INSERT_LONE: Final = SQL["insert_lone"]
+_INSERT_ALIKE: Final = SQL["insert_alike"]
 # Powers of two: a batch of any size is stored by a handful of statements, all of them cached.
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)
 _COLUMNS: Final = 17
+_ALIKE_FROM: Final = 4
 # From here on it is cheaper to keep the books at once than to leave it to the next fold.
 _COUNTED_FROM: Final = 8
 # Jobs that were stored one by one are brought into the books by every so manieth of them.
@@ -49,7 +53,8 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     now, tag = tx.now, tx.tag
     first = key = tx.top() + 1
     answers: list[Enqueued] = []
-    values: list[object] = []
+    runs: list[_Run] = []
+    run: _Run | None = None
     entered: dict[tuple[str, str, JobStatus], int] = {}
     fresh: dict[tuple[str, str], Enqueued] = {}
     for job in jobs:
@@ -59,10 +64,12 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 answers.append(taken)
                 continue
             tx.execute(_TAKE_KEY, (job.kind, job.dedupe_key, key))
-        status, row = new_row(job, now)
-        values.append(key)
-        values += row
-        if row[-1] is None:
+        status, head, payload = new_row(job, now)
+        if run is None or head != run.head:
+            run = _Run(key, head)
+            runs.append(run)
+        run.payloads.append(payload)
+        if payload is None:
             tx.execute(_BODY, (key, job.payload))
         sort = (job.queue, job.kind, status)
         entered[sort] = entered.get(sort, 0) + 1
@@ -71,7 +78,7 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
             fresh[job.kind, job.dedupe_key] = Enqueued(key, answers[-1].id, True, status)
         key += 1
     if key > first:
-        _write(tx, values, key - first)
+        _write(tx, runs)
         tx.given(key - 1)
         for (queue, kind, status), count in entered.items():
             tx.woken.add(queue)
@@ -80,14 +87,34 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     return answers
 
 
+class _Run:
+    """New jobs with keys in a row that differ in their payload alone."""
+
+    __slots__ = ("first", "head", "payloads")
+
+    def __init__(self, first: int, head: tuple[object, ...]) -> None:
+        self.first = first
+        self.head = head
+        self.payloads: list[bytes | None] = []
+
+    def as_json(self) -> str | None:
+        """The payloads as one JSON list, unless JSON could not give each back as it is."""
+        try:
+            texts = [payload.decode() for payload in self.payloads if payload is not None]
+        except UnicodeDecodeError:
+            return None
+        text = encode(texts).decode()
+        return text if len(texts) == len(self.payloads) and "\\u0000" not in text else None
+
+
 def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
     """The shortest way for one plain job on the caller's thread; None when it is not open."""
     if job.dedupe_key is not None:
         return None
-    status, row = new_row(job, now)
-    if row[-1] is None:
+    status, head, payload = new_row(job, now)
+    if payload is None:
         return None
-    key = writer.insert_here(_INSERT_LONE, row, woken=job.queue)
+    key = writer.insert_here(_INSERT_LONE, (*head, payload), woken=job.queue)
     if key is None:
         return None
     if key % _FOLDED_EVERY == 0:
@@ -103,8 +130,18 @@ def _holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
     return Enqueued(key, ids.job_id(key, enqueued_at, tx.tag), True, JobStatus(status))
 
 
-def _write(tx: Tx, values: list[object], left: int) -> None:
-    start = 0
+def _write(tx: Tx, runs: list[_Run]) -> None:
+    values: list[object] = []
+    for run in runs:
+        text = run.as_json() if len(run.payloads) >= _ALIKE_FROM else None
+        if text is not None:
+            tx.execute(_INSERT_ALIKE, (run.first, *run.head, text))
+            continue
+        for place, payload in enumerate(run.payloads):
+            values.append(run.first + place)
+            values += run.head
+            values.append(payload)
+    start, left = 0, len(values) // _COLUMNS
     for size in _SIZES:
         width = size * _COLUMNS
         while left >= size:

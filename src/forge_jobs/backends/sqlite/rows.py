@@ -135,11 +135,9 @@ def special(
     return at_end | at_start
 
 
-def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...]]:
-    """The state of a new job and its values in the order of ``insert_jobs``, without its key.
-
-    The last value is None when the payload belongs into a table of its own.
-    """
+def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
+    """The state of a new job, its values in the order of ``insert_jobs`` between key and payload,
+    and the payload; None when that belongs into a table of its own."""
     run_at = job.run_at
     if run_at is None:
         run_at = after(now, job.delay_s) if job.delay_s else now
@@ -164,11 +162,12 @@ def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...]]:
         options, bits, dies_at = None, 0, None
     else:
         options, bits, dies_at = _unusual(job, now)
-    return status, (
+    head = (
         status, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
         dies_at, options, "held" if status is JobStatus.HELD else None, job.dedupe_key,
-        job.limit_key, job.lane, None if body else payload,
+        job.limit_key, job.lane,
     )  # fmt: skip
+    return status, head, None if body else payload
 
 
 def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

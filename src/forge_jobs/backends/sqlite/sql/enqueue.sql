@@ -6,6 +6,16 @@ INSERT INTO forge_jobs (
     options, odd, dedupe_key, limit_key, lane, payload
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: insert_alike
+-- Many jobs that differ in their payload alone: four times as fast as a list of values.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
+    options, odd, dedupe_key, limit_key, lane, payload
+)
+SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+       CAST(value AS BLOB)
+FROM json_each(?17);
+
 -- name: insert_lone
 -- One plain job, a transaction by itself: the key is found within the statement.
 INSERT INTO forge_jobs (
