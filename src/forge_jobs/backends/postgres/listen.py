@@ -139,12 +139,13 @@ class Hearing:
     async def _listen_once(self) -> None:
         """Until the connection is lost."""
         server = self._server
-        driver = await server.connect(pooled=server.pooled, listening=True)
-        line = OwnLine(driver, pooled=server.pooled)
+        pooled = server.pooled and server.address.listen_dsn == server.address.dsn
+        driver = await server.connect(pooled=pooled, listening=True)
+        line = OwnLine(driver, pooled=pooled)
         try:
             lost = asyncio.Event()
             driver.add_termination_listener(lambda *_: lost.set())
-            async with asyncio.timeout(PROBE_S):
+            async with asyncio.timeout(PROBE_S), line.block():
                 await driver.add_listener(server.address.channel, self._heard)
             server.line = line
             # Whatever happened before this moment was not heard.

@@ -6,7 +6,8 @@ replaced unseen as long as nothing was sent that could have had an effect.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from forge_jobs.core.errors import ForgeError, Unavailable
@@ -60,17 +61,23 @@ class OwnLine:
         """Whether it can be used from the running event loop."""
         return self._loop is asyncio.get_running_loop() and not self.driver.is_closed()
 
+    @asynccontextmanager
+    async def block(self) -> AsyncGenerator[None, None]:
+        """Its turn, and behind a pooler a transaction: only that keeps the server the same."""
+        async with self._turn:
+            if not self._pooled:
+                yield
+                return
+            transaction = self.driver.transaction()
+            await transaction.start()
+            yield
+            await transaction.commit()
+
     async def fetch(self, query: str, *args: Any) -> Sequence[Row]:
         """Run one statement within the limit for urgent ones; a line that fails is cut."""
         try:
-            async with asyncio.timeout(URGENT_S), self._turn:
-                if not self._pooled:
-                    return await self.driver.fetch(query, *args)
-                transaction = self.driver.transaction()
-                await transaction.start()
-                answer = await self.driver.fetch(query, *args)
-                await transaction.commit()
-                return answer
+            async with asyncio.timeout(URGENT_S), self.block():
+                return await self.driver.fetch(query, *args)
         except BaseException:
             # Statements here are small and rare: a new line is simpler than a doubtful one.
             self.driver.terminate()

@@ -19,6 +19,7 @@ from .processes import PostgresProcesses
 from .queues import PostgresQueues
 from .schedules import PostgresSchedules
 from .session import Server
+from .transactions import LIBRARIES, UserTransactions
 from .upkeep import PostgresUpkeep
 
 
@@ -29,7 +30,11 @@ class PostgresStore:
     """
 
     capabilities = Capabilities(
-        name="postgres", durable=True, multi_process=True, sync_enqueue=False
+        name="postgres",
+        durable=True,
+        multi_process=True,
+        sync_enqueue=False,
+        transactions=LIBRARIES,
     )
 
     def __init__(
@@ -45,6 +50,7 @@ class PostgresStore:
         self.queues = PostgresQueues(server, bell)
         self.schedules = PostgresSchedules(server, bell, self._enqueuer)
         self.ledger = PostgresLedger(server, self._looks)
+        self._transactions = UserTransactions(server)
         self.upkeep = PostgresUpkeep(server, self.close, self._hearing.works)
         self._tag = 0
 
@@ -58,7 +64,7 @@ class PostgresStore:
         server = self._server
         found = await (schema.migrate(server) if migrate else schema.look(server))
         schema.check(server, found.status)
-        self._tag = self._enqueuer.tag = self._looks.tag = found.tag
+        self._tag = self._enqueuer.tag = self._looks.tag = self._transactions.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
 
@@ -74,9 +80,11 @@ class PostgresStore:
         raise BadOption("the Postgres store has no synchronous path of its own: use the client")
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        raise BadOption(
-            f"tx={type(transaction).__name__} is no connection the Postgres store knows"
-        )
+        return self._transactions.enqueue_in(transaction, jobs)
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """``enqueue_in`` for connections that must be awaited; takes all that it takes, too."""
+        return await self._transactions.aenqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
         return await self._hearing.subscribe(queues, ring)

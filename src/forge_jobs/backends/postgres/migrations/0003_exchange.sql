@@ -392,3 +392,54 @@ BEGIN
     END IF;
 END
 $$;
+
+-- The same for a user's own transaction, over whichever driver they use: one JSON text, with payloads
+-- as strings. Refuses a database that is not the one the caller thinks of. The hint is part of the
+-- transaction: it goes out if and when that commits.
+CREATE FUNCTION forge.enqueue_json(p_now bigint, p_tag text, p_channel text, p_jobs json)
+RETURNS TABLE (e_place bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
+LANGUAGE plpgsql VOLATILE ROWS 100 AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM forge.meta WHERE name = 'tag' AND value = p_tag) THEN
+        RAISE EXCEPTION 'these are not the jobs of this store' USING ERRCODE = 'FJ001';
+    END IF;
+    PERFORM pg_notify(p_channel, string_agg(DISTINCT j.queue, ','))
+    FROM json_to_recordset(p_jobs) AS j(queue text);
+    RETURN QUERY
+    SELECT e.* FROM (
+        SELECT array_agg(j.kind ORDER BY j.place) AS kinds,
+            array_agg(j.queue ORDER BY j.place) AS queues,
+            array_agg(convert_to(j.payload, 'UTF8') ORDER BY j.place) AS payloads,
+            array_agg(j.priority ORDER BY j.place) AS priorities,
+            array_agg(j.max_attempts ORDER BY j.place) AS max_attempts,
+            array_agg(j.delay_s ORDER BY j.place) AS delays,
+            array_agg(j.run_at ORDER BY j.place) AS run_ats,
+            array_agg(j.expires_s ORDER BY j.place) AS expires_s,
+            array_agg(j.expires_at ORDER BY j.place) AS expires_ats,
+            array_agg(j.timeout_s ORDER BY j.place) AS timeouts,
+            array_agg(j.dedupe_key ORDER BY j.place) AS dedupe_keys,
+            array_agg(j.dedupe_for_s ORDER BY j.place) AS dedupe_fors,
+            array_agg(j.waiting ORDER BY j.place) AS waiting,
+            array_agg(j.tags ORDER BY j.place) AS tags,
+            array_agg(j.limit_key ORDER BY j.place) AS limit_keys,
+            array_agg(j.lane ORDER BY j.place) AS lanes,
+            array_agg(j.lane_order ORDER BY j.place) AS orders,
+            array_agg(j.hold ORDER BY j.place) AS holds,
+            array_agg(j.on_dead ORDER BY j.place) AS on_deads,
+            array_agg(j.trace ORDER BY j.place) AS traces
+        FROM ROWS FROM (json_to_recordset(p_jobs) AS (
+            kind text, queue text, payload text, priority integer, max_attempts integer,
+            delay_s double precision, run_at bigint, expires_s double precision,
+            expires_at bigint, timeout_s double precision, dedupe_key text,
+            dedupe_for_s double precision, waiting boolean, tags text, limit_key text, lane text,
+            lane_order text, hold boolean, on_dead text, trace text)) WITH ORDINALITY AS j(
+            kind, queue, payload, priority, max_attempts, delay_s, run_at, expires_s, expires_at,
+            timeout_s, dedupe_key, dedupe_for_s, waiting, tags, limit_key, lane, lane_order, hold,
+            on_dead, trace, place)
+    ) AS a
+    CROSS JOIN LATERAL forge.enqueue(p_now, a.kinds, a.queues, a.payloads, a.priorities,
+        a.max_attempts, a.delays, a.run_ats, a.expires_s, a.expires_ats, a.timeouts, a.dedupe_keys,
+        a.dedupe_fors, a.waiting, a.tags, a.limit_keys, a.lanes, a.orders, a.holds, a.on_deads,
+        a.traces) AS e;
+END
+$$;
