@@ -9,6 +9,7 @@ from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.backends.sqlite.turnstile import Turnstile
 from forge_jobs.core.decide import done
 from forge_jobs.core.job import ClaimedJob, NewJob
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 
@@ -73,7 +74,7 @@ async def open_only(path: str) -> None:
 
 def turns(directory: str, seconds: str) -> None:
     """Take turn after turn and tell how many it were and how long the longest wait was."""
-    turnstile = Turnstile(directory)
+    turnstile = Turnstile(directory, SYSTEM_CLOCK)
     turnstile.open()
     sys.stdin.readline()
     count, longest, until = 0, 0.0, time.monotonic() + float(seconds)
@@ -84,6 +85,15 @@ def turns(directory: str, seconds: str) -> None:
         turnstile.leave()
         count += 1
     say(count, longest)
+
+
+def stand_in_the_way(directory: str) -> None:
+    """Take the turn and keep it."""
+    turnstile = Turnstile(directory, SYSTEM_CLOCK)
+    turnstile.open()
+    turnstile.enter()
+    say("mine")
+    sys.stdin.readline()
 
 
 def enqueue(path: str, queue: str) -> None:
@@ -140,7 +150,8 @@ async def fill(path: str, room: str) -> None:
 
 
 PARTS = {
-    part.__name__: part for part in (hammer, dedupe, open_only, turns, enqueue, work, lock, fill)
+    part.__name__: part
+    for part in (hammer, dedupe, open_only, turns, stand_in_the_way, enqueue, work, lock, fill)
 }
 
 if __name__ == "__main__":

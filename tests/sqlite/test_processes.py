@@ -1,16 +1,18 @@
 """Several processes on one file: no errors, nothing lost or doubled, everybody gets a turn."""
 
 import asyncio
+import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 
-from .conftest import Start, ended
+from .conftest import Start, ended, said
 
 
 def numbers(child: "subprocess.Popen[str]") -> dict[str, int]:
@@ -71,6 +73,23 @@ def test_the_turnstile_lets_everybody_through(tmp_path: Path, start: Start) -> N
         child.stdin.flush()
     counts = [int(ended(child).split()[0]) for child in children]
     assert min(counts) > sum(counts) / 4 / 3, counts
+
+
+@pytest.mark.processes
+async def test_a_process_that_stands_in_the_turnstile_stops_nobody(
+    path: Path, start: Start
+) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    child = start("stand_in_the_way", f"{path}-forge")
+    assert said(child) == "mine"
+    psutil.Process(child.pid).send_signal(signal.SIGSTOP)
+    async with asyncio.timeout(60):
+        await store.jobs.enqueue([NewJob(kind="k", queue="q")])
+        for _ in range(20):
+            store.enqueue_sync([NewJob(kind="k", queue="q")])
+        await store.jobs.promote(limit=10)
+        await store.close()
 
 
 @pytest.mark.processes

@@ -6,8 +6,9 @@ import sqlite3
 from typing import Final
 
 from forge_jobs.core.errors import NotWritable, Unavailable
+from forge_jobs.kit.clock import Clock
 
-from .faults import translated
+from .faults import is_busy, translated
 
 SQLITE_LEAST: Final = (3, 35, 0)
 # Short, because the writer has its own patience: SQLite's favours newcomers.
@@ -15,10 +16,12 @@ _BUSY_S: Final = 0.01
 _STATEMENTS: Final = 512
 _CACHE_KB: Final = 16_384
 _WAL_KEPT: Final = 4 << 20
+_TRIES_MOST: Final = 500
+_BETWEEN_TRIES_S: Final = 0.01
 
 
 def connect(
-    path: str, *, synchronous: str = "normal", read_only: bool = False
+    path: str, clock: Clock, *, synchronous: str = "normal", read_only: bool = False
 ) -> sqlite3.Connection:
     """A connection to an existing file, outside any transaction.
 
@@ -33,16 +36,25 @@ def connect(
     if not os.path.exists(path):
         # SQLite would create an empty file with the wrong mode.
         raise Unavailable(f"{path} was removed")
-    try:
-        connection = sqlite3.connect(
-            path,
-            timeout=_BUSY_S,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=_STATEMENTS,
-        )
-    except sqlite3.Error as error:
-        raise translated(error, path) from error
+    for _ in range(_TRIES_MOST):
+        try:
+            return _connect(path, synchronous, read_only)
+        except sqlite3.Error as error:
+            # The last one to leave clears up behind a lock; a newcomer waits for that.
+            if not is_busy(error):
+                raise translated(error, path) from error
+            clock.pause(_BETWEEN_TRIES_S)
+    raise Unavailable(f"another program keeps {path} locked: end its transaction")
+
+
+def _connect(path: str, synchronous: str, read_only: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
     try:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT}")
@@ -51,9 +63,9 @@ def connect(
         set_synchronous(connection, synchronous)
         if read_only:
             connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error as error:
+    except BaseException:
         connection.close()
-        raise translated(error, path) from error
+        raise
     return connection
 
 

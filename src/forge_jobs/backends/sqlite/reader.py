@@ -108,7 +108,7 @@ class Reader:
         for _ in range(_TRIES_MOST):
             try:
                 if self._connection is None:
-                    self._connection = connect(self._place.path, read_only=True)
+                    self._connection = connect(self._place.path, self._clock, read_only=True)
                 return look(self._connection)
             except sqlite3.Error as error:
                 if not is_busy(error):

@@ -52,7 +52,7 @@ def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
     """The schema of an existing database and its tag."""
     if not place.exists():
         raise Unavailable(f"{place.path} does not exist: run `forge db create`")
-    connection = connect(place.path)
+    connection = connect(place.path, clock)
     try:
         for _ in range(_TRIES_MOST):
             try:
@@ -70,11 +70,11 @@ def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
 def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
     """Create the database if need be and apply what is missing; the schema and the tag after it."""
     place.prepare()
-    turnstile = Turnstile(place.directory)
+    turnstile = Turnstile(place.directory, clock)
     turnstile.open()
     try:
         turnstile.enter()
-        connection = connect(place.path, synchronous="full")
+        connection = connect(place.path, clock, synchronous="full")
         try:
             for _ in range(_TRIES_MOST):
                 try:

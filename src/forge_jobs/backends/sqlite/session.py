@@ -39,7 +39,7 @@ class Session:
         self._place = place
         self._clock = clock
         self._durable = durable
-        self._turnstile = Turnstile(place.directory)
+        self._turnstile = Turnstile(place.directory, clock)
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._level = _NORMAL
@@ -58,7 +58,7 @@ class Session:
         self._tag = tag
         if self._connection is None:
             self._turnstile.open()
-            self._connection = connect(self._place.path, synchronous=_NORMAL)
+            self._connection = connect(self._place.path, self._clock, synchronous=_NORMAL)
             self._level = _NORMAL
             self._identity = self._place.identity()
 

@@ -1,61 +1,69 @@
 """Whose turn it is to write: a fair queue between processes, made of two locked files.
 
 Whoever wants to write takes the waiting room (A), then the floor (B), and leaves the waiting room.
-At most one process waits for the floor, so that none is overtaken more than once by each other one;
-SQLite's own lock has no order at all and can starve a writer. Threads of one process take the lock
+At most one process waits for the floor, so that none is overtaken again and again; SQLite's own
+lock has no order at all and can starve a writer for seconds. Threads of one process take the lock
 of their writer first and never meet here.
+
+Locks are tried and not waited for, because a wait for a lock cannot be ended: a process that was
+stopped in the turnstile would stop all others with it. After two seconds one goes around. That
+costs fairness, not safety, which is SQLite's own.
 """
 
 import fcntl
 import os
+from typing import Final
 
-_A = "turn-a.lock"
-_B = "turn-b.lock"
+from forge_jobs.kit.clock import Clock
+
+_ROOM: Final = "turn-a.lock"
+_FLOOR: Final = "turn-b.lock"
+_QUICK_S: Final = 0.000_1
+_SLOW_S: Final = 0.001
+_SLOW_AFTER_S: Final = 0.05
+_PATIENCE_S: Final = 2.0
+# Whoever had to go around does not wait again for this long.
+_AROUND_S: Final = 10.0
 
 
 class Turnstile:
     """The two locks of one database, as seen by one process."""
 
-    __slots__ = ("_directory", "_floor", "_room")
+    __slots__ = ("_around_until", "_clock", "_directory", "_floor", "_held", "_room")
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, clock: Clock) -> None:
         self._directory = directory
+        self._clock = clock
         self._room = -1
         self._floor = -1
+        self._held = False
+        self._around_until = 0.0
 
     def open(self) -> None:
         """Open the lock files; they are kept for as long as the database is in use."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._room = os.open(os.path.join(self._directory, _A), flags, 0o600)
-        self._floor = os.open(os.path.join(self._directory, _B), flags, 0o600)
+        self._room = os.open(os.path.join(self._directory, _ROOM), flags, 0o600)
+        self._floor = os.open(os.path.join(self._directory, _FLOOR), flags, 0o600)
 
     def enter(self) -> None:
         """Wait for this process's turn."""
-        room = self._room
-        fcntl.flock(room, fcntl.LOCK_EX)
-        try:
-            fcntl.flock(self._floor, fcntl.LOCK_EX)
-        finally:
-            fcntl.flock(room, fcntl.LOCK_UN)
+        if not self.try_enter():
+            self._wait()
 
     def try_enter(self) -> bool:
         """Take the turn if nobody has it or waits for it."""
         room = self._room
-        try:
-            fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(room):
             return False
-        try:
-            fcntl.flock(self._floor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            fcntl.flock(room, fcntl.LOCK_UN)
-        return True
+        self._held = _taken(self._floor)
+        fcntl.flock(room, fcntl.LOCK_UN)
+        return self._held
 
     def leave(self) -> None:
         """Let the next one write."""
-        fcntl.flock(self._floor, fcntl.LOCK_UN)
+        if self._held:
+            self._held = False
+            fcntl.flock(self._floor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Let go of both files. Closing twice is fine."""
@@ -63,3 +71,32 @@ class Turnstile:
             if descriptor >= 0:
                 os.close(descriptor)
         self._room = self._floor = -1
+        self._held = False
+
+    def _wait(self) -> None:
+        mono = self._clock.mono
+        patience_s = 0.0 if mono() < self._around_until else _PATIENCE_S
+        if self._awaited(self._room, patience_s):
+            self._held = self._awaited(self._floor, patience_s)
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+        if not self._held:
+            self._around_until = mono() + _AROUND_S
+
+    def _awaited(self, descriptor: int, patience_s: float) -> bool:
+        waited_s, pause_s = 0.0, _QUICK_S
+        while not _taken(descriptor):
+            if waited_s >= patience_s:
+                return False
+            self._clock.pause(pause_s)
+            waited_s += pause_s
+            if waited_s > _SLOW_AFTER_S:
+                pause_s = _SLOW_S
+        return True
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -77,7 +77,7 @@ class SqliteUpkeep:
             return
         yield from self._files()
         try:
-            connection = connect(self._place.path)
+            connection = connect(self._place.path, self._clock)
         except ForgeError as error:
             yield Finding(Severity.ERROR, "file", str(error))
             return

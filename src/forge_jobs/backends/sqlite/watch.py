@@ -43,7 +43,9 @@ class SqliteSubscription:
         self._eager_until = 0.0
         self._version = -1
         self._news: tuple[int, int, int | None] | None = None
-        self._connection: sqlite3.Connection | None = connect(watch.place.path, read_only=True)
+        self._connection: sqlite3.Connection | None = connect(
+            watch.place.path, watch.clock, read_only=True
+        )
         self.bell = watch.new_bell()
         self._loop.add_reader(self.bell.fileno(), self._rung)
         self._task = self._loop.create_task(self._look_now_and_then())
