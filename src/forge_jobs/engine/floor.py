@@ -138,6 +138,21 @@ class Floor:
         if job.limit_key is not None:
             self.watch.arm(self.standing.trust_until)
 
+    def wants(self) -> None:
+        """A slot goes idle: the pump may know what to do about it."""
+        self.bell.ring()
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether there is work, and every lane that works has its next job at hand."""
+        fed = False
+        for lane in self.lanes.values():
+            if lane.ready:
+                fed = True
+            elif lane.busy:
+                return False
+        return fed
+
     def call_slot(self, lane: Lane) -> None:
         """A slot of the loop shall serve this lane."""
         self.places.loop.wake(lane)
@@ -188,7 +203,7 @@ class Floor:
         lane.busy -= 1
         if lane.ready:
             lane.pour(now)
-        elif lane.hungry:
+        else:
             self.bell.ring()
 
     def _conclude(self, run: Run, ending: Ending, at: float) -> None:

@@ -31,6 +31,10 @@ class Gate(Protocol):
         """A run that never started goes back to the store."""
         ...
 
+    def wants(self) -> None:
+        """A slot goes idle."""
+        ...
+
     def call_slot(self, lane: "Lane") -> None:
         """A slot of the loop shall come and ``pull``; it holds one unit of the lane."""
         ...
@@ -122,6 +126,7 @@ class Lane:
                 return None
             self.busy += 1
         self.busy -= 1
+        gate.wants()
         return None
 
     def pour(self, now: float) -> None:

@@ -11,6 +11,7 @@ from .run import NEVER, Run, State
 
 BATCH_MOST = 500
 _NOTE_S = 0.25
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,10 @@ class Outbox:
     def is_empty(self) -> bool:
         """Whether nothing needs to be written."""
         return not (self._finishes or self._releases or self._noted or self._in_flight)
+
+    def may_wait(self) -> bool:
+        """Whether the next batch holds a few endings and nothing that others wait for."""
+        return not self._releases and 0 < len(self._finishes) < _FEW
 
     def due_at(self) -> float:
         """When the next exchange should go; minus infinity for at once."""

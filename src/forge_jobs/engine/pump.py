@@ -1,8 +1,9 @@
 """The only caller of ``jobs.exchange``: one call in flight per process, as many jobs in it as fit.
 
-While a call runs the next batch gathers; there is no delay that would wait for more. The pump wakes
-on an ending, on free slots while work is believed to be there, on a hint from the store, when the
-next job comes due, and otherwise only for the slow poll.
+While a call runs the next batch gathers. An ending never waits for others, but for the two
+milliseconds in which every slot already has its next job at hand. The pump wakes on an ending, on
+free slots while work is believed to be there, on a hint from the store, when the next job comes
+due, and otherwise only for the slow poll.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,6 +28,7 @@ from .run import NEVER
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _CLAIMS_MOST = 1_000
 _DUE_GAP_S = 0.005
+_GATHER_S = 0.002
 
 
 class Life(Protocol):
@@ -84,7 +86,7 @@ class Pump:
 
     async def run(self) -> None:
         """Exchange whenever there is a reason to; until cancelled."""
-        floor = self._floor
+        floor, gathered = self._floor, False
         try:
             while True:
                 now = self._mono()
@@ -94,7 +96,11 @@ class Pump:
                     await self._guarded(self._reconcile)
                 elif (due_at := self._next_at(now)) > now:
                     await floor.bell.wait(None if due_at == NEVER else due_at - now)
+                elif not gathered and self._may_gather(now):
+                    gathered = True
+                    await floor.bell.wait(_GATHER_S)
                 else:
+                    gathered = False
                     await self._exchange()
         finally:
             floor.is_open = False
@@ -122,6 +128,10 @@ class Pump:
                 else:
                     due_at = min(due_at, held_at)
         return max(min(due_at, self._doubt.due_at), self._not_before)
+
+    def _may_gather(self, now: float) -> bool:
+        floor = self._floor
+        return floor.is_fed and floor.outbox.may_wait() and floor.may_start(now)
 
     def _claim_at(self, now: float) -> float:
         floor = self._floor
