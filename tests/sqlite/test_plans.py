@@ -15,7 +15,7 @@ from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 ROWS = 100_000
 
 FILL = """
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, max_attempts, enqueued_at,
                         due_at, finished_at, owner, odd, dedupe_key, payload)
 SELECT i, s, 'q' || (i % 3), 'k' || (i % 7), i % 5, i, 5, i,
@@ -45,10 +45,8 @@ def connection(
 
 
 def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
-    wanted = max(
-        (number for number in range(1, 20) if f"?{number}" in statement), default=0
-    ) or statement.count("?")
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * wanted).fetchall()
+    values = [None] * statement.count("?")
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
     return [row[3] for row in rows]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from forge_jobs.backends import migrations
 from forge_jobs.backends.sqlite import schema
-from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.sqltext import SqlText, in_order
 
 
 def test_blocks_by_name_without_comments() -> None:
@@ -15,6 +15,17 @@ def test_blocks_by_name_without_comments() -> None:
     assert dict(text) == {"one": "SELECT  1 , 2"}
     with pytest.raises(LookupError, match="no statement named 'two'"):
         text["two"]
+
+
+def test_numbered_places_become_plain_ones_and_their_values_line_up() -> None:
+    text = SqlText(
+        "x.sql", "-- name: a\n-- Why.\nSELECT ?2, ?1, ?2;\n-- name: b\n-- B.\nSELECT ?1, ?2;"
+    )
+    assert text["a"] == "SELECT ?, ?, ?"
+    assert in_order(text["a"], ("x", "y")) == ["y", "x", "y"]
+    assert in_order(text["b"], ("x", "y")) == ("x", "y")
+    with pytest.raises(ValueError, match="order of their values alone"):
+        SqlText("y.sql", "-- name: c\n-- Why.\nSELECT ?2, ?1;")
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,27 @@ serves it::
     -- Why this statement exists. Index: jobs_claim.
     SELECT min(run_at) FROM jobs WHERE status = 'pending';
 
-Values are always bound; nothing here builds SQL from data.
+Values are always bound; nothing here builds SQL from data. Places for values are numbered (``?1``)
+where a value is used twice or out of order. Some drivers take offence at numbers, so a statement is
+given out with plain ``?``; ``in_order`` lines the values up with them.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 _NAME: Final = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
+_NUMBERED: Final = re.compile(r"\?(\d+)")
+
+# For statements whose values do not simply follow each other: which value goes where.
+ORDERS: Final[dict[str, tuple[int, ...]]] = {}
+
+
+def in_order(statement: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a statement, one for each of its places."""
+    order = ORDERS.get(statement)
+    return values if order is None else [values[place] for place in order]
 
 
 class SqlText(Mapping[str, str]):
@@ -62,7 +74,20 @@ def _blocks(source: str, text: str) -> Iterator[tuple[str, str]]:
         statement = _statement(rest)
         if not statement.endswith(";") or statement.count(";") != 1:
             raise ValueError(f"{source}: {name!r} must be one statement that ends with ';'")
-        yield name, statement.removesuffix(";")
+        yield name, _unnumbered(statement.removesuffix(";"))
+
+
+def _unnumbered(statement: str) -> str:
+    order = tuple(int(number) - 1 for number in _NUMBERED.findall(statement))
+    plain = _NUMBERED.sub("?", statement)
+    if _seen.setdefault(plain, order) != order:
+        raise ValueError(f"two statements differ in the order of their values alone: {plain}")
+    if order != tuple(range(len(order))):
+        ORDERS[plain] = order
+    return plain
+
+
+_seen: dict[str, tuple[int, ...]] = {}
 
 
 def _statement(text: str) -> str:

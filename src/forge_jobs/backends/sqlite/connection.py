@@ -3,8 +3,9 @@
 import ctypes
 import os
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
+from forge_jobs.backends.sqltext import ORDERS
 from forge_jobs.core.errors import NotWritable, Unavailable
 from forge_jobs.kit.clock import Clock
 
@@ -18,6 +19,16 @@ _CACHE_KB: Final = 16_384
 _WAL_KEPT: Final = 4 << 20
 _TRIES_MOST: Final = 500
 _BETWEEN_TRIES_S: Final = 0.01
+
+
+class Link(sqlite3.Connection):
+    """A connection that takes our statements with their values as they are numbered."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        order = ORDERS.get(sql)
+        if order is not None:
+            parameters = [parameters[place] for place in order]
+        return super().execute(sql, parameters)
 
 
 def connect(
@@ -53,6 +64,7 @@ def _connect(path: str, synchronous: str, read_only: bool) -> sqlite3.Connection
         timeout=_BUSY_S,
         isolation_level=None,
         check_same_thread=False,
+        factory=Link,
         cached_statements=_STATEMENTS,
     )
     try:

@@ -8,7 +8,9 @@ write, unless it is in autocommit mode: there nothing would be left to commit.
 import os
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 
+from forge_jobs.backends.sqltext import in_order
 from forge_jobs.core.errors import BadOption, Unavailable
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
@@ -35,7 +37,7 @@ def insert(
     try:
         _same_file(place, cursor)
         _begin(connection, cursor)
-        tx = Tx(cursor.execute, now, tag)
+        tx = Tx(partial(_execute, cursor), now, tag)
         answers = enqueue.insert_uncounted(tx, jobs)
     except sqlite3.Error as error:
         if is_busy(error):
@@ -48,6 +50,12 @@ def insert(
         connection.text_factory = text_factory
         cursor.close()
     return answers, tx.woken
+
+
+def _execute(
+    cursor: sqlite3.Cursor, statement: str, values: Sequence[object] = ()
+) -> sqlite3.Cursor:
+    return cursor.execute(statement, in_order(statement, values))
 
 
 def _same_file(place: Place, cursor: sqlite3.Cursor) -> None:
