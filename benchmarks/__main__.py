@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks import profiling, report
 from benchmarks.bench import OURS, Size, open_bench
@@ -49,9 +51,15 @@ def systems(options: argparse.Namespace) -> frozenset[str] | None:
     return frozenset({OURS}) if options.ours_only else None
 
 
+def leave(number: int, _: object) -> NoReturn:
+    """SIGTERM ends the run like Ctrl-C does: workers are stopped and stores removed on the way."""
+    sys.exit(128 + number)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit 0 when everything ran and every row was there, 1 when not, 2 for a wrong call."""
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, leave)
     if options.profile:
         return profiling.profile(options.profile)
     rounds = options.rounds or (1 if options.quick else DEFAULT_ROUNDS)
@@ -60,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
             progress("Forge Jobs cannot be run here yet: peers only")
         facts = report.machine(bench.home)
         durability = [] if options.no_audit else audit(bench)
-        results = run(bench, options.only.split(","))
+        results = run(bench, options.only.split(","), durability)
         print(report.text(bench, facts, durability, results))
         if options.json:
             options.json.write_text(report.as_json(bench, facts, durability, results))

@@ -16,7 +16,7 @@ from typing import Any
 
 LEVELS = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}
 NAMES = {name: name for name in LEVELS.values()} | {str(k): v for k, v in LEVELS.items()}
-WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "WITH")
+WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Commits:
                 one.inside = one.wrote = False
             case "ROLLBACK" if "TO" not in words:
                 one.inside = one.wrote = False
-            case first if first in WRITES:
+            case first if first in WRITES or (first == "WITH" and set(words) & set(WRITES)):
                 if one.inside:
                     one.wrote = True
                 else:

@@ -108,11 +108,27 @@ def open_bench(size: Size, chosen: frozenset[str] | None = None) -> Iterator[Ben
 
 def settle(store: Path) -> None:
     """The same for everyone before the clock starts: statistics, and the log folded in."""
-    for path in (*store.rglob("*.db"), *store.rglob("*.sqlite3")):
-        with sqlite3.connect(path) as connection:
+    for path in databases(store):
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
             connection.execute("ANALYZE")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.close()
+        finally:
+            connection.close()
+    fold_log(store)
+
+
+def fold_log(store: Path) -> None:
+    """Move the write-ahead log into the database and leave it empty."""
+    for path in databases(store):
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+
+def databases(store: Path) -> list[Path]:
+    return [*store.rglob("*.db"), *store.rglob("*.sqlite3")]
 
 
 def in_turn(items: list[str], number: int) -> list[str]:
@@ -121,4 +137,4 @@ def in_turn(items: list[str], number: int) -> list[str]:
     return items[shift:] + items[:shift]
 
 
-__all__ = ["OURS", "Bench", "Measure", "Size", "in_turn", "open_bench", "settle"]
+__all__ = ["OURS", "Bench", "Measure", "Size", "fold_log", "in_turn", "open_bench", "settle"]

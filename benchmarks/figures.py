@@ -68,37 +68,50 @@ class Verdict(Enum):
     MUST = "must reached"
     MISSED = "MISSED"
     OPEN = "not measured"
+    BESIDE = "no target"
+    UNEQUAL = "UNEQUAL"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One row of the project's performance targets."""
+    """One row of the project's performance targets; without a bar it is only shown."""
 
     key: str
     text: str
-    must: float
-    aim: float
+    must: float | None
+    aim: float | None
     unit: str
     sense: Sense = Sense.AT_LEAST
+    level: str | None = None
+    """The level our side must have written at for the comparison to be fair, if it matters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A target beside what was measured; `low` and `high` bound a 90 % interval, if any."""
+    """A target beside what was measured; `low` and `high` bound a 90 % interval, if any.
+
+    `unequal`: the audit found that our side did not write at the level the target asks for.
+    """
 
     target: Target
     measured: float | None
     note: str = ""
     low: float | None = None
     high: float | None = None
+    unequal: bool = False
 
     @property
     def verdict(self) -> Verdict:
+        target = self.target
         if self.measured is None:
             return Verdict.OPEN
-        if self._reaches(self.target.aim):
+        if target.must is None or target.aim is None:
+            return Verdict.BESIDE
+        if self.unequal:
+            return Verdict.UNEQUAL
+        if self._reaches(target.aim):
             return Verdict.AIM
-        return Verdict.MUST if self._reaches(self.target.must) else Verdict.MISSED
+        return Verdict.MUST if self._reaches(target.must) else Verdict.MISSED
 
     def _reaches(self, bound: float) -> bool:
         """An interval passes when its better end reaches the bound."""

@@ -1,9 +1,10 @@
 """Where our own time goes: `python -m benchmarks --profile drain` (or enqueue, await, def).
 
-Two passes over the same work in a child process. First a sampler looks at every thread about
-once a millisecond, which shows the loop and the writer thread side by side at little cost; then
-cProfile follows the calls of the thread that runs the loop. Figures of a profiled run are no
-benchmark.
+Two passes over the same work in a child process, both from the moment the worker is up. First a
+sampler that is woken by the processor time the process has spent, not by the wall clock, and
+weighs each sample by what the main thread has spent since the last one: a call into SQLite counts
+for what it cost, waiting counts for nothing. Then cProfile, whose counts of calls are right and
+whose times are not: it makes small functions look dear. Figures of a profiled run are no benchmark.
 """
 
 from __future__ import annotations
@@ -11,75 +12,107 @@ from __future__ import annotations
 import cProfile
 import io
 import pstats
+import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.bench import OURS, Size, open_bench, settle
 from benchmarks.processes import start_child
 from benchmarks.systems import load
 
-JOBS = 30_000
+LEVEL = "normal"
 PROFILED = {
-    "drain": ("drain", "noop"),
-    "def": ("drain", "noop_def"),
-    "await": ("drain", "wait"),
-    "enqueue": ("enqueue", "noop"),
+    "drain": ("drain", "noop", 50_000),
+    "def": ("drain", "noop_def", 50_000),
+    "await": ("drain", "wait", 20_000),
+    "enqueue": ("enqueue", "noop", 20_000),
 }
 SAMPLE_SECONDS = 0.001
-TOP = 25
+TOP = 30
+CHILD_SECONDS = 120
+
+
+class Profiler(Protocol):
+    """What the child does around the work."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def report(self, jobs: int) -> str: ...
 
 
 class Sampler:
-    """Counts, per thread, which function is on top and which are anywhere on the stack."""
+    """Adds up the main thread's processor time by the function on top and by all on the stack."""
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
-        self._top: dict[str, Counter[str]] = {}
-        self._anywhere: dict[str, Counter[str]] = {}
-        self._samples: Counter[str] = Counter()
+        self._top: Counter[str] = Counter()
+        self._anywhere: Counter[str] = Counter()
+        self._process = self._main = self._last = 0.0
+        self._samples = 0
 
-    def __enter__(self) -> Sampler:
-        self._thread.start()
-        return self
+    def start(self) -> None:
+        signal.signal(signal.SIGPROF, self._sample)
+        self._process, self._main = time.process_time(), time.thread_time()
+        self._last = self._main
+        signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def stop(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        self._process = time.process_time() - self._process
+        self._main = time.thread_time() - self._main
 
-    def _watch(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
-            names = {thread.ident: thread.name for thread in threading.enumerate()}
-            for ident, frame in sys._current_frames().items():
-                if ident != threading.get_ident():
-                    self._count(names.get(ident, "?"), frame)
-
-    def _count(self, thread: str, frame: FrameType | None) -> None:
-        self._samples[thread] += 1
-        tops = self._top.setdefault(thread, Counter())
-        anywhere = self._anywhere.setdefault(thread, Counter())
+    def _sample(self, _: int, frame: FrameType | None) -> None:
+        now = time.thread_time()
+        spent, self._last = now - self._last, now
+        self._samples += 1
         if frame is not None:
-            tops[place(frame)] += 1
+            self._top[place(frame)] += spent
         seen: set[str] = set()
         while frame is not None:
             seen.add(place(frame))
             frame = frame.f_back
-        anywhere.update(seen)
+        for where in seen:
+            self._anywhere[where] += spent
 
-    def report(self) -> str:
-        lines = list[str]()
-        for thread, samples in self._samples.most_common(4):
-            lines += ["", f"thread {thread}: {samples} samples", "   self    total  function"]
-            for where, count in self._top[thread].most_common(TOP):
-                total = self._anywhere[thread][where]
-                lines.append(f"{count / samples:7.1%} {total / samples:8.1%}  {where}")
+    def report(self, jobs: int) -> str:
+        lines = [
+            f"main thread {self._main / jobs * 1e6:.1f} µs of CPU per job, other threads"
+            f" {(self._process - self._main) / jobs * 1e6:.1f}; {self._samples} samples;"
+            " µs per job:",
+            "   self   total  function",
+        ]
+        for where, spent in self._top.most_common(TOP):
+            total = self._anywhere[where]
+            lines.append(f"{spent / jobs * 1e6:7.2f} {total / jobs * 1e6:7.2f}  {where}")
         return "\n".join(lines)
+
+
+class Tracer:
+    """cProfile of the main thread."""
+
+    def __init__(self) -> None:
+        self._profile = cProfile.Profile()
+
+    def start(self) -> None:
+        self._profile.enable()
+
+    def stop(self) -> None:
+        self._profile.disable()
+
+    def report(self, jobs: int) -> str:
+        buffer = io.StringIO()
+        statistics = pstats.Stats(self._profile, stream=buffer)
+        statistics.strip_dirs().sort_stats("tottime").print_stats(TOP)
+        return buffer.getvalue()
+
+
+PROFILERS: dict[str, Callable[[], Profiler]] = {"sample": Sampler, "trace": Tracer}
 
 
 def place(frame: FrameType) -> str:
@@ -89,46 +122,44 @@ def place(frame: FrameType) -> str:
 
 def profile(name: str) -> int:
     """Seed in one child, then profile in two more; print both views."""
-    verb, kind = PROFILED[name]
+    verb, kind, jobs = PROFILED[name]
     with open_bench(Size(1, quick=False)) as bench:
         if not bench.has(OURS):
             print("Forge Jobs cannot be imported here; run `make setup` first.", file=sys.stderr)
             return 2
-        for how in ("sample", "trace"):
+        for how in PROFILERS:
             with bench.store() as store:
                 if verb == "drain":
-                    with bench.agent(OURS, store, "full") as producer:
-                        producer.ask("seed", jobs=JOBS, kind=kind)
+                    with bench.agent(OURS, store, LEVEL) as producer:
+                        producer.ask("seed", jobs=jobs, kind=kind)
                     settle(store)
-                arguments = ["benchmarks.profiling", str(store), verb, kind, how]
-                child = start_child(arguments, bench.home / "profile.log", {})
-                out, _ = child.process.communicate(timeout=180)
+                child = start_child(
+                    ["benchmarks.profiling", str(store), verb, str(jobs), how],
+                    bench.home / "profile.log",
+                    {},
+                )
+                out, _ = child.process.communicate(timeout=CHILD_SECONDS)
                 print(out.decode() or child.last_words(30))
+                if child.process.returncode:
+                    return 1
     return 0
 
 
-def profiled(store: str, verb: str, kind: str, how: str) -> None:
+def profiled(store: str, verb: str, jobs: int, how: str) -> None:
     """The child: run the work under one of the two profilers."""
-    system: Any = load(OURS)(Path(store), "full", lambda *_, **__: None)
-    jobs = JOBS if verb == "drain" else JOBS // 10
-    options = {"kind": kind} if verb == "drain" else {}
-    action: Callable[..., Any] = getattr(system, verb)
+    profiler = PROFILERS[how]()
+    system: Any = load(OURS)(Path(store), LEVEL, lambda *_, **__: profiler.start())
+    if verb == "enqueue":
+        system.enqueue(jobs=100)
+        profiler.start()
     started = time.monotonic()
-    if how == "sample":
-        with Sampler() as sampler:
-            action(jobs=jobs, **options)
-        text = sampler.report()
-    else:
-        tracer = cProfile.Profile()
-        tracer.runcall(action, jobs=jobs, **options)
-        buffer = io.StringIO()
-        statistics = pstats.Stats(tracer, stream=buffer)
-        statistics.strip_dirs().sort_stats("tottime").print_stats(TOP)
-        text = buffer.getvalue()
+    getattr(system, verb)(jobs=jobs)
+    profiler.stop()
     seconds = time.monotonic() - started
-    print(f"{verb} of {jobs:,} {kind} jobs, {how}: {seconds:.2f} s including start and stop")
-    print(text)
+    print(f"{verb} of {jobs:,} jobs at {LEVEL.upper()}, {how}: {seconds:.2f} s with start and stop")
+    print(profiler.report(jobs))
+    system.close()
 
 
 if __name__ == "__main__":
-    profiled(*sys.argv[1:5])
+    profiled(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

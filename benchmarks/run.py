@@ -5,22 +5,51 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.bench import OURS, Bench
 from benchmarks.figures import Outcome, Series
 from benchmarks.measures import MEASURES
 from benchmarks.processes import AgentError
 
-AUDITED = (
-    (OURS, "full", {}),
-    (OURS, "normal", {}),
-    ("huey", "full", {"threads": 1}),
-    ("litequeue", "normal", {}),
-    ("persist-queue", "normal", {}),
-    ("persist-queue", "full", {}),
-)
 AUDITED_JOBS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A system in one setting, and the level that each of its commits is said to have."""
+
+    system: str
+    synchronous: str
+    enqueue: str
+    drain: str
+    options: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def label(self) -> str:
+        level = self.synchronous
+        return f"{self.system}, {level if level == 'default' else level.upper()}"
+
+
+AUDITED = (
+    Audited(OURS, "full", "FULL", "FULL"),
+    Audited(OURS, "default", "FULL", "NORMAL"),
+    Audited(OURS, "normal", "NORMAL", "NORMAL"),
+    Audited("huey", "full", "FULL", "FULL", {"threads": 1}),
+    Audited("litequeue", "normal", "NORMAL", "NORMAL"),
+    Audited("persist-queue", "normal", "NORMAL", "NORMAL"),
+    Audited("persist-queue", "full", "FULL", "FULL"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What an audit found; `as_said` is False when a commit was made at another level."""
+
+    system: str
+    synchronous: str
+    text: str
+    as_said: bool
 
 
 @dataclass(slots=True)
@@ -36,9 +65,15 @@ class Result:
     seconds: float = 0.0
 
 
-def run(bench: Bench, names: Sequence[str]) -> list[Result]:
+def run(bench: Bench, names: Sequence[str], durability: Sequence[Durability]) -> list[Result]:
     """Measure by measure; a measure that breaks is reported and does not stop the others."""
-    return [run_measure(bench, name) for name in names]
+    results = [run_measure(bench, name) for name in names]
+    other = {one.synchronous for one in durability if one.system == OURS and not one.as_said}
+    for result in results:
+        result.outcomes = [
+            replace(outcome, unequal=outcome.target.level in other) for outcome in result.outcomes
+        ]
+    return results
 
 
 def run_measure(bench: Bench, name: str) -> Result:
@@ -69,47 +104,54 @@ def attempt(result: Result, what: str, action: Callable[[], None]) -> bool:
     return True
 
 
-def audit(bench: Bench) -> list[str]:
+def audit(bench: Bench) -> list[Durability]:
     """What each system's commits are really made with, from an untimed run of a few jobs."""
-    lines = list[str]()
-    for system, synchronous, options in AUDITED:
-        if not bench.has(system):
+    found = list[Durability]()
+    for one in AUDITED:
+        if not bench.has(one.system):
             continue
-        label = f"{system} {synchronous.upper()}"
-        progress(f"audit: {label}")
+        progress(f"audit: {one.label}")
         try:
-            lines.append(f"{label}: {audit_one(bench, system, synchronous, options)}")
+            found.append(audit_one(bench, one))
         except (AgentError, TimeoutError, OSError) as failure:
-            lines.append(f"{label}: audit failed: {failure}")
-    return lines
+            text = f"{one.label}: audit failed: {failure}"
+            found.append(Durability(one.system, one.synchronous, text, as_said=False))
+    return found
 
 
-def audit_one(bench: Bench, system: str, synchronous: str, options: dict[str, int]) -> str:
+def audit_one(bench: Bench, one: Audited) -> Durability:
     with (
         bench.store() as store,
-        bench.agent(system, store, synchronous, flags=("--audit",)) as agent,
+        bench.agent(one.system, store, one.synchronous, flags=("--audit",)) as agent,
     ):
+        agent.ask("enqueue", jobs=1)  # opens and migrates
         start = agent.ask("commits")["commits"]
         agent.ask("enqueue", jobs=AUDITED_JOBS)
         enqueued = agent.ask("commits")["commits"]
-        agent.send("drain", jobs=AUDITED_JOBS, **options)
+        agent.send("drain", jobs=AUDITED_JOBS + 1, **one.options)
         agent.event("up")
         agent.answer()
         told = agent.ask("commits")
-    journal = "/".join(told["journal"]) or "?"
-    return (
-        f"{AUDITED_JOBS} enqueues = {difference(enqueued, start)} commits,"
-        f" their drain = {difference(told['commits'], enqueued)}; journal {journal}"
+    put, drained = grown(enqueued, start), grown(told["commits"], enqueued)
+    as_said = set(put) == {one.enqueue} and set(drained) == {one.drain}
+    verdict = "as said" if as_said else f"NOT AS SAID ({one.enqueue} and {one.drain})"
+    return Durability(
+        one.system,
+        one.synchronous,
+        f"{one.label}: {AUDITED_JOBS} enqueues = {spelled(put)} commits, their drain ="
+        f" {spelled(drained)}; journal {'/'.join(told['journal']) or '?'}; {verdict}",
+        as_said,
     )
 
 
-def difference(after: dict[str, int], before: dict[str, int]) -> str:
-    parts = [
-        f"{count - before.get(level, 0)} {level}"
-        for level, count in sorted(after.items())
-        if count != before.get(level, 0)
-    ]
-    return " + ".join(parts) or "0"
+def grown(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    """Commits by level since `before`."""
+    since = {level: count - before.get(level, 0) for level, count in sorted(after.items())}
+    return {level: count for level, count in since.items() if count}
+
+
+def spelled(commits: dict[str, int]) -> str:
+    return " + ".join(f"{count} {level}" for level, count in commits.items()) or "0"
 
 
 def progress(text: str) -> None:

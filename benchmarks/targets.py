@@ -1,13 +1,15 @@
-"""The project's targets that this benchmark can judge, as data."""
+"""The project's targets that this benchmark can judge, as data, and the comparisons beside them.
+
+A comparison has no bar: it is printed with its ratio and judged by nobody but the reader.
+"""
 
 from __future__ import annotations
 
 from benchmarks.figures import Sense, Target
 
-DRAIN_FULL = Target("drain-full", "drain, FULL, to the best peer", 10, 25, "×")
-DRAIN_NORMAL = Target("drain-normal", "drain, NORMAL, to litequeue, rows kept", 10, 25, "×")
-DRAIN_NORMAL_ANY = Target(
-    "drain-normal-any", "drain, NORMAL, to any peer, rows kept or not (extra)", 10, 25, "×"
+DRAIN_FULL = Target("drain-full", "drain, FULL, to the best FULL peer", 10, 25, "×", level="full")
+DRAIN_NORMAL = Target(
+    "drain-normal", "drain, NORMAL, to litequeue, rows kept", 10, 25, "×", level="normal"
 )
 ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.0, 1.1, "×")
 ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.7, 0.9, "×")
@@ -16,9 +18,18 @@ IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms"
 IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELOW)
 MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.AT_MOST)
 AWAIT = Target("await", "handlers that await 10 ms, of 10,000 jobs/s", 90, 97, "%")
-DEF_FULL = Target("def-full", "def no-op jobs, FULL, to the best peer", 5, 10, "×")
-DEF_NORMAL = Target("def-normal", "def no-op, NORMAL, to litequeue, rows kept", 5, 10, "×")
-DEF_NORMAL_ANY = Target(
-    "def-normal-any", "def no-op, NORMAL, to any peer, rows kept or not (extra)", 5, 10, "×"
+DEF_FULL = Target("def-full", "def no-op, FULL, to the best FULL peer", 5, 10, "×", level="full")
+DEF_NORMAL = Target(
+    "def-normal", "def no-op, NORMAL, to litequeue, rows kept", 5, 10, "×", level="normal"
 )
 DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.AT_MOST)
+
+ALL = (
+    DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
+    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH,
+)  # fmt: skip
+
+
+def beside(key: str, text: str, unit: str = "×") -> Target:
+    """A comparison that no target asks for."""
+    return Target(key, text, None, None, unit)

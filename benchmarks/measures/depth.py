@@ -1,10 +1,11 @@
 """What a claim costs beside millions of rows: processor time per job, paired with an empty table.
 
-Ours alone. One store holds 1,000,000 pending, 1,000,000 scheduled and 1,000,000 finished jobs;
-the other, fresh in every pair, only the jobs of its window. Windows alternate; each starts a
-worker process, lets the first jobs pass and then takes the processor seconds of the worker for
-the next ones (the store is in that process, so there is no server to add). The ratio of each
-pair counts, with a 90 % interval. Rows are counted at the end.
+Ours alone, at its default level. One store holds 1,000,000 pending, 1,000,000 scheduled and
+1,000,000 finished jobs; the other, fresh in every pair, only the jobs of its window. Windows
+alternate; each begins with a worker process on a settled store, lets the first jobs pass and then
+takes the processor seconds of that process for the next ones (the store is in the process, so
+there is no server to add). Before its window the deep store gets as many jobs as it will lose. The
+ratio of each pair counts, with a 90 % interval. Rows and counters are compared at the end.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import targets
-from benchmarks.bench import OURS, Bench, settle
+from benchmarks.bench import OURS, Bench, fold_log, settle
 from benchmarks.figures import Figure, Outcome, Series, paired
 from benchmarks.systems import forge_rows
 
 FULL_TABLE = "3 M rows"
 EMPTY_TABLE = "empty table"
-SKIP = 500
+LEVEL = "default"
+SKIP = 1_000
 SLACK = 2_000
 LIMIT_SECONDS = 120.0
 
@@ -33,17 +35,16 @@ class Depth:
         self._problems: list[str] = []
         self._stack = ExitStack()
         self._deep: Path | None = None
-        self._rows = 0
-        self._before: dict[str, int] = {}
+        self._expected: dict[str, int] = {}
 
     def setup(self, bench: Bench) -> None:
         """One real job of each sort, made by the library, then multiplied inside SQLite."""
         if not bench.has(OURS):
             return
-        self._rows = bench.size.jobs(1_000_000, 2_000)
+        rows = bench.size.jobs(1_000_000, 2_000)
         self._deep = store = self._stack.enter_context(bench.store())
         started = time.monotonic()
-        with bench.agent(OURS, store, "full") as agent:
+        with bench.agent(OURS, store, LEVEL) as agent:
             agent.ask("seed", jobs=1)
             agent.send("drain", jobs=1)
             agent.event("up")
@@ -51,17 +52,16 @@ class Depth:
             agent.answer()
             agent.ask("seed", jobs=1)
             agent.ask("seed_later", jobs=1)
-        (done,) = forge_rows.keys(store, forge_rows.HISTORY)
-        pending, scheduled = forge_rows.keys(store, forge_rows.HOT)
-        copies, first = self._rows - 1, 1_000
-        forge_rows.multiply(store, forge_rows.HISTORY, done, copies, first)
-        forge_rows.multiply(store, forge_rows.HOT, pending, copies, first + copies)
-        forge_rows.multiply(store, forge_rows.HOT, scheduled, copies, first + 2 * copies)
+        forge_rows.multiply(store, rows - 1)
         settle(store)
-        self._before = forge_rows.counts(store)
+        found, wanted = forge_rows.by_status(store), ("pending", "scheduled", "done")
+        if found != dict.fromkeys(wanted, rows):
+            raise ValueError(f"depth: wanted {rows} rows of each of {wanted}, made {found}")
+        self._expected = found
         bench.say(
-            f"depth: {self._before['waiting']:,} waiting and {self._before['finished']:,} finished"
-            f" rows made in {time.monotonic() - started:.0f} s"
+            f"depth: {rows:,} rows each of {', '.join(wanted)} made"
+            f" in {time.monotonic() - started:.0f} s,"
+            f" {forge_rows.path_in(store).stat().st_size / 1e6:,.0f} MB"
         )
 
     def round(self, bench: Bench, number: int) -> list[Figure]:
@@ -80,28 +80,39 @@ class Depth:
 
     def _window(self, bench: Bench, label: str) -> float:
         """Processor microseconds per job of one worker process."""
-        jobs = bench.size.jobs(5_000, 300)
-        if label == FULL_TABLE:
-            assert self._deep is not None
-            return self._cost(bench, self._deep, jobs)
-        with bench.store() as store:
-            with bench.agent(OURS, store, "full") as producer:
-                producer.ask("seed", jobs=SKIP + jobs + SLACK)
-            settle(store)
-            return self._cost(bench, store, jobs)
-
-    def _cost(self, bench: Bench, store: Path, jobs: int) -> float:
-        with bench.agent(OURS, store, "full") as worker:
-            worker.send("drain", jobs=jobs, skip=SKIP)
-            worker.event("up")
-            return worker.answer()["cpu"] / jobs * 1e6
+        jobs = bench.size.jobs(15_000, 300)
+        added = SKIP + jobs + SLACK
+        with ExitStack() as stack:
+            if label == FULL_TABLE:
+                assert self._deep is not None
+                store = self._deep
+                self._expected["pending"] += added
+            else:
+                store = stack.enter_context(bench.store())
+            with bench.agent(OURS, store, LEVEL) as producer:
+                producer.ask("seed", jobs=added)
+            if label == FULL_TABLE:
+                fold_log(store)  # its statistics are from the set-up and still true
+            else:
+                settle(store)
+            with bench.agent(OURS, store, LEVEL) as worker:
+                worker.send("drain", jobs=jobs, skip=SKIP)
+                worker.event("up")
+                return worker.answer()["cpu"] / jobs * 1e6
 
     def verify(self, bench: Bench) -> list[str]:
-        """Nothing may be lost: what is not waiting any more must be finished."""
+        """Nothing may be lost: what is not pending any more must be done, the rest untouched."""
         if self._deep is not None:
-            after = forge_rows.counts(self._deep)
-            if sum(after.values()) != sum(self._before.values()):
-                self._problems.append(f"depth: {self._before} rows became {after}")
+            after = forge_rows.by_status(self._deep)
+            moved = self._expected["pending"] - after.get("pending", 0)
+            expected = {
+                **self._expected,
+                "pending": self._expected["pending"] - moved,
+                "done": self._expected["done"] + moved,
+            }
+            if after != expected or moved <= 0:
+                self._problems.append(f"depth: expected {expected}, found {after}")
+            self._problems += [f"depth: {wrong}" for wrong in forge_rows.discord(self._deep)]
         self._stack.close()
         return self._problems
 

@@ -1,8 +1,9 @@
 """Forge Jobs itself, through its public names only.
 
-Keeps: every finished job as a history row with its times and result. Acknowledges: after the
-handler, fenced by owner and epoch; a killed worker's job runs again. Counted when the finish is
-durable.
+Keeps: every finished job with its times and result. Acknowledges: after the handler, fenced by
+owner and epoch; a killed worker's job runs again. Counted when the finish is committed. Levels:
+`full` and `normal` for every transaction, `default` as without an option: FULL for transactions
+that store a job, NORMAL for the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class ForgeSystem:
 
     def seed_later(self, jobs: int) -> dict[str, Any]:
         """Jobs that come due long after the run."""
-        self._app.noop.using(delay="30d").enqueue_many([()] * jobs)
+        self._app.TASKS["noop"].using(delay="30d").enqueue_many([()] * jobs)
         return {}
 
     def enqueue(self, jobs: int) -> dict[str, Any]:
@@ -68,19 +69,18 @@ class ForgeSystem:
 
         return span(lambda: asyncio.run(everyone()), share * callers)
 
-    def drain(self, jobs: int, kind: str = "noop", skip: int = 0, **_: Any) -> dict[str, Any]:
+    def drain(self, jobs: int, skip: int = 0, **_: Any) -> dict[str, Any]:
         """A worker in this process until `skip + jobs` handlers were called.
 
-        The processor time is that of the last `jobs` of them. Jobs handled before the worker says
-        "up" are told to the parent, which does not count them.
+        The processor time is that of the last `jobs` of them, or, without `skip`, from the moment
+        the worker is up. Jobs handled before that are told to the parent, which does not count
+        them.
         """
         return asyncio.run(self._drain(jobs, skip))
 
     async def _drain(self, jobs: int, skip: int) -> dict[str, Any]:
-        tally, loop, reached = self._app.TALLY, asyncio.get_running_loop(), asyncio.Event()
-        cpu = {"from": time.process_time()}
-        tally.calls = 0
-        tally.marks.clear()
+        loop, reached = asyncio.get_running_loop(), asyncio.Event()
+        cpu: dict[str, float] = {}
 
         def begin() -> None:
             cpu["from"] = time.process_time()
@@ -89,20 +89,26 @@ class ForgeSystem:
             cpu["to"] = time.process_time()
             loop.call_soon_threadsafe(reached.set)
 
-        if skip:
-            tally.marks[skip] = begin
-        tally.marks[skip + jobs] = end
+        tally = self._app.TALLY
+        tally.begin({skip: begin, skip + jobs: end} if skip else {jobs: end})
         queues = [f"{self._app.QUEUE}:{self._app.SLOTS}"]
         async with self._app.forge.worker(queues=queues):
-            self._announce("up", at=time.monotonic(), handled=tally.calls)
+            before = tally.calls
+            if not skip:
+                begin()
+            self._announce("up", at=time.monotonic(), handled=before)
             await asyncio.wait_for(reached.wait(), CALL_LIMIT_SECONDS)
-        return {"jobs": jobs, "cpu": cpu["to"] - cpu["from"]}
+        counted = jobs if skip else jobs - before
+        return {"jobs": counted, "cpu": cpu["to"] - cpu["from"]}
 
     def trickle(self, jobs: int, gap: float) -> dict[str, Any]:
         return {"calls": trickle(self._app.stamp.enqueue, jobs, gap)}
 
     def rows(self) -> dict[str, Any]:
         return dict(forge_rows.counts(self._directory))
+
+    def close(self) -> None:
+        self._app.forge.close()
 
 
 def open_system(directory: Path, synchronous: str, announce: Announce) -> ForgeSystem:

@@ -8,10 +8,10 @@ read too.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from forge_jobs import Forge
 
@@ -20,17 +20,21 @@ SLOTS = 100
 STAMPS = "FORGE_BENCH_STAMPS"
 
 
-@dataclass(slots=True)
 class Tally:
-    """Calls so far, and what to do when their number reaches a mark."""
+    """Calls so far, and what to do when their number reaches a mark; any thread may count."""
 
-    calls: int = 0
-    marks: dict[int, Callable[[], None]] = field(default_factory=dict[int, Callable[[], None]])
+    def __init__(self) -> None:
+        self.begin({})
+
+    def begin(self, marks: dict[int, Callable[[], None]]) -> None:
+        self.calls = 0
+        self._marks = marks
+        self._number = itertools.count(1)
 
     def count(self) -> None:
-        self.calls += 1
-        if self.calls in self.marks:
-            self.marks[self.calls]()
+        self.calls = number = next(self._number)
+        if number in self._marks:
+            self._marks[number]()
 
 
 TALLY = Tally()
