@@ -1,7 +1,5 @@
 """Breaking the code on purpose: a campaign that does not notice is worth nothing."""
 
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -22,15 +20,8 @@ from forge_jobs.testing.sim import __main__ as command
 from forge_jobs.testing.sim import node
 from forge_jobs.testing.sim.world import Ended, Options, simulate
 
-OPTIONS = Options(drain_s=200.0)
+OPTIONS = Options()
 SEEDS_MOST = 40
-
-
-@pytest.fixture(autouse=True)
-def _quiet_logs() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def caught_by(rules: set[str]) -> Ended:

@@ -1,10 +1,8 @@
 """The campaign of every test run: a hundred worlds, each of which must keep every promise."""
 
-import logging
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,14 +18,6 @@ SEEDS = 100
 REPLAY = "from forge_jobs.testing.sim.__main__ import main; main(['--seed', '{seed}', '--trace'])"
 
 seen: Counter[str] = Counter()
-
-
-@pytest.fixture(autouse=True)
-def _quiet_logs() -> Iterator[None]:
-    """A world logs thousands of warnings; that is its purpose."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def assert_kept(ended: Ended) -> None:

@@ -1,7 +1,9 @@
 """A world from its seed to its judgement."""
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +42,7 @@ class Options:
     jobs: int = 150
     nodes: int = 3
     minutes: float = 2.5
-    drain_s: float = 900.0
+    drain_s: float = 240.0
     make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore
 
 
@@ -61,7 +63,8 @@ def simulate(seed: int, options: Options | None = None) -> Ended:
     """Run the world of a seed to its end and judge it."""
     chosen = options or Options()
     world = _World(seed, chosen)
-    final = world.run()
+    with quiet_logs():
+        final = world.run()
     history = world.ground.history
     return Ended(
         seed,
@@ -74,6 +77,53 @@ def simulate(seed: int, options: Options | None = None) -> Ended:
     )
 
 
+@contextmanager
+def quiet_logs() -> Generator[None, None, None]:
+    """A world logs thousands of warnings; that is its purpose, and nobody reads them."""
+    log = logging.getLogger("forge_jobs")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def lay_ground(
+    seed: int,
+    settings: EngineSettings,
+    make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore,
+) -> Ground:
+    """A loop, a watched store and an empty history; no actors yet."""
+    loop = VirtualLoop(Dice(f"{seed}:order"))
+    history = History()
+
+    def now() -> int:
+        return round(loop.time() * 1e6)
+
+    recorder = Recorder(history, now)
+    store = make_store(SimClock(loop), Dice(f"{seed}:store"))
+    watch(store, recorder)
+    return Ground(loop, Realm("wire"), store, history, recorder, Stage(history, now), settings)
+
+
+async def bury(ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()) -> None:
+    """Let the coroutines of dead processes end, now that nobody looks, instead of leaving them to
+    the garbage collector."""
+    loop = ground.loop
+    ended = list(tasks)
+    for node in nodes:
+        node.line.sever()
+        for realm in node.realms():
+            loop.thaw(realm)
+            ended.extend(realm.tasks)
+    until_s = loop.time() + _BURIAL_S
+    while loop.time() < until_s and any(not task.done() for task in ended):
+        for task in ended:
+            task.cancel()
+        await pass_time(1.0)
+
+
 class _World:
     def __init__(self, seed: int, options: Options) -> None:
         self._options = options
@@ -81,17 +131,7 @@ class _World:
         self._troubles: list[str] = []
         self._tasks: list[AnyTask] = []
         self._fleet: Fleet | None = None
-        loop = VirtualLoop(Dice(f"{seed}:order"))
-        history = History()
-        dice = Dice(f"{seed}:world")
-        self._dice = dice
-
-        def now() -> int:
-            return round(loop.time() * 1e6)
-
-        recorder = Recorder(history, now)
-        store = options.make_store(SimClock(loop), Dice(f"{seed}:store"))
-        watch(store, recorder)
+        self._dice = dice = Dice(f"{seed}:world")
         settings = EngineSettings(
             lease_s=dice.pick(_LEASES_S),
             grace_s=dice.between(1, 10),
@@ -100,8 +140,7 @@ class _World:
             isolate_after_crashes=1_000_000,
             budgets=Budgets(missing_delay_s=4.0),
         )
-        stage = Stage(history, now)
-        self.ground = Ground(loop, Realm("wire"), store, history, recorder, stage, settings)
+        self.ground = lay_ground(seed, settings, options.make_store)
 
     def run(self) -> Final:
         loop = self.ground.loop
@@ -118,7 +157,7 @@ class _World:
                 read_final(self.ground.store, [*self._troubles, *loop.troubles])
             )
             self.ground.history.seal()
-            loop.run_until_complete(self._bury())
+            loop.run_until_complete(bury(self.ground, self._nodes(), self._tasks))
             return final
         finally:
             loop.close()
@@ -165,22 +204,6 @@ class _World:
             counts = await self.ground.store.ledger.counts()
             if all(count.status in TERMINAL for count in counts):
                 return
-            await pass_time(1.0)
-
-    async def _bury(self) -> None:
-        """Let the coroutines of dead processes end, now that nobody looks, instead of leaving them
-        to the garbage collector."""
-        loop = self.ground.loop
-        tasks = [*self._tasks, *self.ground.wire.tasks]
-        for node in self._nodes():
-            node.line.sever()
-            for realm in node.realms():
-                loop.thaw(realm)
-                tasks.extend(realm.tasks)
-        until_s = loop.time() + _BURIAL_S
-        while loop.time() < until_s and any(not task.done() for task in tasks):
-            for task in tasks:
-                task.cancel()
             await pass_time(1.0)
 
     def _freeze(self) -> None:

@@ -1,0 +1,248 @@
+"""Single faults on a calm cluster, in virtual time: what must happen, and how soon."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.job import JobRecord, NewJob
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.testing.sim.clocks import pass_time
+from forge_jobs.testing.sim.dice import Dice
+from forge_jobs.testing.sim.final import read_final
+from forge_jobs.testing.sim.history import Finished, Moved, Ran
+from forge_jobs.testing.sim.node import Ground, Node
+from forge_jobs.testing.sim.plan import WORK_KIND, Deed, Plan
+from forge_jobs.testing.sim.verdict import judge
+from forge_jobs.testing.sim.world import bury, lay_ground, quiet_logs
+
+LEASE_S = 15.0
+SEEDS = range(5)
+
+
+class Scene:
+    """A calm cluster of two nodes and what tests ask of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.ground: Ground = lay_ground(seed, EngineSettings(lease_s=LEASE_S))
+        self.nodes: list[Node] = []
+        self._seed = seed
+
+    async def boot(self, who: str) -> Node:
+        node = Node(self.ground, who, Dice(f"{self._seed}:{who}"), fresh=True)
+        self.nodes.append(node)
+        node.boot()
+        await self.until(lambda: node.handle is not None, 10)
+        return node
+
+    async def enqueue(self, work_s: float, deed: Deed = Deed.SLOW, **options: object) -> str:
+        payload = msgspec.json.encode(Plan(number=1, deed=deed, work_s=work_s))
+        job = NewJob(kind=WORK_KIND, queue="main", payload=payload)
+        job = msgspec.structs.replace(job, **options)
+        return (await self.ground.store.jobs.enqueue([job]))[0].id
+
+    async def job(self, job_id: str) -> JobRecord:
+        record = await self.ground.store.jobs.get(job_id)
+        assert record is not None
+        return record
+
+    async def until(self, is_so: Callable[[], bool], limit_s: float) -> float:
+        """Wait in virtual time; how long it took."""
+        began = self.ground.loop.time()
+        while not is_so():
+            assert self.ground.loop.time() - began < limit_s, f"not within {limit_s} s"
+            await pass_time(0.01)
+        return self.ground.loop.time() - began
+
+    async def until_status(self, job_id: str, status: JobStatus, limit_s: float) -> float:
+        began = self.ground.loop.time()
+        while (await self.job(job_id)).status is not status:
+            assert self.ground.loop.time() - began < limit_s, f"not {status} within {limit_s} s"
+            await pass_time(0.01)
+        return self.ground.loop.time() - began
+
+    def starts(self, job_id: str) -> list[tuple[str, float]]:
+        return [
+            (run.who, run.at / 1e6)
+            for run in self.ground.history.of(Ran)
+            if run.id == job_id and not run.end
+        ]
+
+    def ends(self, job_id: str) -> list[tuple[str, str]]:
+        return [
+            (run.who, run.end)
+            for run in self.ground.history.of(Ran)
+            if run.id == job_id and run.end
+        ]
+
+
+@contextmanager
+def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]], None]]:
+    scene = Scene(seed)
+    loop = scene.ground.loop
+
+    def play(act: Callable[[Scene], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            await act(scene)
+            for node in scene.nodes:
+                if not node.gone and not node.frozen:
+                    await node.shutdown(30)
+            final = await read_final(scene.ground.store, loop.troubles)
+            assert judge(scene.ground.history, final) == []
+
+        loop.run_until_complete(whole())
+
+    try:
+        with quiet_logs():
+            yield play
+            loop.run_until_complete(bury(scene.ground, scene.nodes))
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_killed_workers_job_starts_again_within_lease_and_five_seconds(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        job = await scene.enqueue(work_s=20)
+        await scene.until(lambda: len(scene.starts(job)) == 1, 2)
+        second = await scene.boot("b1")
+        await pass_time(3)
+        first.crash()
+        took_s = await scene.until(lambda: len(scene.starts(job)) == 2, LEASE_S + 5)
+        assert took_s > 5
+        assert scene.starts(job)[1][0] == second.who
+        await scene.until_status(job, JobStatus.DONE, 25)
+        record = await scene.job(job)
+        assert (record.attempts, record.crashes) == (2, 1)
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_blocked_job_loop_is_not_reaped(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        job = await scene.enqueue(work_s=5)
+        await scene.until(lambda: len(scene.starts(job)) == 1, 2)
+        await scene.boot("b1")
+        first.stall()
+        await pass_time(3 * LEASE_S)
+        assert (await scene.job(job)).status is JobStatus.RUNNING
+        first.resume()
+        await scene.until_status(job, JobStatus.DONE, 2)
+        assert [who for who, _ in scene.starts(job)] == ["a1"]
+        assert (await scene.job(job)).attempts == 1
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stopped_process_comes_back_and_its_late_finish_is_refused(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        job = await scene.enqueue(work_s=60)
+        await scene.until(lambda: len(scene.starts(job)) == 1, 2)
+        await scene.boot("b1")
+        first.stop()
+        await scene.until(lambda: len(scene.starts(job)) == 2, LEASE_S + 5)
+        await pass_time(10)
+        first.resume()
+        # Told to stop as soon as it hears that it was declared dead.
+        await scene.until(lambda: ("a1", "CancelledError") in scene.ends(job), 5)
+        await scene.until_status(job, JobStatus.DONE, 65)
+        applied = [
+            finish
+            for finish in scene.ground.history.of(Finished)
+            if finish.verdict is Verdict.APPLIED
+        ]
+        assert [finish.who for finish in applied] == ["b1"]
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stopped_process_whose_handler_ends_on_waking(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        job = await scene.enqueue(work_s=25)
+        await scene.until(lambda: len(scene.starts(job)) == 1, 2)
+        await scene.boot("b1")
+        first.stop()
+        await scene.until(lambda: len(scene.starts(job)) == 2, LEASE_S + 5)
+        # By now the first handler has slept long enough, and the second has not.
+        await pass_time(15)
+        first.resume()
+        await pass_time(2)
+        assert (await scene.job(job)).status is JobStatus.RUNNING
+        await scene.until_status(job, JobStatus.DONE, 30)
+        done = [move.who for move in scene.ground.history.of(Moved) if move.event is Event.DONE]
+        assert done == ["b1"]
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_graceful_end_spends_no_attempt(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        jobs = [await scene.enqueue(work_s=40) for _ in range(8)]
+        await scene.until(lambda: all(scene.starts(job) for job in jobs), 5)
+        began = scene.ground.loop.time()
+        await first.shutdown(3)
+        assert scene.ground.loop.time() - began < 3 + 2
+        for job in jobs:
+            record = await scene.job(job)
+            assert (record.status, record.attempts) == (JobStatus.PENDING, 0)
+        await scene.boot("b1")
+        for job in jobs:
+            await scene.until_status(job, JobStatus.DONE, 60)
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_running_handler_hears_a_cancel_within_a_second(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.boot("a1")
+        job = await scene.enqueue(work_s=60)
+        await scene.until(lambda: len(scene.starts(job)) == 1, 2)
+        await pass_time(5)
+        await scene.ground.store.jobs.cancel(
+            Selection(ids=(job,)), reason="no longer wanted", limit=1
+        )
+        await scene.until(lambda: ("a1", "CancelledError") in scene.ends(job), 1)
+        await scene.until_status(job, JobStatus.CANCELLED, 1)
+
+    with played(seed) as play:
+        play(act)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_outage_longer_than_the_lease_cancels_nothing(seed: int) -> None:
+    async def act(scene: Scene) -> None:
+        nodes = [await scene.boot("a1"), await scene.boot("b1")]
+        jobs = [await scene.enqueue(work_s=50) for _ in range(6)]
+        await scene.until(lambda: all(scene.starts(job) for job in jobs), 5)
+        for node in nodes:
+            scene.ground.fault(node.who, "cut")
+            node.line.cut = True
+        await pass_time(LEASE_S + 3)
+        for node in nodes:
+            scene.ground.fault(node.who, "mend")
+            node.line.cut = False
+        for job in jobs:
+            await scene.until_status(job, JobStatus.DONE, 60)
+            assert len(scene.starts(job)) == 1
+
+    with played(seed) as play:
+        play(act)
