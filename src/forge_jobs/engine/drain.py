@@ -22,6 +22,7 @@ from forge_jobs.store.processes import Pulse
 
 from .context import Surroundings
 from .floor import Floor, FloorParts
+from .intake import Intake
 from .job_loop import JobLoop
 from .journal import Journal
 from .lane import Lane
@@ -99,7 +100,7 @@ class _Visit:
         )
         self.journal = _Counting(store.tag)
         self.floor = Floor(
-            FloorParts(settings, clock, entropy, registry, self.member.standing, self.journal),
+            FloorParts(settings, clock, entropy, self.member.standing, self.journal),
             Surroundings(
                 self.member.host_id, store.tag, clock, StoreEnqueuer(store, _Here()), router.route
             ),
@@ -109,8 +110,9 @@ class _Visit:
             lane = Lane(name, self.floor, now=clock.mono(), backoff=settings.backoff)
             lane.target = DEFAULT_QUEUE_WORKERS
             self.floor.lanes[name] = lane
+        intake = Intake(self.floor, registry, isolate_from=settings.isolate_after_crashes)
         self.pump = Pump(
-            self.floor, store.jobs, self, settings=settings, clock=clock, entropy=entropy
+            self.floor, intake, store.jobs, self, settings=settings, clock=clock, entropy=entropy
         )
 
     @property

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.job import Claim, ClaimedJob
-from forge_jobs.core.outcome import Dead, Missing
+from forge_jobs.core.job import Claim
 from forge_jobs.core.status import Event
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
@@ -25,7 +24,6 @@ from .journal import Journal
 from .lane import Lane
 from .outbox import Outbox
 from .places import Places
-from .registry import Handler, HandlerRegistry, RunIn
 from .run import Ending, Run, State, Stop
 from .runner import settled
 from .standing import Standing
@@ -39,7 +37,6 @@ class FloorParts:
     settings: EngineSettings
     clock: Clock
     entropy: Entropy
-    handlers: HandlerRegistry
     standing: Standing
     journal: Journal
 
@@ -79,32 +76,6 @@ class Floor:
     def may_start(self, now: float) -> bool:
         """Whether a job may start: we are open, our lease holds, and endings get written."""
         return self.is_open and now < self.standing.trust_until and self.outbox.has_room(now)
-
-    def accept(self, jobs: Sequence[ClaimedJob], now: float) -> None:
-        """Take claims over from the store."""
-        get, held, lanes = self._parts.handlers.get, self.held, self.lanes
-        isolate_from = self._parts.settings.isolate_after_crashes
-        careful: dict[str, Lane] = {}
-        for job in jobs:
-            handler = get(job.kind)
-            lane = lanes[job.queue]
-            lane.wanted -= 1
-            run = Run(job, _NO_HANDLER if handler is None else handler, self, now)
-            held[job.key] = run
-            if handler is None:
-                self._conclude(run, Ending(Missing()), now)
-                continue
-            alone = job.crashes >= isolate_from
-            special = alone or handler.run_in is not RunIn.LOOP
-            if special and not self.places.assign(run, alone=alone):
-                self._conclude(run, Ending(Dead(_cannot_isolate(job))), now)
-                continue
-            if job.limit_key is not None or job.crashes:
-                lane.be_careful(now)
-                careful[job.queue] = lane
-            lane.ready.append(run)
-        for lane in careful.values():
-            lane.hand_back_ahead()
 
     def pour(self) -> None:
         """Start whatever may start, in all lanes."""
@@ -193,7 +164,7 @@ class Floor:
         pace = self.lanes[run.job.queue].pace
         pace.ended += 1
         pace.ran_s += at - run.started_at
-        self._conclude(run, ending, at)
+        self.conclude(run, ending, at)
 
     def free_unit(self, run: Run, now: float) -> None:
         """Let the next job of the lane have this run's place, at once or after the verdict."""
@@ -206,7 +177,8 @@ class Floor:
         else:
             self.bell.ring()
 
-    def _conclude(self, run: Run, ending: Ending, at: float) -> None:
+    def conclude(self, run: Run, ending: Ending, at: float) -> None:
+        """Record an ending of a run that may never have started."""
         parts, job = self._parts, run.job
         run.state = State.ENDED
         finish = settled(
@@ -249,8 +221,7 @@ class Floor:
             run = self.held.get(claim.key)
             if run is not None and run.job.epoch == claim.epoch:
                 del self.held[claim.key]
-                if run.unit:
-                    self.lanes[run.job.queue].busy -= 1
+                self.lanes[run.job.queue].busy -= run.unit
 
     # -- stopping -------------------------------------------------------------------------------
 
@@ -325,28 +296,9 @@ class Floor:
         self._parked.clear()
         self.outbox.clear()
 
-    # -- notes ----------------------------------------------------------------------------------
-
     def noted(self, run: Run) -> None:
         """A handler said something; from any thread."""
         if self._job_loop.is_here:
             self.outbox.noted(run, self.mono())
         else:
-            self._job_loop.post(self._noted_here, run)
-
-    def _noted_here(self, run: Run) -> None:
-        self.outbox.noted(run, self.mono())
-
-
-def _cannot_isolate(job: ClaimedJob) -> str:
-    return (
-        f"a worker died {job.crashes} times while running this job, and kind {job.kind!r} cannot "
-        "be moved to a process of its own: define it as a task in an importable module"
-    )
-
-
-def _never_called(data: bytes, make_context: object) -> None:
-    raise AssertionError("a job without a handler is never run")
-
-
-_NO_HANDLER = Handler(kind="missing", run_in=RunIn.LOOP, call=_never_called)
+            self._job_loop.post(self.noted, run)

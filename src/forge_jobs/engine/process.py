@@ -22,6 +22,7 @@ from forge_jobs.store.processes import Pulse
 
 from .context import Enqueuer, Surroundings
 from .floor import Floor, FloorParts
+from .intake import Intake
 from .job_loop import JobLoop
 from .journal import Journal
 from .lane import Lane
@@ -90,7 +91,7 @@ class WorkerProcess:
         )
         standing = self._member.standing
         self.floor = Floor(
-            FloorParts(settings, clock, plan.entropy, plan.handlers, standing, Journal(store.tag)),
+            FloorParts(settings, clock, plan.entropy, standing, Journal(store.tag)),
             Surroundings(self._member.host_id, store.tag, clock, plan.enqueuer, plan.queue_of),
             self._job_loop,
         )
@@ -99,7 +100,13 @@ class WorkerProcess:
                 name, self.floor, now=clock.mono(), backoff=settings.backoff
             )
         self._pump = Pump(
-            self.floor, store.jobs, self, settings=settings, clock=clock, entropy=plan.entropy
+            self.floor,
+            Intake(self.floor, plan.handlers, isolate_from=settings.isolate_after_crashes),
+            store.jobs,
+            self,
+            settings=settings,
+            clock=clock,
+            entropy=plan.entropy,
         )
         self._supervisor = Supervisor(
             self.floor,

@@ -6,25 +6,27 @@ free slots while work is believed to be there, on a hint from the store, when th
 due, and otherwise only for the slow poll.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from forge_jobs.config import EngineSettings
-from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Full, Invalid, Unavailable
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim
-from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.status import Event
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore, Want
 
 from .doubt import Doubt
-from .error_text import storable
 from .floor import Floor
+from .intake import Intake
 from .outbox import BATCH_MOST, Batch
 from .run import NEVER
+from .runner import unstorable
 
+_LOG = logging.getLogger("forge_jobs.engine")
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _CLAIMS_MOST = 1_000
 _DUE_GAP_S = 0.005
@@ -54,6 +56,7 @@ class Pump:
     def __init__(
         self,
         floor: Floor,
+        intake: Intake,
         jobs: JobStore,
         life: Life,
         *,
@@ -62,6 +65,7 @@ class Pump:
         entropy: Entropy,
     ) -> None:
         self._floor = floor
+        self._intake = intake
         self._jobs = jobs
         self._life = life
         self._settings = settings
@@ -179,7 +183,13 @@ class Pump:
             return
         self.errors = 0
         self._one_by_one = self._one_by_one and not floor.outbox.is_empty
-        self._apply(batch, wants, answer, news=hints != self._hints)
+        try:
+            self._apply(batch, wants, answer, news=hints != self._hints)
+        except Exception as error:
+            # A fault of ours must not end the pump: whatever it left undone is found by comparing.
+            _LOG.exception("an exchange could not be taken in")
+            self._doubt.rouse(self._mono())
+            self._back_off(error)
 
     def _wants(self, now: float) -> list[Want]:
         floor = self._floor
@@ -203,7 +213,7 @@ class Pump:
         if not answer.alive:
             floor.standing.dead = True
             return
-        floor.accept(answer.claims, now)
+        self._intake.accept(answer.claims, now)
         if wants:
             self._believe(wants, answer, now, news=news)
         for key in answer.cancels:
@@ -251,7 +261,7 @@ class Pump:
                 self._floor.held.pop(bad.key, None)
                 batch.finishes.clear()
             else:
-                batch.finishes[0] = _plain_death(bad, error)
+                batch.finishes[0] = unstorable(bad, error)
         self._floor.outbox.put_back(batch)
         self._one_by_one = True
 
@@ -286,10 +296,3 @@ class Pump:
             return self._wall()
         now, at = self._store_seen
         return now + int((self._mono() - at) * SECOND)
-
-
-def _plain_death(finish: Finish, error: Invalid) -> Finish:
-    return Finish(
-        finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
-        error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
-    )  # fmt: skip

@@ -22,6 +22,7 @@ from forge_jobs.core.outcome import (
     Throttled,
 )
 from forge_jobs.core.retry import Backoff
+from forge_jobs.core.status import Event, JobStatus
 
 from .error_text import error_text, storable
 from .registry import Handler
@@ -79,6 +80,14 @@ def settled(
         jobs=tuple(run.carried) if is_done and run.carried else (),
         ran_s=ran_s,
     )
+
+
+def unstorable(finish: Finish, error: Exception) -> Finish:
+    """What is recorded instead of an ending that the store can never take."""
+    return Finish(
+        finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
+        error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
+    )  # fmt: skip
 
 
 def _after_stop(run: Run, stop: Stop, ending: Ending) -> AnyOutcome | None:
