@@ -64,7 +64,9 @@ class Leaving:
 
     async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
         """Wait for the parts (already told to end), close, leave, give up the lead."""
-        await asyncio.wait(ends, timeout=_PARTS_S)
+        _, late = await asyncio.wait(ends, timeout=_PARTS_S)
+        for end in late:
+            end.cancel()
         # First, so that nothing of ours runs beside its next run elsewhere.
         await self._floor.places.close()
         # Leaving releases whatever the process still owns; without it the reaper does that.

@@ -8,9 +8,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.kit.clock import Clock
@@ -20,6 +18,7 @@ from forge_jobs.kit.service import PeriodicService, ServiceLoop, StopFlag, run_s
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
 
+from .afar import Afar
 from .context import Enqueuer, Surroundings
 from .floor import Floor, FloorParts
 from .intake import Intake
@@ -45,8 +44,6 @@ from .services.unserved import Unserved
 from .supervisor import Supervisor
 
 _LOG = logging.getLogger("forge_jobs.worker")
-
-Afar: TypeAlias = "Future[None] | asyncio.Task[None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,7 @@ class WorkerProcess:
         self._leadership = Leadership(store.processes, lambda: self.owner, clock=clock)
         self._stop = StopFlag()
         self._tasks: list[asyncio.Task[None]] = []
-        self._afar: list[Afar] = []
+        self._afar = Afar(plan.io, self._job_loop)
 
     @property
     def host_id(self) -> str:
@@ -184,10 +181,10 @@ class WorkerProcess:
             self._supervisor.close()
             self._cancels.close()
             self.floor.watch.close()
-            for task in (*self._tasks, *self._afar):
+            self._afar.cancel()
+            for task in self._tasks:
                 task.cancel()
-            ends = [*self._tasks, *map(_awaitable, self._afar)]
-            await leaving.go(ends)
+            await leaving.go([*self._tasks, asyncio.ensure_future(self._afar.ended())])
         _LOG.info("worker stopped", extra={"host_id": self.host_id})
 
     def request_cancel(self, job_id: str) -> bool:
@@ -263,20 +260,12 @@ class WorkerProcess:
         ]
 
     def _spawn_afar(self) -> None:
-        plan, io, listener = self._plan, self._plan.io, self._listener
+        plan, listener = self._plan, self._listener
         watch = LoopWatch(self._job_loop, plan.clock, self._running_kinds)
         queues = list(plan.queues)
-        self._afar = [
-            io.spawn(self._member.lease.keep),
-            io.spawn(lambda: listener.listen(queues)),
-            io.spawn(
-                lambda: listener.follow(
-                    plan.settings.control_s, lambda: self.owner, lambda: bool(self.floor.held)
-                )
-            ),
-            io.spawn(watch.watch),
-        ]
-
-
-def _awaitable(afar: Afar) -> "asyncio.Future[None]":
-    return afar if isinstance(afar, asyncio.Task) else asyncio.wrap_future(afar)
+        control_s = plan.settings.control_s
+        spawn = self._afar.spawn
+        spawn(self._member.lease.keep)
+        spawn(lambda: listener.listen(queues))
+        spawn(lambda: listener.follow(control_s, lambda: self.owner, lambda: bool(self.floor.held)))
+        spawn(watch.watch)
