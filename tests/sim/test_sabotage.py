@@ -7,15 +7,16 @@ import pytest
 
 from forge_jobs.backends.memory import claims, keys, moves
 from forge_jobs.backends.memory.jobs import MemoryJobs
+from forge_jobs.backends.memory.processes import MemoryProcesses
 from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.tables import Tables
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import Attempts, Event, JobStatus
-from forge_jobs.engine.floor import Floor
 from forge_jobs.engine.outbox import Batch, Outbox
 from forge_jobs.store.jobs import Reaped, Retention, Verdict
+from forge_jobs.store.processes import NewProcess
 from forge_jobs.testing.sim import __main__ as command
 from forge_jobs.testing.sim import node
 from forge_jobs.testing.sim.world import Ended, Options, simulate
@@ -31,6 +32,7 @@ def caught_by(rules: set[str]) -> Ended:
         ended = simulate(seed, OPTIONS)
         broken = {violation.rule for violation in ended.violations}
         if broken & rules:
+            print(f"noticed in seed {seed}")
             return ended
         others |= broken
     raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
@@ -105,12 +107,17 @@ def test_a_heartbeat_on_the_job_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     caught_by({"innocent"})
 
 
-def test_starting_without_looking_at_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(self: Floor, now: float) -> bool:
-        return self.is_open and self.outbox.has_room(now)
+def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryProcesses.register
 
-    monkeypatch.setattr(Floor, "may_start", careless)
-    caught_by({"start", "overlap"})
+    async def shorter(
+        self: MemoryProcesses, process: NewProcess, *, replaces: str | None = None
+    ) -> int:
+        told = msgspec.structs.replace(process, lease_s=process.lease_s / 3)
+        return await real(self, told, replaces=replaces)
+
+    monkeypatch.setattr(MemoryProcesses, "register", shorter)
+    caught_by({"start"})
 
 
 def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

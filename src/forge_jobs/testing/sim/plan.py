@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _DEEDS: tuple[tuple[float, Deed], ...] = (
-    (0.20, Deed.QUICK),
+    (0.14, Deed.QUICK),
     (0.30, Deed.SLOW),
     (0.10, Deed.FLAKY),
     (0.05, Deed.DOOMED),
@@ -60,7 +60,7 @@ _DEEDS: tuple[tuple[float, Deed], ...] = (
     (0.04, Deed.THROTTLE),
     (0.04, Deed.OVERTIME),
     (0.05, Deed.STUBBORN),
-    (0.06, Deed.PARENT),
+    (0.12, Deed.PARENT),
     (0.03, Deed.SPAWN),
 )
 
