@@ -11,7 +11,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
-from .rows import new_row
+from .rows import is_due_now, is_usual, needs_body, new_row
 from .transaction import Tx
 from .writer import Writer
 
@@ -108,18 +108,17 @@ class _Run:
 
 
 def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued | None:
-    """The shortest way for one plain job on the caller's thread; None when it is not open."""
-    if job.dedupe_key is not None:
+    """The shortest way for one usual job on the caller's thread; None when it is not open."""
+    payload = job.payload
+    if not is_usual(job) or not is_due_now(job) or needs_body(payload):
         return None
-    status, head, payload = new_row(job, now)
-    if payload is None:
-        return None
-    key = writer.insert_here(_INSERT_LONE, (*head, payload), woken=job.queue)
+    values = (job.queue, job.kind, job.priority, now, job.max_attempts, now, payload)
+    key = writer.insert_here(_INSERT_LONE, values, woken=job.queue)
     if key is None:
         return None
     if key % _FOLDED_EVERY == 0:
         writer.call_here(Tx.fold)
-    return Enqueued(key, ids.job_id(key, now, tag), False, status)
+    return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
 
 
 def _holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:

@@ -135,19 +135,9 @@ def special(
     return at_end | at_start
 
 
-def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
-    """The state of a new job, its values in the order of ``insert_jobs`` between key and payload,
-    and the payload; None when that belongs into a table of its own."""
-    run_at = job.run_at
-    if run_at is None:
-        run_at = after(now, job.delay_s) if job.delay_s else now
-    if run_at > now:
-        status, due_at = JobStatus.SCHEDULED, run_at
-    else:
-        status, due_at = JobStatus.HELD if job.hold else JobStatus.PENDING, None
-    payload = job.payload
-    body = len(payload) > BODY_BYTES or SEPARATOR in payload
-    if (
+def is_usual(job: NewJob) -> bool:
+    """Whether a job has no options: nothing to encode, nothing to look after at start or end."""
+    return (
         job.dedupe_key is None
         and job.timeout_s is None
         and job.expires_s is None
@@ -157,17 +147,39 @@ def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], b
         and job.trace is None
         and job.lane is None
         and job.limit_key is None
-    ):
-        # The usual job has no options: nothing to encode, nothing to look after.
-        options, bits, dies_at = None, 0, None
+    )
+
+
+def is_due_now(job: NewJob) -> bool:
+    """Whether a job may be claimed as soon as it is stored, whatever the time."""
+    return not job.delay_s and job.run_at is None and not job.hold
+
+
+def needs_body(payload: bytes) -> bool:
+    """Whether a payload belongs into the table of large ones."""
+    return len(payload) > BODY_BYTES or SEPARATOR in payload
+
+
+def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
+    """The state of a new job, its values in the order of ``insert_jobs`` between key and payload,
+    and the payload; None when that belongs into a table of its own."""
+    run_at = job.run_at
+    if run_at is None:
+        run_at = after(now, job.delay_s) if job.delay_s else now
+    # Plain text for the table: the driver tries every adapter it knows on an enumeration's member.
+    due_at = odd = None
+    if run_at > now:
+        status, text, due_at = JobStatus.SCHEDULED, "scheduled", run_at
+    elif job.hold:
+        status, text, odd = JobStatus.HELD, "held", "held"
     else:
-        options, bits, dies_at = _unusual(job, now)
+        status, text = JobStatus.PENDING, "pending"
+    options, bits, dies_at = (None, 0, None) if is_usual(job) else _unusual(job, now)
     head = (
-        status, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
-        dies_at, options, "held" if status is JobStatus.HELD else None, job.dedupe_key,
-        job.limit_key, job.lane,
+        text, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
+        dies_at, options, odd, job.dedupe_key, job.limit_key, job.lane,
     )  # fmt: skip
-    return status, head, None if body else payload
+    return status, head, None if needs_body(job.payload) else job.payload
 
 
 def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

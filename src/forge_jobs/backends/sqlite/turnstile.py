@@ -10,12 +10,13 @@ stopped in the turnstile would stop all others with it. After two seconds one go
 costs fairness, not safety, which is SQLite's own.
 """
 
-import fcntl
 import os
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from typing import Final
 
 from forge_jobs.kit.clock import Clock
 
+_TRY: Final = LOCK_EX | LOCK_NB
 _ROOM: Final = "turn-a.lock"
 _FLOOR: Final = "turn-b.lock"
 _QUICK_S: Final = 0.000_1
@@ -53,17 +54,22 @@ class Turnstile:
     def try_enter(self) -> bool:
         """Take the turn if nobody has it or waits for it."""
         room = self._room
-        if not _taken(room):
+        try:
+            flock(room, _TRY)
+            try:
+                flock(self._floor, _TRY)
+                self._held = True
+            finally:
+                flock(room, LOCK_UN)
+        except BlockingIOError:
             return False
-        self._held = _taken(self._floor)
-        fcntl.flock(room, fcntl.LOCK_UN)
-        return self._held
+        return True
 
     def leave(self) -> None:
         """Let the next one write."""
         if self._held:
             self._held = False
-            fcntl.flock(self._floor, fcntl.LOCK_UN)
+            flock(self._floor, LOCK_UN)
 
     def close(self) -> None:
         """Let go of both files. Closing twice is fine."""
@@ -78,7 +84,7 @@ class Turnstile:
         patience_s = 0.0 if mono() < self._around_until else _PATIENCE_S
         if self._awaited(self._room, patience_s):
             self._held = self._awaited(self._floor, patience_s)
-            fcntl.flock(self._room, fcntl.LOCK_UN)
+            flock(self._room, LOCK_UN)
         if not self._held:
             self._around_until = mono() + _AROUND_S
 
@@ -96,7 +102,7 @@ class Turnstile:
 
 def _taken(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(descriptor, _TRY)
     except BlockingIOError:
         return False
     return True

@@ -17,13 +17,12 @@ SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?
 FROM json_each(?17);
 
 -- name: insert_lone
--- One plain job, a transaction by itself: the key is found within the statement.
+-- One usual job, due now, a transaction by itself: the key is found within the statement.
 INSERT INTO forge_jobs (
-    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
-    options, odd, dedupe_key, limit_key, lane, payload
+    id, status, queue, kind, priority, run_at, max_attempts, enqueued_at, payload
 ) VALUES (
     (SELECT max(folded, coalesce((SELECT max(id) FROM forge_jobs), 0)) FROM forge_marks) + 1,
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    'pending', ?, ?, ?, ?, ?, ?, ?
 );
 
 -- name: insert_body
