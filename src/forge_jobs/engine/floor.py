@@ -1,4 +1,4 @@
-"""Everything this process holds: claimed jobs, the handlers that run, endings not yet written.
+"""Everything this process holds: claimed jobs, handlers that run, endings not yet written.
 
 The floor starts, stops and concludes runs. It does not talk to the store (the pump does) and does
 not decide how many slots there are (the supervisor does). Everything happens on the job loop,
@@ -80,15 +80,15 @@ class Floor:
     def pour(self) -> None:
         """Start whatever may start, in all lanes."""
         now = self.mono()
-        for lane in self.in_turn():
+        self._turn += 1
+        for lane in self.in_turn(self._turn):
             if lane.ready:
                 lane.pour(now)
 
-    def in_turn(self) -> list[Lane]:
-        """All lanes, each time another one first: whoever comes first may use up a bound that all
-        of them share."""
+    def in_turn(self, turn: int) -> list[Lane]:
+        """All lanes, with each turn another one first: it may use up a bound they share."""
         lanes = list(self.lanes.values())
-        self._turn = first = (self._turn + 1) % len(lanes)
+        first = turn % len(lanes)
         return lanes[first:] + lanes[:first]
 
     def begin(self, run: Run, now: float) -> None:
@@ -100,9 +100,7 @@ class Floor:
         job = run.job
         if not job.started:
             self.outbox.mark(run, now)
-        limit_s = job.timeout_s
-        if limit_s is None:
-            limit_s = run.handler.timeout_s
+        limit_s = run.handler.timeout_s if job.timeout_s is None else job.timeout_s
         if limit_s is not None:
             run.deadline = now + limit_s
             self.watch.arm(run.deadline)
@@ -132,10 +130,7 @@ class Floor:
         """Serve the rest of the lane once the slot just called has had its turn."""
         if not lane.pouring:
             lane.pouring = True
-            self._job_loop.loop.call_soon(self._pour_rest, lane)
-
-    def _pour_rest(self, lane: Lane) -> None:
-        lane.pour_all(self.mono())
+            self._job_loop.loop.call_soon(lane.pour_all, self.mono())
 
     # -- ending ---------------------------------------------------------------------------------
 

@@ -197,7 +197,7 @@ class Pump:
             return []
         most = _CLAIMS_MOST if self.claims_left is None else self.claims_left
         wants: list[Want] = []
-        for lane in floor.in_turn():
+        for lane in floor.in_turn(self._number):
             want = lane.want(now, prefetch_s=self._settings.prefetch_s, most=most)
             if want is not None:
                 wants.append(want)
