@@ -71,6 +71,19 @@ async def test_normal_in_the_address_is_normal_throughout(path: Path) -> None:
     await store.close()
 
 
+async def test_full_in_the_address_is_full_throughout(path: Path) -> None:
+    store = SqliteStore(path, synchronous="full")
+    await store.open()
+    key = await registered(store)
+    levels = Levels(store)
+    store.enqueue_sync([A_JOB])
+    claimed = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 1)]))
+    ending = [done(claimed.claims[0], result=None)]
+    await store.jobs.exchange(Exchange(owner=key, number=2, finish=ending))
+    assert levels.taken() == {FULL}
+    await store.close()
+
+
 async def test_write_ahead_log_without_automatic_checkpoints(store: SqliteStore) -> None:
     store.enqueue_sync([A_JOB])
     connection: sqlite3.Connection = store._writer.connection  # type: ignore

@@ -16,7 +16,7 @@ from forge_jobs.store.bundle import Store
 
 _FORMS: Final = "use sqlite:///relative.db, sqlite:////absolute/path.db, memory:// or memory://name"
 _LATER: Final = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis"}
-_SYNCHRONOUS: Final = ("full", "normal")
+_SYNCHRONOUS: Final = ("mixed", "full", "normal")
 
 _named: Final[dict[str, Store]] = {}
 _guard: Final = threading.Lock()
@@ -65,9 +65,9 @@ def _sqlite(
     if not path or path.endswith("/") or "\0" in path:
         raise BadUrl(f"{redact.url(url)!r} names no file: write sqlite:///forge.db")
     _only(url, options, parts, allowed=("synchronous",))
-    synchronous = options.get("synchronous", "full").lower()
+    synchronous = options.get("synchronous", "mixed").lower()
     if synchronous not in _SYNCHRONOUS:
-        raise BadUrl(f"synchronous={synchronous!r} is unknown: use full or normal")
+        raise BadUrl(f"synchronous={synchronous!r} is unknown: use full, normal, or leave it out")
     from forge_jobs.backends.sqlite.store import SqliteStore
 
     return SqliteStore(path, clock=clock, entropy=entropy, synchronous=synchronous)

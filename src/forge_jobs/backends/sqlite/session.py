@@ -26,6 +26,7 @@ _LOOK_EVERY: Final = 16
 _TRIES_MOST: Final = 800
 _BETWEEN_TRIES_S: Final = 0.002
 _NORMAL: Final = "normal"
+_FULL: Final = "full"
 
 
 class Busy(Exception):
@@ -33,12 +34,13 @@ class Busy(Exception):
 
 
 class Session:
-    """``durable`` is the synchronous level of transactions that store a job."""
+    """``synchronous`` as in SqliteStore: mixed, full or normal."""
 
-    def __init__(self, place: Place, clock: Clock, *, durable: str) -> None:
+    def __init__(self, place: Place, clock: Clock, *, synchronous: str) -> None:
         self._place = place
         self._clock = clock
-        self._durable = durable
+        self._durable = _NORMAL if synchronous == _NORMAL else _FULL
+        self._usual = _FULL if synchronous == _FULL else _NORMAL
         self._turnstile = Turnstile(place.directory, clock)
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
@@ -53,6 +55,11 @@ class Session:
     @property
     def connection(self) -> sqlite3.Connection | None:
         return self._connection
+
+    @property
+    def always_syncs(self) -> bool:
+        """Whether every commit waits for the disk."""
+        return self._usual == _FULL
 
     def open(self, tag: int) -> None:
         """Connect; the schema is in place."""
@@ -222,7 +229,7 @@ class Session:
     def _begin(self, connection: sqlite3.Connection, durable: bool, patient: bool) -> Tx:
         for _ in range(_TRIES_MOST):
             try:
-                self._set_level(connection, self._durable if durable else _NORMAL)
+                self._set_level(connection, self._durable if durable else self._usual)
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 # Somebody outside this library writes: the turnstile cannot order that.

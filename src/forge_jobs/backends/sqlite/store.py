@@ -28,8 +28,11 @@ _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
 
 class SqliteStore:
-    """Jobs in one file. ``synchronous``: ``full`` puts every transaction that stores a job on the
-    disk before it is acknowledged; ``normal`` leaves that to the next checkpoint."""
+    """Jobs in one file.
+
+    ``synchronous`` says which transactions are on the disk before they are acknowledged: ``mixed``
+    those that store a job, ``full`` all of them, ``normal`` none (the next checkpoint does it).
+    """
 
     capabilities = Capabilities(
         name="sqlite",
@@ -44,14 +47,14 @@ class SqliteStore:
         path: str | os.PathLike[str],
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
-        synchronous: str = "full",
+        synchronous: str = "mixed",
     ) -> None:
         self._place = place = Place.at(path)
         self._clock = clock
         self._entropy = entropy
         self._watch = Watch(place, clock, entropy)
         self._signs = Signs(place)
-        self._writer = Writer(place, clock, durable=synchronous, announce=self._watch.announce)
+        self._writer = Writer(place, clock, synchronous=synchronous, announce=self._watch.announce)
         self._reader = Reader(place, clock)
         self.jobs = SqliteJobs(place, self._writer, self._reader, self._signs, clock)
         self.processes = SqliteProcesses(place, self._writer, self._reader, self._signs, clock)

@@ -141,7 +141,7 @@ class SqliteUpkeep:
             Severity.OK,
             "durability",
             "every stored job is on the disk before it is acknowledged"
-            if self._synchronous == "full"
+            if self._synchronous != "normal"
             else "synchronous=normal: a power cut may take back the last jobs",
         )
         found = schema.status(connection)

@@ -41,11 +41,11 @@ class Announce(Protocol):
 class Writer:
     """Runs operations in groups; an operation either happens whole or not at all."""
 
-    def __init__(self, place: Place, clock: Clock, *, durable: str, announce: Announce) -> None:
+    def __init__(self, place: Place, clock: Clock, *, synchronous: str, announce: Announce) -> None:
         self._place = place
         self._clock = clock
         self._announce = announce
-        self._session = Session(place, clock, durable=durable)
+        self._session = Session(place, clock, synchronous=synchronous)
         self._open = False
         self._hurried_until = 0.0
         self._begin_afresh()
@@ -108,7 +108,8 @@ class Writer:
         there two more; a busy event loop makes each of them wait.
         """
         work = Work(operation, False)
-        if not self._at_once(work):
+        # Waiting for the disk on an event loop would stop everything else that runs there.
+        if self._session.always_syncs or not self._at_once(work):
             return await self.call(operation)
         if work.error is not None:
             raise work.error
