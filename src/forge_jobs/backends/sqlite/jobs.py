@@ -60,9 +60,7 @@ class SqliteJobs:
 
     async def exchange(self, request: Exchange) -> Exchanged:
         operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
-        if operation.durable:
-            return await self._writer.call(operation, durable=True)
-        return await self._writer.call_soon(operation)
+        return await self._writer.call_soon(operation, durable=operation.durable)
 
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(looks.owned, owner=owner))

@@ -41,6 +41,7 @@ class Session:
         self._clock = clock
         self._durable = _NORMAL if synchronous == _NORMAL else _FULL
         self._usual = _FULL if synchronous == _FULL else _NORMAL
+        self.commit_s = 0.0
         self._turnstile = Turnstile(place.directory, clock)
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
@@ -56,10 +57,9 @@ class Session:
     def connection(self) -> sqlite3.Connection | None:
         return self._connection
 
-    @property
-    def always_syncs(self) -> bool:
-        """Whether every commit waits for the disk."""
-        return self._usual == _FULL
+    def needs_disk(self, *, durable: bool) -> bool:
+        """Whether the commit of such a transaction waits for the disk."""
+        return (self._durable if durable else self._usual) == _FULL
 
     def open(self, tag: int) -> None:
         """Connect; the schema is in place."""
@@ -193,8 +193,10 @@ class Session:
         except BaseException:
             _roll_back(connection)
             raise
+        began = self._clock.mono()
         try:
             connection.execute("COMMIT")
+            self.commit_s = self._clock.mono() - began
         except sqlite3.Error as error:
             _roll_back(connection)
             fault = translated(error, self._place.path, committing=True)

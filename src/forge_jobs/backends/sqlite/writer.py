@@ -30,6 +30,9 @@ _GROUP_MOST: Final = 500
 # An operation on a caller's event loop that took longer sends the next ones to the thread.
 _QUICK_S: Final = 0.03
 _PAUSE_S: Final = 0.5
+# So does a commit that waited longer than this for the disk, for all that need the disk.
+_QUICK_COMMIT_S: Final = 0.003
+_SLOW_DISK_S: Final = 5.0
 
 
 class Announce(Protocol):
@@ -48,6 +51,7 @@ class Writer:
         self._session = Session(place, clock, synchronous=synchronous)
         self._open = False
         self._hurried_until = 0.0
+        self._slow_disk_until = 0.0
         self._begin_afresh()
 
     def _begin_afresh(self) -> None:
@@ -100,17 +104,17 @@ class Writer:
         self._send(work)
         return await work.future
 
-    async def call_soon(self, operation: Operation[T]) -> T:
-        """The same for an operation that needs no disk: at once on this very thread, if that takes
-        no waiting and has been quick lately.
+    async def call_soon(self, operation: Operation[T], *, durable: bool = False) -> T:
+        """The same, but at once on this very thread if nobody is in the way and both the disk and
+        such operations have been quick lately.
 
         A hand-off to the thread costs two changes of the interpreter lock and every statement over
-        there two more; a busy event loop makes each of them wait.
+        there two more; a busy event loop makes each of them wait. For callers that come one at a
+        time: many at once had better share a commit.
         """
-        work = Work(operation, False)
-        # Waiting for the disk on an event loop would stop everything else that runs there.
-        if self._session.always_syncs or not self._at_once(work):
-            return await self.call(operation)
+        work = Work(operation, durable)
+        if not self._at_once(work):
+            return await self.call(operation, durable=durable)
         if work.error is not None:
             raise work.error
         return work.value
@@ -152,22 +156,30 @@ class Writer:
 
     def _at_once(self, work: Work) -> bool:
         """Whether the operation was run here and now; otherwise nothing has happened."""
-        mono, lock = self._clock.mono, self._lock
+        mono, lock, session = self._clock.mono, self._lock, self._session
         began = mono()
-        if self._waiting or began < self._hurried_until or not lock.acquire(blocking=False):
+        if self._waiting or began < self._hurried_until:
+            return False
+        if began < self._slow_disk_until and session.needs_disk(durable=work.durable):
+            return False
+        if not lock.acquire(blocking=False):
             return False
         committed: list[Tx] = []
         try:
-            self._session.run_now(work, committed)
+            session.run_now(work, committed)
             _afterwards(committed)
         except Busy:
             return False
         finally:
             lock.release()
-        if mono() - began > _QUICK_S:
-            # A slow disk, or threads that keep the interpreter: leave the event loop alone.
-            self._hurried_until = mono() + _PAUSE_S
-        if self._session.log_is_long():
+        ended = mono()
+        if session.commit_s > _QUICK_COMMIT_S:
+            # Waiting for a slow disk would stop everything else that runs on this loop.
+            self._slow_disk_until = ended + _SLOW_DISK_S
+        elif ended - began > _QUICK_S:
+            # Threads keep the interpreter from us: leave the event loop alone.
+            self._hurried_until = ended + _PAUSE_S
+        if session.log_is_long():
             # A checkpoint waits for the disk: that is for the thread.
             self._send(Work(_nothing, False))
         self._tell(committed)
