@@ -187,7 +187,7 @@ MOUNTS = """\
 /dev/vda / ext4 rw,relatime 0 0
 server:/export /mnt/share nfs4 rw 0 0
 //host/share /mnt/with\\040space cifs rw 0 0
-user@host:/ /home/me/remote fuse.sshfs rw 0 0
+user@host:/ /mnt/remote fuse.sshfs rw 0 0
 tmpfs /mnt/share/local tmpfs rw 0 0
 """
 
@@ -199,7 +199,7 @@ tmpfs /mnt/share/local tmpfs rw 0 0
         ("/mnt/share/jobs", "nfs4", True),
         ("/mnt/sharewith", "ext4", False),
         ("/mnt/with space/jobs", "cifs", True),
-        ("/home/me/remote", "fuse.sshfs", True),
+        ("/mnt/remote", "fuse.sshfs", True),
         ("/mnt/share/local/jobs", "tmpfs", False),
     ],
 )

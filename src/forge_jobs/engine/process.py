@@ -145,14 +145,18 @@ class WorkerProcess:
             {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
         )
         await self._member.join(replaces=plan.replaces)
+        # At once: the lease runs, and a slow store must not make a fresh process look dead.
+        self._spawn_afar()
         try:
-            # Before the first claim: jobs that saw their worker die are looked at with care.
-            await reap_stale_jobs(plan.store)
+            if plan.replaces is not None:
+                # Before the first claim: jobs that saw their worker die are looked at with care.
+                # Without a known death it is too early to judge (see Reaper).
+                await reap_stale_jobs(plan.store)
             await self._supervisor.look()
         except BaseException:
+            self._afar.cancel()
             await self._member.leave()
             raise
-        self._spawn_afar()
         self._tasks.append(asyncio.create_task(self._pump.run(), name="forge-pump"))
         for service in self._services():
             loop = ServiceLoop(plan.clock, plan.entropy, self._stop, self._leadership.is_leader)

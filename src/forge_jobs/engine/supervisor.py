@@ -43,6 +43,7 @@ class Supervisor:
         self._on_change = on_change
         self._looking: asyncio.Task[None] | None = None
         self._again = False
+        self._closed = False
         self.quiet = False
 
     async def tick(self) -> Next:
@@ -52,6 +53,8 @@ class Supervisor:
 
     def look_soon(self) -> None:
         """Look now, beside the regular rounds."""
+        if self._closed:
+            return
         if self._looking is not None and not self._looking.done():
             self._again = True
             return
@@ -73,6 +76,7 @@ class Supervisor:
 
     def close(self) -> None:
         """No more looks."""
+        self._closed = True
         if self._looking is not None:
             self._looking.cancel()
 
