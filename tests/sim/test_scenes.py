@@ -55,14 +55,14 @@ class Scene:
         began = self.ground.loop.time()
         while not is_so():
             assert self.ground.loop.time() - began < limit_s, f"not within {limit_s} s"
-            await pass_time(0.01)
+            await pass_time(0.05)
         return self.ground.loop.time() - began
 
     async def until_status(self, job_id: str, status: JobStatus, limit_s: float) -> float:
         began = self.ground.loop.time()
         while (await self.job(job_id)).status is not status:
             assert self.ground.loop.time() - began < limit_s, f"not {status} within {limit_s} s"
-            await pass_time(0.01)
+            await pass_time(0.05)
         return self.ground.loop.time() - began
 
     def starts(self, job_id: str) -> list[tuple[str, float]]:
