@@ -38,6 +38,21 @@ async def test_a_killed_process_is_dead_at_once(
     assert await reaped(store) == Reaped(pending=3)
     assert not (await store.processes.beat(int(key), Pulse())).alive
     assert await store.processes.bury() == 1
+    assert os.listdir(f"{path}-forge/live") == []
+
+
+async def test_files_without_a_process_are_swept_away(store: SqliteStore, path: Path) -> None:
+    place = Place.at(path)
+    left = LiveFile(place, "left")
+    left.publish(Sign(7, 15.0, 5))
+    await store.processes.register(
+        NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
+    )
+    assert await store.processes.bury() == 0
+    assert sorted(os.listdir(place.part("live"))) == ["h", "left"]
+    left.let_go()
+    assert await store.processes.bury() == 0
+    assert os.listdir(place.part("live")) == ["h"]
 
 
 @pytest.mark.processes

@@ -137,6 +137,29 @@ def condemn(place: Place, host_id: str, key: int) -> None:
         os.close(descriptor)
 
 
+def sweep(place: Place) -> None:
+    """Remove the files of processes that have ended; they say no more than a missing file."""
+    for name in names(place):
+        if evidence(place, name) is None:
+            _sweep_one(_path(place, name))
+
+
+def _sweep_one(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # A later life may have taken the name meanwhile: its file is another one, and locked.
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            _unlink(path)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
 def names(place: Place) -> list[str]:
     """Host ids of all files that are there."""
     try:

@@ -98,9 +98,10 @@ class SqliteProcesses:
         self._signs.drop(key)
 
     async def bury(self) -> int:
-        if not await self._reader.call(_buried):
-            return 0
-        return await self._writer.call(self._bury)
+        gone = await self._reader.call(_buried)
+        buried = await self._writer.call(self._bury) if gone else 0
+        live.sweep(self._place)
+        return buried
 
     def _bury(self, tx: Tx) -> int:
         gone = tx.execute(SQL["buried"]).fetchall()

@@ -20,7 +20,7 @@ from .turnstile import Turnstile
 from .work import Again, Work, fail
 
 _GROUP_S: Final = 0.02
-_WAL_MOST: Final = 16 << 20
+_WAL_MOST: Final = 64 << 20
 _LOOK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
 _TRIES_MOST: Final = 800
@@ -188,7 +188,7 @@ class Session:
             tx.finish()
         except Exception as error:
             _roll_back(connection)
-            self._one_by_one(connection, group, error, committed)
+            self._one_by_one(connection, group, error, committed, patient)
             return []
         except BaseException:
             _roll_back(connection)
@@ -200,7 +200,7 @@ class Session:
         except sqlite3.Error as error:
             _roll_back(connection)
             fault = translated(error, self._place.path, committing=True)
-            self._one_by_one(connection, group, fault, committed)
+            self._one_by_one(connection, group, fault, committed, patient)
             return []
         for work in group[:ran]:
             work.done = True
@@ -213,6 +213,7 @@ class Session:
         group: Sequence[Work],
         error: Exception,
         committed: list[Tx],
+        patient: bool,
     ) -> None:
         """One bad operation fails alone; the others get their commit."""
         if isinstance(error, ForgeError) and not _certain(error):
@@ -220,9 +221,9 @@ class Session:
             fail(group, error)
         elif len(group) > 1:
             for work in group:
-                self._attempt(connection, [work], committed, patient=True)
+                self._attempt(connection, [work], committed, patient=patient)
         elif isinstance(error, Again):
-            self._attempt(connection, group, committed, patient=True)
+            self._attempt(connection, group, committed, patient=patient)
         elif isinstance(error, sqlite3.Error):
             fail(group, translated(error, self._place.path))
         else:
