@@ -68,11 +68,20 @@ class ParentLink:
         raise SystemExit(f"{PIPES_OPTION}R,W,L is missing: this program is started by its parent")
 
     def send(self, line: bytes) -> None:
-        """Write one line; safe from any thread, waits while the parent is slow."""
+        """Write one line; safe from any thread, waits while the parent is slow.
+
+        A parent that reads no more is gone or wants this child gone: the whole group ends. An
+        exception instead would end this process alone and leave its own children behind.
+        """
         left = memoryview(checked_line(line, self._limit))
         with self._sending:
             while left:
-                left = left[os.write(self._messages, left) :]
+                try:
+                    written = os.write(self._messages, left)
+                except BrokenPipeError:
+                    _end_group()
+                    raise
+                left = left[written:]
 
     def lines(self) -> Iterator[bytes]:
         """Commands as they come; ends when the parent wants no more of this child.
