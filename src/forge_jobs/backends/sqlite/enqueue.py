@@ -13,6 +13,7 @@ from forge_jobs.core.status import JobStatus
 
 from .rows import is_due_now, is_usual, needs_body, new_row
 from .transaction import Tx
+from .work import Joint
 from .writer import Writer
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "enqueue.sql")
@@ -46,6 +47,27 @@ def insert(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     if len(jobs) >= _COUNTED_FROM:
         tx.fold()
     return insert_uncounted(tx, jobs)
+
+
+class Enqueue(Joint):
+    """A call to store jobs, as an operation: calls that wait together are stored together."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self, jobs: Sequence[NewJob]) -> None:
+        self.jobs = jobs
+
+    def __call__(self, tx: Tx) -> list[Enqueued]:
+        return insert(tx, self.jobs)
+
+    def together(self, tx: Tx, calls: "Sequence[Enqueue]") -> list[list[Enqueued]]:
+        answers = insert(tx, [job for call in calls for job in call.jobs])
+        split: list[list[Enqueued]] = []
+        start = 0
+        for call in calls:
+            split.append(answers[start : start + len(call.jobs)])
+            start += len(call.jobs)
+        return split
 
 
 def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:

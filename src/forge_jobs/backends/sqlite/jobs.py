@@ -48,7 +48,7 @@ class SqliteJobs:
         self.tag = 0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._writer.call(lambda tx: enqueue.insert(tx, jobs), durable=True)
+        return await self._writer.call(enqueue.Enqueue(jobs), durable=True)
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same on the calling thread."""
@@ -56,7 +56,7 @@ class SqliteJobs:
             stored = enqueue.insert_lone(self._writer, jobs[0], self._clock.now(), self.tag)
             if stored is not None:
                 return [stored]
-        return self._writer.call_here(lambda tx: enqueue.insert(tx, jobs), durable=True)
+        return self._writer.call_here(enqueue.Enqueue(jobs), durable=True)
 
     async def exchange(self, request: Exchange) -> Exchanged:
         operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)

@@ -17,9 +17,10 @@ from .faults import is_busy, translated
 from .place import Place
 from .transaction import Tx
 from .turnstile import Turnstile
-from .work import Again, Work, fail
+from .work import Again, Joint, Work, fail
 
 _GROUP_S: Final = 0.02
+_JOINT_MOST: Final = 100
 _WAL_MOST: Final = 64 << 20
 _LOOK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
@@ -259,12 +260,26 @@ def _run(tx: Tx, group: Sequence[Work], mono: Callable[[], float]) -> int:
     if len(group) == 1:
         group[0].value = group[0].operation(tx)
         return 1
-    until = mono() + _GROUP_S
-    for place, work in enumerate(group):
-        work.value = work.operation(tx)
-        if mono() > until:
-            return place + 1
-    return len(group)
+    until, place = mono() + _GROUP_S, 0
+    while place < len(group) and mono() <= until:
+        place += _run_next(tx, group, place)
+    return place
+
+
+def _run_next(tx: Tx, group: Sequence[Work], place: int) -> int:
+    """Run the next operation, and those like it that follow if they can be run together."""
+    first = group[place].operation
+    if not isinstance(first, Joint):
+        group[place].value = first(tx)
+        return 1
+    calls: list[object] = []
+    for work in group[place : place + _JOINT_MOST]:
+        if type(work.operation) is not type(first):
+            break
+        calls.append(work.operation)
+    for work, value in zip(group[place:], first.together(tx, calls), strict=False):
+        work.value = value
+    return len(calls)
 
 
 def _certain(error: ForgeError) -> bool:

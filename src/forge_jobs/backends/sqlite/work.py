@@ -1,7 +1,8 @@
 """Operations on their way through the writer, and how their callers hear of the end."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -9,6 +10,20 @@ from .transaction import Tx
 
 T = TypeVar("T")
 Operation: TypeAlias = Callable[[Tx], T]
+
+
+class Joint(ABC):
+    """An operation that can be run together with others of its kind."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, tx: Tx) -> Any:
+        """The answer to this call alone."""
+
+    @abstractmethod
+    def together(self, tx: Tx, calls: Sequence[Any]) -> Sequence[Any]:
+        """The answers to all these calls, the first of which is this one."""
 
 
 class Again(Exception):
