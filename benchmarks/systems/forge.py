@@ -101,6 +101,19 @@ class ForgeSystem:
         counted = jobs if skip else jobs - before
         return {"jobs": counted, "cpu": cpu["to"] - cpu["from"]}
 
+    def sleepers(self, jobs: int, callers: int) -> dict[str, Any]:
+        """No store and no engine: tasks that only sleep 10 ms, again and again."""
+        numbers = iter(range(jobs))
+
+        async def sleeper() -> None:
+            for _ in numbers:
+                await asyncio.sleep(0.01)
+
+        async def everyone() -> None:
+            await asyncio.gather(*(sleeper() for _ in range(callers)))
+
+        return span(lambda: asyncio.run(everyone()), jobs)
+
     def trickle(self, jobs: int, gap: float) -> dict[str, Any]:
         return {"calls": trickle(self._app.stamp.enqueue, jobs, gap)}
 
