@@ -32,7 +32,6 @@ def caught_by(rules: set[str]) -> Ended:
         ended = simulate(seed, OPTIONS)
         broken = {violation.rule for violation in ended.violations}
         if broken & rules:
-            print(f"noticed in seed {seed}")
             return ended
         others |= broken
     raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
@@ -113,7 +112,7 @@ def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyP
     async def shorter(
         self: MemoryProcesses, process: NewProcess, *, replaces: str | None = None
     ) -> int:
-        told = msgspec.structs.replace(process, lease_s=process.lease_s / 3)
+        told = msgspec.structs.replace(process, lease_s=process.lease_s / 4)
         return await real(self, told, replaces=replaces)
 
     monkeypatch.setattr(MemoryProcesses, "register", shorter)

@@ -6,7 +6,7 @@ from forge_jobs.core.status import Event
 
 from .checkers import Found, Violation
 from .final import Final
-from .history import Answered, Beaten, Called, Fault, Heard, History, Left, Moved, Registered
+from .history import Answered, Called, Fault, Heard, History, Left, Moved, Registered
 
 CALLS_PER_SECOND_MOST = 60
 _BUSY = ("jobs.exchange", "jobs.enqueue")
@@ -17,11 +17,10 @@ _BEGINS_ABSENCE = {"stop": "resume", "cut": "mend"}
 def kept_alive(history: History, final: Final) -> Found:
     """A process whose heartbeats get through is not taken for dead, however long its handlers
     block the job loop: every reap has a crash, a stop, a partition or troubled heartbeats behind
-    it. A process counts from its first heartbeat; before that it is still starting."""
+    it."""
     who: dict[int, str] = {}
     lease: dict[int, int] = {}
     gone: set[int] = set()
-    begun: set[int] = set()
     troubled: dict[str, int] = {}
     absent: dict[str, set[str]] = {}
     called: dict[tuple[str, int], int] = {}
@@ -32,8 +31,6 @@ def kept_alive(history: History, final: Final) -> Found:
                 gone.update(record.replaced)
             case Left(owner=owner):
                 gone.add(owner)
-            case Beaten(owner=owner):
-                begun.add(owner)
             case Called(op="processes.beat"):
                 called[record.who, record.call] = record.at
             case Answered(op="processes.beat"):
@@ -46,7 +43,7 @@ def kept_alive(history: History, final: Final) -> Found:
                     absent.setdefault(record.who, set()).add("gone")
             case Moved(event=Event.REAP, former=former) if former is not None:
                 name = who.get(former, "?")
-                excused = former in gone or former not in begun or absent.get(name)
+                excused = former in gone or absent.get(name)
                 recently = troubled.get(name, -(1 << 60)) > record.at - 2 * lease.get(former, 0)
                 if not excused and not recently:
                     yield Violation(
