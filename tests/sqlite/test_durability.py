@@ -129,3 +129,18 @@ async def test_a_closed_store_opens_again_and_has_everything(path: Path) -> None
     assert found is not None
     assert found.key == stored.key
     await store.close()
+
+
+async def test_a_restored_copy_gets_its_log_back(store: SqliteStore, path: Path) -> None:
+    (stored,) = store.enqueue_sync([A_JOB])
+    copy = path.with_name("copy.db")
+    connection = sqlite3.connect(path)
+    connection.execute("VACUUM INTO ?", (str(copy),))
+    connection.close()
+    restored = SqliteStore(copy)
+    await restored.open()
+    assert await restored.jobs.get(stored.id) is not None
+    connection = restored._writer.connection  # type: ignore
+    assert connection is not None
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    await restored.close()

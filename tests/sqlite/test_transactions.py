@@ -157,3 +157,14 @@ async def test_many_jobs_and_their_books(
     assert counts == {JobStatus.PENDING: 70, JobStatus.RUNNING: 30}
     (minute,) = await store.ledger.minutes(since=0, until=1 << 60)
     assert minute.enqueued == 100
+
+
+async def test_a_store_opens_beside_a_long_transaction(
+    store: SqliteStore, connection: sqlite3.Connection, path: Path
+) -> None:
+    connection.execute("INSERT INTO orders (what) VALUES ('bread')")
+    other = SqliteStore(path)
+    (stored,) = other.enqueue_in(connection, [A_JOB])
+    connection.commit()
+    assert await other.jobs.get(stored.id) is not None
+    await other.close()

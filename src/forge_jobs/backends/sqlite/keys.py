@@ -54,14 +54,6 @@ def blocked(tx: Tx, row: Row) -> bool:
     return found is not None and found[0] != row.key and JobStatus(found[1]) not in TERMINAL
 
 
-def remembered(tx: Tx, row: Row) -> bool:
-    """Whether this job still holds its key."""
-    if row.dedupe_key is None:
-        return False
-    found = tx.row(_HOLDER, (row.kind, row.dedupe_key, tx.now))
-    return found is not None and found[0] == row.key
-
-
 def forget_lapsed(tx: Tx) -> None:
     """Drop keys whose time after the end is over."""
     tx.execute(_LAPSED, (tx.now,))

@@ -50,6 +50,12 @@ def check(place: Place, found: SchemaStatus) -> None:
 
 def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
     """The schema of an existing database and its tag."""
+    found, tag, _ = _look(place, clock)
+    return found, tag
+
+
+def _look(place: Place, clock: Clock) -> tuple[SchemaStatus, int, bool]:
+    """The same, and whether the database keeps a write-ahead log."""
     if not place.exists():
         raise Unavailable(f"{place.path} does not exist: run `forge db create`")
     connection = connect(place.path, clock)
@@ -57,7 +63,8 @@ def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
         for _ in range(_TRIES_MOST):
             try:
                 found = status(connection)
-                return found, _tag(connection) if found.current else 0
+                (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+                return found, _tag(connection) if found.current else 0, mode == "wal"
             except sqlite3.Error as error:
                 if not is_busy(error):
                     raise translated(error, place.path) from error
@@ -70,6 +77,10 @@ def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
 def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
     """Create the database if need be and apply what is missing; the schema and the tag after it."""
     place.prepare()
+    found, tag, has_log = _look(place, clock)
+    if found.current == found.wanted and has_log:
+        # The usual case needs no lock: a user's own transaction must not keep a store from opening.
+        return found, tag
     turnstile = Turnstile(place.directory, clock)
     turnstile.open()
     try:
