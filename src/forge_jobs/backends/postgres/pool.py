@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Future
 from typing import Final
 
 from .driver import Driver
@@ -20,23 +21,65 @@ PER_LOOP: Final = 2
 _CLOSE_S: Final = 2.0
 
 Connect = Callable[[], Awaitable[Driver]]
-Ending = Callable[[], Awaitable[None]]
 
 # What a forked child must neither use nor close: both would disturb its parent.
 _abandoned: Final[list[object]] = []
 
 
 class _Set:
-    """What one event loop holds: idle connections, and how many there are in all."""
+    """What one event loop holds: idle connections, those in use, and how many there are in all
+    (with those that are being made)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.idle: list[Driver] = []
         self.busy: list[Driver] = []
+        self.parting: list[_Parting] = []
         self.held = 0
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        self.endings: list[Ending] = []
         self.keeper: AsyncGenerator[None, None] | None = None
+
+
+class _Parting:
+    """An idle connection that goes, because another loop needs its place and waits for ``over``."""
+
+    def __init__(self, held: "_Set", driver: Driver) -> None:
+        self.held = held
+        self.driver = driver
+        self.over: Future[None] = Future()
+        self.task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """On the loop of the connection."""
+        if self in self.held.parting and self.task is None:
+            self.task = self.held.loop.create_task(self.finish())
+
+    async def finish(self) -> None:
+        try:
+            await _close(self.driver)
+        finally:
+            self.held.parting.remove(self)
+            self.over.set_result(None)
+
+    async def wait(self) -> None:
+        """On the loop that needs the place."""
+        try:
+            self.held.loop.call_soon_threadsafe(self.begin)
+        except RuntimeError:
+            _shut(self.driver)
+            return
+        await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_CLOSE_S)
+        if not self.driver.is_closed():
+            _shut(self.driver)
+
+
+class _Waiter:
+    """A call that found nothing free."""
+
+    __slots__ = ("future", "mine")
+
+    def __init__(self, mine: _Set) -> None:
+        self.mine = mine
+        self.future: asyncio.Future[None] = mine.loop.create_future()
 
 
 class Pool:
@@ -49,32 +92,34 @@ class Pool:
         self._guard = threading.Lock()
         self._sets: dict[asyncio.AbstractEventLoop, _Set] = {}
         self._total = 0
-        self._strangers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._waiting: deque[_Waiter] = deque()
 
     async def take(self) -> tuple[Driver, bool]:
         """A connection of the running loop, and whether it was used before."""
         mine = await self._mine()
+        waited = False
         while True:
             with self._guard:
                 found = self._idle(mine)
                 if found is not None:
                     mine.busy.append(found)
                     return found, True
-                made = self._permit(mine)
-                waiter = None if made else self._wait(mine)
+                room, spare = self._room(mine)
+                waiter = None if room else self._wait(mine, first=waited)
             if waiter is None:
-                return await self._make(mine), False
-            await self._woken(mine, waiter)
+                return await self._make(mine, spare), False
+            await self._woken(waiter)
+            waited = True
 
     def give_back(self, driver: Driver, *, broken: bool = False) -> None:
         """Return a connection on the loop it was taken on. A broken one is dropped."""
         loop = asyncio.get_running_loop()
+        keep = not (broken or driver.is_closed())
+        if not keep:
+            driver.terminate()
         with self._guard:
             mine = self._sets.get(loop)
-            # Taken before the pool was closed: it counts nowhere any more.
-            known = mine is not None and driver in mine.busy
-            keep = known and not (broken or self._strangers or driver.is_closed())
-            if mine is not None and known:
+            if mine is not None and driver in mine.busy:
                 mine.busy.remove(driver)
                 if keep:
                     mine.idle.append(driver)
@@ -82,19 +127,9 @@ class Pool:
                     mine.held -= 1
                     self._total -= 1
                 self._wake(mine)
-        if not keep:
-            driver.terminate()
-
-    async def on_end(self, ending: Ending) -> None:
-        """Call ``ending`` when the running loop ends or the pool is closed."""
-        (await self._mine()).endings.append(ending)
-
-    def forget_end(self, ending: Ending) -> None:
-        """Take ``on_end`` back."""
-        with self._guard:
-            for mine in self._sets.values():
-                if ending in mine.endings:
-                    mine.endings.remove(ending)
+                return
+        # Taken before the pool was closed: it counts nowhere any more.
+        driver.terminate()
 
     async def close(self) -> None:
         """Close what is idle, on every loop; what is in use is closed when it comes back."""
@@ -113,10 +148,10 @@ class Pool:
 
     def abandon(self) -> None:
         """In a forked child: forget everything without touching it."""
-        _abandoned.append((self._sets, self._strangers))
+        _abandoned.append((self._sets, self._waiting))
         self._guard = threading.Lock()
         self._sets = {}
-        self._strangers = deque()
+        self._waiting = deque()
         self._total = 0
 
     def count(self) -> int:
@@ -127,11 +162,10 @@ class Pool:
         loop = asyncio.get_running_loop()
         with self._guard:
             mine = self._sets.get(loop)
+            over: list[_Set] = []
             if mine is None:
-                mine = self._sets[loop] = _Set(loop)
                 over = [held for other, held in self._sets.items() if other.is_closed()]
-            else:
-                over = []
+                mine = self._sets[loop] = _Set(loop)
         for held in over:
             self._drop(held)
         if mine.keeper is None:
@@ -156,51 +190,47 @@ class Pool:
             self._total -= 1
         return None
 
-    def _permit(self, mine: _Set) -> bool:
-        """Room for one more connection of this loop, if need be taken from another loop."""
+    def _room(self, mine: _Set) -> tuple[bool, _Parting | None]:
+        """Whether this loop may have one more connection, and whose idle one has to go for it."""
         if mine.held >= self._per_loop:
-            return False
-        if self._total >= self._most and not self._take_over(mine):
-            return False
+            return False, None
+        spare = None
+        if self._total >= self._most:
+            rich = next((held for held in self._sets.values() if held.idle), None)
+            if rich is None:
+                return False, None
+            spare = _Parting(rich, rich.idle.pop())
+            rich.parting.append(spare)
+            rich.held -= 1
+            self._total -= 1
         mine.held += 1
         self._total += 1
-        return True
+        return True, spare
 
-    def _take_over(self, mine: _Set) -> bool:
-        for held in self._sets.values():
-            if held is not mine and held.idle:
-                driver = held.idle.pop()
-                held.held -= 1
-                self._total -= 1
-                with contextlib.suppress(RuntimeError):
-                    held.loop.call_soon_threadsafe(driver.terminate)
-                return True
-        return False
-
-    def _wait(self, mine: _Set) -> asyncio.Future[None]:
-        waiter = mine.loop.create_future()
-        if mine.held:
-            mine.waiting.append(waiter)
+    def _wait(self, mine: _Set, *, first: bool) -> _Waiter:
+        waiter = _Waiter(mine)
+        if first:
+            self._waiting.appendleft(waiter)
         else:
-            self._strangers.append((mine.loop, waiter))
+            self._waiting.append(waiter)
         return waiter
 
-    async def _woken(self, mine: _Set, waiter: asyncio.Future[None]) -> None:
+    async def _woken(self, waiter: _Waiter) -> None:
         try:
-            await waiter
+            await waiter.future
         except asyncio.CancelledError:
             with self._guard:
-                if waiter in mine.waiting:
-                    mine.waiting.remove(waiter)
-                elif (mine.loop, waiter) in self._strangers:
-                    self._strangers.remove((mine.loop, waiter))
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
                 else:
                     # Woken and cancelled at once: somebody else must hear it.
-                    self._wake(mine)
+                    self._wake(waiter.mine)
             raise
 
-    async def _make(self, mine: _Set) -> Driver:
+    async def _make(self, mine: _Set, spare: _Parting | None) -> Driver:
         try:
+            if spare is not None:
+                await spare.wait()
             driver = await self._connect()
         except BaseException:
             with self._guard:
@@ -213,28 +243,29 @@ class Pool:
         return driver
 
     def _wake(self, mine: _Set) -> None:
-        """Let whoever waits look again: other loops first, they hold nothing."""
-        while self._strangers:
-            loop, waiter = self._strangers.popleft()
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_set, waiter)
-                return
-        while mine.waiting:
-            waiter = mine.waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        """Let the first look again who can use what came free: a call on the same loop, or one on
+        a loop that holds nothing and could wait for ever."""
+        for waiter in self._waiting:
+            if waiter.mine is mine or waiter.mine.held == 0:
+                self._waiting.remove(waiter)
+                with contextlib.suppress(RuntimeError):
+                    waiter.mine.loop.call_soon_threadsafe(_set, waiter.future)
+                    return
+                self._wake(mine)
                 return
 
     async def _end(self, mine: _Set) -> None:
-        endings, mine.endings = mine.endings, []
-        for ending in endings:
-            with contextlib.suppress(Exception):
-                await ending()
         for driver in self._drop(mine):
-            try:
-                await driver.close(timeout=_CLOSE_S)
-            except Exception:
-                driver.terminate()
+            await _close(driver)
+        for parting in list(mine.parting):
+            if parting.task is None:
+                await parting.finish()
+            else:
+                await asyncio.wait([parting.task])
+        # A socket is closed one turn of the loop after its connection.
+        turn = mine.loop.create_future()
+        mine.loop.call_soon(_set, turn)
+        await turn
 
     def _drop(self, mine: _Set) -> list[Driver]:
         with self._guard:
@@ -243,10 +274,13 @@ class Pool:
             idle, mine.idle, mine.busy = mine.idle, [], []
             self._total -= mine.held
             mine.held = 0
-            waiting = [*mine.waiting]
-            mine.waiting.clear()
-        for waiter in waiting:
-            waiter.cancel()
+            gone = [waiter for waiter in self._waiting if waiter.mine is mine]
+            for waiter in gone:
+                self._waiting.remove(waiter)
+            self._wake(mine)
+        for waiter in gone:
+            with contextlib.suppress(RuntimeError):
+                mine.loop.call_soon_threadsafe(waiter.future.cancel)
         if mine.loop.is_closed():
             for driver in idle:
                 _shut(driver)
@@ -254,9 +288,19 @@ class Pool:
         return idle
 
 
-def _set(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _close(driver: Driver) -> None:
+    try:
+        await driver.close(timeout=_CLOSE_S)
+    except Exception:
+        driver.terminate()
+    except BaseException:
+        driver.terminate()
+        raise
 
 
 def _shut(driver: Driver) -> None:

@@ -107,18 +107,23 @@ END
 $$;
 
 -- Keys of jobs that match a filter, newest first; NULL means any. The plan is made for the values at
--- hand: a rare state or key is found by its index, a common one by walking down the primary key.
+-- hand: a rare state or key is found by its index, a common one by walking down the primary key, and
+-- a table that cannot hold any of the states is not looked at.
 CREATE FUNCTION forge.newest(
     p_below bigint, p_queue text, p_kind text, p_states text[], p_tag text, p_dedupe_key text,
     p_error text, p_from bigint, p_until bigint, p_limit integer
 ) RETURNS SETOF bigint
 LANGUAGE plpgsql STABLE ROWS 100
 SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+DECLARE
+    v_live boolean := p_states IS NULL
+        OR p_states && '{scheduled,pending,held,running,failed}'::text[];
+    v_ended boolean := p_states IS NULL OR p_states && '{done,dead,cancelled}'::text[];
 BEGIN
     RETURN QUERY
     SELECT f.id FROM (
         (SELECT j.id FROM forge.jobs j
-        WHERE j.id < p_below
+        WHERE v_live AND j.id < p_below
             AND (p_queue IS NULL OR j.queue = p_queue)
             AND (p_kind IS NULL OR j.kind = p_kind)
             AND (p_states IS NULL OR j.status = ANY (p_states))
@@ -130,7 +135,7 @@ BEGIN
         ORDER BY j.id DESC LIMIT p_limit)
         UNION ALL
         (SELECT h.id FROM forge.history h
-        WHERE h.id < p_below
+        WHERE v_ended AND h.id < p_below
             AND (p_queue IS NULL OR h.queue = p_queue)
             AND (p_kind IS NULL OR h.kind = p_kind)
             AND (p_states IS NULL OR h.status = ANY (p_states))
