@@ -1,0 +1,35 @@
+"""Fixtures of the Postgres tests: the server, an empty schema, an open store on it."""
+
+from collections.abc import AsyncGenerator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from forge_jobs.backends.postgres.store import PostgresStore
+
+from .places import Places, places
+from .server import PrivateServer, postgres
+
+__all__ = ["places", "postgres"]
+
+
+@pytest.fixture
+def schema(places: Places) -> Iterator[str]:
+    """The name of a schema without jobs."""
+    name = places.take()
+    yield name
+    places.give_back(name)
+
+
+@pytest.fixture
+def url(postgres: PrivateServer, schema: str) -> str:
+    return postgres.url(schema=schema)
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncGenerator[PostgresStore, None]:
+    """An open store on the server's own time."""
+    made = PostgresStore(url)
+    await made.open()
+    yield made
+    await made.close()

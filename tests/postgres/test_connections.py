@@ -1,0 +1,184 @@
+"""At most four connections per process, on whichever threads and loops it is used."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from forge_jobs.backends.postgres.driver import Driver
+from forge_jobs.backends.postgres.pool import Pool
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.processes import NewProcess, Pulse
+
+from .server import PrivateServer
+
+JOB = NewJob(kind="work", queue="q")
+COUNT = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-jobs'"
+
+
+async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServer) -> None:
+    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
+    owner = await store.processes.register(me)
+    subscription = await store.subscribe(["q"], lambda: None)
+    over = threading.Event()
+    seen: list[int] = []
+
+    def watch() -> None:
+        while not over.is_set():
+            seen.append(int(postgres.sql(COUNT)))
+
+    def elsewhere(n: int) -> None:
+        async def calls() -> None:
+            for _ in range(5):
+                await asyncio.gather(*(store.jobs.enqueue([JOB]) for _ in range(5)))
+                await store.processes.beat(owner, Pulse())
+
+        asyncio.run(calls())
+
+    async def here() -> None:
+        for _ in range(20):
+            await asyncio.gather(
+                *(store.jobs.enqueue([JOB]) for _ in range(10)),
+                store.ledger.counts(),
+                store.processes.beat(owner, Pulse()),
+            )
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        await asyncio.gather(here(), *(asyncio.to_thread(elsewhere, n) for n in range(6)))
+    finally:
+        over.set()
+        await asyncio.to_thread(watcher.join)
+    assert max(seen) <= 4
+    await subscription.close()
+    stored = sum(count.jobs for count in await store.ledger.counts())
+    assert stored == 6 * 5 * 5 + 20 * 10
+
+
+async def test_a_loop_that_ends_leaves_no_connection(url: str, postgres: PrivateServer) -> None:
+    store = PostgresStore(url)
+
+    def elsewhere() -> None:
+        async def calls() -> None:
+            await store.open()
+            await store.jobs.enqueue([JOB])
+
+        asyncio.run(calls())
+
+    await asyncio.to_thread(elsewhere)
+    assert store._server.pool.count() == 0
+    assert [count.jobs for count in await store.ledger.counts()] == [1]
+    await store.close()
+
+
+FORK = """
+import asyncio, os, sys
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.job import NewJob
+
+store = PostgresStore(sys.argv[1])
+loop = asyncio.new_event_loop()
+
+async def enqueue():
+    return (await store.jobs.enqueue([NewJob(kind="work", queue="q")]))[0].key
+
+loop.run_until_complete(store.open())
+first = loop.run_until_complete(enqueue())
+child = os.fork()
+if child == 0:
+    store.after_fork()
+    asyncio.run(enqueue())
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+last = loop.run_until_complete(enqueue())
+loop.run_until_complete(store.close())
+print(status, last - first)
+"""
+
+
+@pytest.mark.processes
+def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["0", "2"], done.stderr
+
+
+class FakeDriver:
+    """A connection that only counts."""
+
+    guard = threading.Lock()
+    open_now = 0
+    most = 0
+
+    def __init__(self) -> None:
+        self._closed = False
+        with self.guard:
+            FakeDriver.open_now += 1
+            FakeDriver.most = max(FakeDriver.most, FakeDriver.open_now)
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def terminate(self) -> None:
+        with self.guard:
+            FakeDriver.open_now -= not self._closed
+            self._closed = True
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        self.terminate()
+
+
+@pytest.mark.parametrize("loops", [1, 2, 5])
+def test_the_pool_gives_everybody_a_turn(loops: int) -> None:
+    FakeDriver.open_now = FakeDriver.most = 0
+
+    async def connect() -> Driver:
+        await asyncio.sleep(0.001)
+        return FakeDriver()  # type: ignore[return-value]
+
+    pool = Pool(connect, most=3, per_loop=2)
+    turns = [0] * loops
+
+    def run(n: int) -> None:
+        async def one() -> None:
+            for _ in range(10):
+                driver, _ = await pool.take()
+                await asyncio.sleep(0.0005)
+                turns[n] += 1
+                pool.give_back(driver, broken=turns[n] % 7 == 0)
+
+        async def many() -> None:
+            await asyncio.gather(*(one() for _ in range(5)))
+
+        asyncio.run(many())
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(loops)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert turns == [50] * loops
+    assert FakeDriver.most <= 3
+    assert (pool.count(), FakeDriver.open_now) == (0, 0)
+
+
+async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> None:
+    async def connect() -> Driver:
+        return FakeDriver()  # type: ignore[return-value]
+
+    pool = Pool(connect, most=1, per_loop=1)
+    held, _ = await pool.take()
+    impatient = asyncio.create_task(pool.take())
+    patient = asyncio.create_task(pool.take())
+    await asyncio.sleep(0)
+    impatient.cancel()
+    pool.give_back(held)
+    driver, used = await asyncio.wait_for(patient, 5)
+    assert used
+    pool.give_back(driver)
+    await pool.close()

@@ -1,0 +1,167 @@
+"""Making, upgrading and removing the schema; what a wrong address or server is told."""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from forge_jobs.backends.postgres import faults
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.errors import BadUrl, ForgeError, NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.core.job import NewJob
+
+from .server import PASSWORD, PrivateServer
+
+OPEN_AND_ENQUEUE = """
+import asyncio, sys
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.job import NewJob
+
+async def main():
+    store = PostgresStore(sys.argv[1])
+    await store.open()
+    await store.jobs.enqueue([NewJob(kind="work", queue="q")])
+    print(store.tag)
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.processes
+def test_ten_processes_start_at_once_on_an_empty_database(postgres: PrivateServer) -> None:
+    url = postgres.url(schema="many")
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN_AND_ENQUEUE, url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(10)
+    ]
+    done = [process.communicate(timeout=100) for process in started]
+    assert [process.returncode for process in started] == [0] * 10, done
+    assert len({tag for tag, _ in done}) == 1
+    assert postgres.sql("SELECT count(*) FROM many.jobs").strip() == "10"
+
+
+async def refused(url: str, *, migrate: bool = True) -> ForgeError:
+    """The error of a store that cannot be opened: one line, and without any password."""
+    store = PostgresStore(url)
+    with pytest.raises(ForgeError) as caught:
+        await store.open(migrate=migrate)
+    await store.close()
+    text = str(caught.value)
+    assert "\n" not in text
+    assert PASSWORD not in text
+    assert "wrong-word" not in text
+    return caught.value
+
+
+async def test_a_wrong_password(postgres: PrivateServer) -> None:
+    postgres.sql(
+        "DROP ROLE IF EXISTS stranger", f"CREATE ROLE stranger LOGIN PASSWORD '{PASSWORD}'"
+    )
+    error = await refused(postgres.url(user="stranger", password="wrong-word"))
+    assert isinstance(error, BadUrl)
+    assert "password" in str(error)
+
+
+async def test_an_unknown_database_can_be_created(postgres: PrivateServer) -> None:
+    url = postgres.url(database="not-there-yet")
+    error = await refused(url)
+    assert isinstance(error, BadUrl)
+    assert "forge db create" in str(error)
+    store = PostgresStore(url)
+    made = await store.upkeep.migrate()
+    assert made.current == made.wanted
+    await store.open(migrate=False)
+    await store.jobs.enqueue([NewJob(kind="work", queue="q")])
+    await store.close()
+
+
+async def test_nobody_listens() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        error = await refused(f"postgresql://me@/shop?host={folder}")
+    assert isinstance(error, Unavailable)
+
+
+async def test_a_server_that_is_too_old(
+    postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
+    error = await refused(postgres.url(schema="old"))
+    assert isinstance(error, NotWritable)
+    assert "99" in str(error)
+
+
+async def test_a_user_without_the_right_to_create(postgres: PrivateServer) -> None:
+    postgres.sql("DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN")
+    error = await refused(postgres.url(user="guest", schema="guests"))
+    assert isinstance(error, NotWritable)
+    assert "permission" in str(error)
+
+
+async def test_somebody_elses_table_is_left_alone(postgres: PrivateServer) -> None:
+    postgres.sql("CREATE SCHEMA taken", "CREATE TABLE taken.jobs (mine text)")
+    error = await refused(postgres.url(schema="taken"))
+    assert isinstance(error, NotWritable)
+    assert "schema=" in str(error)
+    assert postgres.sql("SELECT count(*) FROM taken.jobs").strip() == "0"
+
+
+async def test_a_schema_that_is_newer_than_the_code(postgres: PrivateServer) -> None:
+    url = postgres.url(schema="newer")
+    store = PostgresStore(url)
+    await store.open()
+    await store.close()
+    postgres.sql("UPDATE newer.meta SET value = '999' WHERE name = 'schema'")
+    for migrate in (True, False):
+        error = await refused(url, migrate=migrate)
+        assert isinstance(error, SchemaMismatch)
+        assert "999" in str(error)
+
+
+async def test_without_leave_to_migrate_a_missing_schema_is_refused(
+    postgres: PrivateServer,
+) -> None:
+    error = await refused(postgres.url(schema="absent"), migrate=False)
+    assert isinstance(error, SchemaMismatch)
+    assert "forge db migrate" in str(error)
+    found = await PostgresStore(postgres.url(schema="absent")).upkeep.schema_status()
+    assert found.current is None
+
+
+async def test_dropping_leaves_what_is_not_ours(postgres: PrivateServer) -> None:
+    store = PostgresStore(postgres.url(schema="shared"))
+    await store.open()
+    postgres.sql("CREATE TABLE shared.customers (name text)")
+    await store.upkeep.drop()
+    left = postgres.sql(
+        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname = 'shared'",
+        "SELECT proname FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace "
+        "WHERE nspname = 'shared'",
+    )
+    assert left.split() == ["customers"]
+    await store.open()
+    await store.upkeep.drop()
+
+
+async def test_two_stores_open_together_in_one_process(postgres: PrivateServer) -> None:
+    stores = [PostgresStore(postgres.url(schema="together")) for _ in range(4)]
+    await asyncio.gather(*(store.open() for store in stores))
+    assert len({store.tag for store in stores}) == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_the_doctor_has_something_to_say(store: PostgresStore) -> None:
+    findings = {finding.subject: finding for finding in await store.upkeep.examine()}
+    assert {"server", "connections", "snapshots", "bloat", "notifications"} <= set(findings)
+    # The tests' own server runs without fsync, which nobody should do elsewhere.
+    assert findings["durability"].cure
+    assert findings["notifications"].message == "they arrive"

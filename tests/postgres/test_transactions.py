@@ -1,0 +1,162 @@
+"""``tx=``: jobs exist if and only if the user's own transaction commits, with every driver."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
+
+from .server import PrivateServer
+
+FULL = NewJob(
+    kind="work",
+    queue="q",
+    payload='{"text":"é \\u00e9 \\n 🦊","n":1.0}'.encode(),
+    priority=-3,
+    delay_s=60.0,
+    expires_s=600.0,
+    max_attempts=2,
+    timeout_s=1.5,
+    dedupe_key="order:1",
+    dedupe_for_s=5.0,
+    unique_while=UniqueWhile.WAITING,
+    tags=("a", "b"),
+    limit_key="l",
+    lane="lane",
+    order=LaneOrder.SERIAL,
+    on_dead=Successor("told", "q2"),
+    trace="00-trace",
+)
+PLAIN = NewJob(kind="plain", queue="q")
+
+Opened = tuple[Any, Callable[[], Any], Callable[[], Any]]
+
+
+def sqlalchemy_url(server: PrivateServer, driver: str) -> str:
+    return server.url().replace("postgresql://", f"postgresql+{driver}://")
+
+
+@asynccontextmanager
+async def opened(way: str, server: PrivateServer) -> AsyncGenerator[Opened, None]:
+    """(connection, commit, rollback) with a transaction open or about to be."""
+    library, _, rest = way.partition(" ")
+    if library == "asyncpg":
+        connection = await asyncpg.connect(server.url())
+        transaction = connection.transaction()
+        await transaction.start()
+        yield connection, transaction.commit, transaction.rollback
+        await connection.close()
+    elif way == "psycopg":
+        with psycopg.connect(server.url(), row_factory=dict_row) as sync:
+            yield sync, sync.commit, sync.rollback
+    elif way == "psycopg async":
+        async with await psycopg.AsyncConnection.connect(server.url()) as aconnection:
+            yield aconnection, aconnection.commit, aconnection.rollback
+    elif rest in ("connection", "session"):
+        engine = sqlalchemy.create_engine(sqlalchemy_url(server, "psycopg"))
+        with engine.connect() if rest == "connection" else Session(engine) as given:
+            yield given, given.commit, given.rollback
+        engine.dispose()
+    else:
+        aengine = create_async_engine(sqlalchemy_url(server, "asyncpg"))
+        made = aengine.connect() if rest == "async connection" else AsyncSession(aengine)
+        async with made as agiven:
+            yield agiven, agiven.commit, agiven.rollback
+        await aengine.dispose()
+
+
+WAYS = [
+    "asyncpg",
+    "psycopg",
+    "psycopg async",
+    "sqlalchemy connection",
+    "sqlalchemy session",
+    "sqlalchemy async connection",
+    "sqlalchemy async session",
+]
+
+
+async def call(end: Callable[[], Any]) -> None:
+    answer = end()
+    if answer is not None:
+        await answer
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_jobs_share_the_fate_of_the_transaction(
+    store: PostgresStore, postgres: PrivateServer, way: str
+) -> None:
+    async with opened(way, postgres) as (connection, _, rollback):
+        [answer, _] = await store.aenqueue_in(connection, [FULL, PLAIN])
+        assert await store.jobs.get(answer.id) is None
+        await call(rollback)
+    assert await store.ledger.counts() == []
+    async with opened(way, postgres) as (connection, commit, _):
+        [answer, plain] = await store.aenqueue_in(connection, [FULL, PLAIN])
+        [twice] = await store.aenqueue_in(connection, [FULL])
+        assert (twice.key, twice.duplicate) == (answer.key, True)
+        await call(commit)
+    [direct] = await store.jobs.enqueue([FULL])
+    assert (direct.key, direct.duplicate) == (answer.key, True)
+    stored = await store.jobs.get(answer.id)
+    assert stored is not None
+    given = {name: getattr(FULL, name) for name in FULL.__struct_fields__}
+    for name in ("delay_s", "run_at", "expires_s", "expires_at", "hold"):
+        del given[name]
+    assert {name: getattr(stored, name) for name in given} == given
+    assert stored.run_at - stored.enqueued_at == 60_000_000
+    assert stored.expires_at == stored.enqueued_at + 600_000_000
+    assert await store.jobs.get(plain.id) is not None
+    assert sum(count.jobs for count in await store.ledger.counts()) == 2
+
+
+async def test_what_is_asynchronous_must_be_awaited(
+    store: PostgresStore, postgres: PrivateServer
+) -> None:
+    for way in WAYS:
+        async with opened(way, postgres) as (connection, _, rollback):
+            if way in ("psycopg", "sqlalchemy connection", "sqlalchemy session"):
+                assert len(store.enqueue_in(connection, [PLAIN])) == 1
+            else:
+                with pytest.raises(BadOption, match="aenqueue"):
+                    store.enqueue_in(connection, [PLAIN])
+            await call(rollback)
+
+
+async def test_a_connection_without_a_transaction_is_refused(
+    store: PostgresStore, postgres: PrivateServer
+) -> None:
+    connection = await asyncpg.connect(postgres.url())
+    with pytest.raises(BadOption, match="no open transaction"):
+        await store.aenqueue_in(connection, [PLAIN])
+    await connection.close()
+    with (
+        psycopg.connect(postgres.url(), autocommit=True) as automatic,
+        pytest.raises(BadOption, match="no open transaction"),
+    ):
+        store.enqueue_in(automatic, [PLAIN])
+    assert await store.ledger.counts() == []
+
+
+async def test_another_database_is_refused(store: PostgresStore, postgres: PrivateServer) -> None:
+    with (
+        psycopg.connect(postgres.url(database="template1")) as elsewhere,
+        pytest.raises(BadOption, match="another database"),
+    ):
+        store.enqueue_in(elsewhere, [PLAIN])
+    engine = sqlalchemy.create_engine("sqlite://")
+    with engine.connect() as lite, pytest.raises(BadOption, match="sqlite"):
+        store.enqueue_in(lite, [PLAIN])
+    engine.dispose()
+    with pytest.raises(BadOption, match="cannot be joined"):
+        store.enqueue_in("a connection", [PLAIN])

@@ -1,0 +1,136 @@
+"""Waking workers of other processes, and what happens when notifications fail."""
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from forge_jobs.backends.postgres import listen
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.queues import QueueChange
+
+from .proxy import faulty_line
+from .server import PrivateServer
+
+SOON_S = 10.0
+
+
+def job(queue: str = "q") -> NewJob:
+    return NewJob(kind="work", queue=queue)
+
+
+async def listening(store: PostgresStore) -> None:
+    """Wait until the listening was proved to work."""
+    async with asyncio.timeout(SOON_S):
+        while store._hearing.state != "listening":
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def other(store: PostgresStore, url: str) -> Any:
+    """Another process, as far as the store can tell."""
+    made = PostgresStore(url)
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_an_enqueue_elsewhere_rings(store: PostgresStore, other: PostgresStore) -> None:
+    rung, wrong = asyncio.Event(), asyncio.Event()
+    mine = await store.subscribe(["q", "r"], rung.set)
+    theirs = await store.subscribe(["elsewhere"], wrong.set)
+    await listening(store)
+    rung.clear()
+    wrong.clear()
+    await other.jobs.enqueue([job("r")])
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    assert not wrong.is_set()
+    rung.clear()
+    await other.queues.ensure("q", slots=3)
+    await asyncio.wait_for(asyncio.gather(rung.wait(), wrong.wait()), SOON_S)
+    wrong.clear()
+    await other.queues.change("q", QueueChange(paused=True))
+    await asyncio.wait_for(wrong.wait(), SOON_S)
+    await mine.close()
+    await theirs.close()
+    assert store._hearing.state == "off" or store._server.line is None
+
+
+async def test_the_listening_comes_back_after_its_connection_was_killed(
+    store: PostgresStore, other: PostgresStore, postgres: PrivateServer
+) -> None:
+    rung = asyncio.Event()
+    subscription = await store.subscribe(["q"], rung.set)
+    await listening(store)
+    rung.clear()
+    await asyncio.to_thread(
+        postgres.sql,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE query ILIKE 'LISTEN%' AND application_name = 'forge-jobs'",
+    )
+    # Rung once it is back, for what was missed.
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    await listening(store)
+    rung.clear()
+    await other.jobs.enqueue([job()])
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    await subscription.close()
+
+
+async def test_notifications_are_few_however_many_jobs_come(
+    store: PostgresStore, postgres: PrivateServer, schema: str
+) -> None:
+    ear = await asyncpg.connect(postgres.url())
+    heard: list[str] = []
+    await ear.add_listener(f"{schema}_wake", lambda *said: heard.append(said[3]))
+    for _ in range(5):
+        await asyncio.gather(*(store.jobs.enqueue([job(f"q{n % 3}")]) for n in range(60)))
+    async with asyncio.timeout(SOON_S):
+        while {name for said in heard for name in said.split(",")} != {"q0", "q1", "q2"}:
+            await asyncio.sleep(0.01)
+    assert len(heard) < 100
+    await ear.close()
+
+
+async def test_a_line_that_drops_notifications_is_found_out(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "PROBE_S", 0.5)
+    async with faulty_line(url) as (line, through):
+        line.deaf = True
+        store = PostgresStore(through)
+        await store.open()
+        rings = 0
+
+        def ring() -> None:
+            nonlocal rings
+            rings += 1
+
+        subscription = await store.subscribe(["q"], ring)
+        async with asyncio.timeout(SOON_S):
+            while rings < 4:
+                await asyncio.sleep(0.05)
+        assert store._hearing.state == "polling"
+        await subscription.close()
+        await store.close()
+
+
+async def test_a_job_in_a_users_transaction_rings_at_its_commit(
+    store: PostgresStore, other: PostgresStore, postgres: PrivateServer
+) -> None:
+    rung = asyncio.Event()
+    subscription = await store.subscribe(["q"], rung.set)
+    await listening(store)
+    connection = await asyncpg.connect(postgres.url())
+    transaction = connection.transaction()
+    await transaction.start()
+    rung.clear()
+    await other.aenqueue_in(connection, [job()])
+    await asyncio.sleep(0.2)
+    assert not rung.is_set()
+    await transaction.commit()
+    await asyncio.wait_for(rung.wait(), SOON_S)
+    await connection.close()
+    await subscription.close()
