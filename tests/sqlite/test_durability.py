@@ -107,8 +107,8 @@ async def test_files_are_for_their_owner_alone(store: SqliteStore, path: Path) -
 async def test_the_log_is_emptied_before_it_grows_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.session._WAL_MOST", 1 << 20)
-    monkeypatch.setattr("forge_jobs.backends.sqlite.connection._WAL_KEPT", 1 << 19)
+    for module in ("session", "connection"):
+        monkeypatch.setattr(f"forge_jobs.backends.sqlite.{module}.WAL_KEPT", 1 << 20)
     store = SqliteStore(path, synchronous="normal")
     largest = 0
     for _ in range(1_500):

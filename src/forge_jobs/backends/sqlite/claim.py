@@ -22,6 +22,7 @@ from .transaction import Tx
 _CANDIDATES: Final = SQL["candidates"]
 _CLAIM: Final = SQL["claim"]
 _FIELDS: Final = 6
+_CLAIM_RANGE: Final = SQL["claim_range"]
 _numbers_of = msgspec.json.Decoder(list[int]).decode
 _Unusual = tuple[int, int, int, str | None, str | None, str | None]
 _unusual_of = msgspec.json.Decoder(list[_Unusual]).decode
@@ -50,17 +51,26 @@ def claim(tx: Tx, owner: int, number: int, want: Want, into: Claimed) -> int:
     count = len(jobs)
     if unusual != "[]":
         _amend(tx, jobs, _unusual_of(unusual), free, into)
+    chosen = [job.key for job in jobs]
     if count <= free:
-        tx.execute(_CLAIM, (owner, number, tx.now, ids))
+        _take(tx, owner, number, tx.now, chosen)
     else:
-        chosen = [job.key for job in jobs]
         if free:
-            tx.execute(_CLAIM, (owner, number, tx.now, as_json(chosen[:free])))
-        tx.execute(_CLAIM, (owner, number, None, as_json(chosen[free:])))
+            _take(tx, owner, number, tx.now, chosen[:free])
+        _take(tx, owner, number, None, chosen[free:])
         jobs[free:] = [_prefetched(job) for job in jobs[free:]]
     into.jobs.extend(jobs)
     _count(tx, want.queue, kinds, count)
     return count
+
+
+def _take(tx: Tx, owner: int, number: int, at: int | None, chosen: list[int]) -> None:
+    """Write claims of distinct keys; a run of neighbours needs no list."""
+    low, high = min(chosen), max(chosen)
+    if high - low + 1 == len(chosen):
+        tx.execute(_CLAIM_RANGE, (owner, number, at, low, high))
+    else:
+        tx.execute(_CLAIM, (owner, number, at, as_json(chosen)))
 
 
 def _build(queue: str, ids: str, numbers: str, kinds: str, payloads: bytes) -> list[ClaimedJob]:
@@ -69,20 +79,23 @@ def _build(queue: str, ids: str, numbers: str, kinds: str, payloads: bytes) -> l
     texts, names = payloads.split(SEPARATOR), kinds.split("\x1e")
     if not len(chosen) == len(texts) == len(names) == len(flat) // _FIELDS:
         raise Corrupt("a stored payload or kind holds a control character")
+    count = len(chosen)
+    columns = [flat[place * count : (place + 1) * count] for place in range(_FIELDS)]
+    epochs, attempts, most, enqueued, due, priorities = columns
     return list(
         map(
             ClaimedJob,
             chosen,
-            [epoch + 1 for epoch in flat[0::_FIELDS]],
+            [epoch + 1 for epoch in epochs],
             names,
             repeat(queue),
             texts,
-            [attempts + 1 for attempts in flat[1::_FIELDS]],
-            flat[2::_FIELDS],
-            flat[3::_FIELDS],
-            flat[4::_FIELDS],
+            [attempt + 1 for attempt in attempts],
+            most,
+            enqueued,
+            due,
             repeat(True),
-            flat[5::_FIELDS],
+            priorities,
         )
     )
 

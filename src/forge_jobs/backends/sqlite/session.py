@@ -12,7 +12,7 @@ from typing import Final
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.kit.clock import Clock
 
-from .connection import abandon, connect, set_synchronous
+from .connection import WAL_KEPT, abandon, connect, set_synchronous
 from .faults import is_busy, translated
 from .place import Place
 from .transaction import Tx
@@ -21,7 +21,7 @@ from .work import Again, Joint, Work, fail
 
 _GROUP_S: Final = 0.02
 _JOINT_MOST: Final = 100
-_WAL_MOST: Final = 64 << 20
+_WAL_SLACK: Final = 512 << 10
 _LOOK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
 _TRIES_MOST: Final = 800
@@ -155,7 +155,7 @@ class Session:
         self._turns += 1
         if self._turns % _LOOK_EVERY == 0:
             with suppress(OSError):
-                self._long = os.stat(self._place.wal).st_size > _WAL_MOST
+                self._long = os.stat(self._place.wal).st_size > WAL_KEPT + _WAL_SLACK
         return self._long
 
     def _there(self) -> sqlite3.Connection:

@@ -22,8 +22,9 @@ FROM forge_marks;
 -- Index: forge_jobs_claim, walked in order, no sort.
 SELECT
     '[' || group_concat(id) || ']',
-    '[' || group_concat(epoch || ',' || attempts || ',' || max_attempts || ',' || enqueued_at || ','
-                        || run_at || ',' || priority) || ']',
+    '[' || group_concat(epoch) || ',' || group_concat(attempts) || ',' || group_concat(max_attempts)
+        || ',' || group_concat(enqueued_at) || ',' || group_concat(run_at) || ','
+        || group_concat(priority) || ']',
     group_concat(kind, char(30)),
     CAST(group_concat(coalesce(payload, ''), char(30)) AS BLOB),
     json_group_array(json_array(id, special, payload IS NULL, options, state, limit_key))
@@ -31,7 +32,7 @@ SELECT
 FROM (
     SELECT id, epoch, attempts, max_attempts, enqueued_at, run_at, priority, kind, payload, special,
            options, state, limit_key
-    FROM forge_jobs
+    FROM forge_jobs INDEXED BY forge_jobs_claim
     WHERE status = 'pending' AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
     ORDER BY priority, run_at, id
     LIMIT ?3
@@ -44,6 +45,20 @@ UPDATE forge_jobs
 SET status = 'running', epoch = epoch + 1, attempts = attempts + 1, owner = ?1, exchange = ?2,
     started_at = ?3
 WHERE id IN (SELECT value FROM json_each(?4));
+
+-- name: claim_range
+-- The same for candidates whose keys follow each other. Index: primary key.
+UPDATE forge_jobs
+SET status = 'running', epoch = epoch + 1, attempts = attempts + 1, owner = ?1, exchange = ?2,
+    started_at = ?3
+WHERE id BETWEEN ?4 AND ?5;
+
+-- name: done_range
+-- The same for keys that follow each other. Index: primary key.
+UPDATE forge_jobs
+SET status = 'done', finished_at = ?1, started_at = coalesce(started_at, ?1)
+WHERE id BETWEEN ?2 AND ?3
+  AND epoch = ?4 AND +owner = ?5 AND +status = 'running' AND special & 1 = 0;
 
 -- name: undying
 -- A claimed job does not expire any more. Index: primary key.
@@ -83,4 +98,5 @@ SELECT min(due_at) FROM forge_jobs WHERE queue = ?1 AND due_at IS NOT NULL;
 
 -- name: any_pending
 -- Whether a queue has a job in line. Index: forge_jobs_claim.
-SELECT EXISTS (SELECT 1 FROM forge_jobs WHERE status = 'pending' AND queue = ?1);
+SELECT EXISTS (SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_claim
+               WHERE status = 'pending' AND queue = ?1);

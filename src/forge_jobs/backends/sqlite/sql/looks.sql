@@ -86,7 +86,7 @@ SELECT id, enqueued_at FROM forge_jobs WHERE id IN (SELECT value FROM json_each(
 
 -- name: owned
 -- All running jobs of a process. Index: forge_jobs_busy.
-SELECT id, epoch, exchange, started_at IS NOT NULL FROM forge_jobs
+SELECT id, epoch, exchange, started_at IS NOT NULL FROM forge_jobs INDEXED BY forge_jobs_busy
 WHERE status = 'running' AND owner = ?1
 ORDER BY id;
 
