@@ -41,7 +41,7 @@ async def stored(forge: Forge) -> int:
         ("forge.db", BadUrl, ["no scheme"]),
         ("sqlite://host:sesame@x/forge.db", BadUrl, ["three slashes"]),
         ("sqlite:///x.db?speed=fast", BadUrl, ["'speed'"]),
-        ("postgresql://user:sesame@host/db", NotYet, ["Postgres"]),
+        ("postgresql://user:sesame@host/db?schema=No", BadUrl, ["schema='No'"]),
         ("redis://:sesame@host/0", NotYet, ["Redis"]),
     ],
 )

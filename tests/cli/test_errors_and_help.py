@@ -102,7 +102,7 @@ def test_errors_as_json_carry_a_code(line: str, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("url", "code"),
     [
-        ("postgresql://me:hunter2@db/x", 2),
+        ("postgresql://me:hunter2@db/x?schema=No", 2),
         ("redis://me:hunter2@db/0", 2),
         ("mysql://me:hunter2@db/x", 2),
         ("sqlite://me:hunter2@db/x", 2),

@@ -84,7 +84,7 @@ def test_a_bad_address_is_named(url: str, said: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["postgres://u:geheim@h/db", "postgresql://h/db", "redis://h/0"])
+@pytest.mark.parametrize("url", ["redis://:geheim@h/0", "redis://h/0"])
 def test_backends_to_come_say_so(url: str) -> None:
     with pytest.raises(NotYet, match="not part of this version") as caught:
         open_store(url)
@@ -93,7 +93,13 @@ def test_backends_to_come_say_so(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["mysql://u:geheim@h/db", "sqlite://u:geheim@h/db", "memory://u:geheim@h", "u:geheim@h:[/db"],
+    [
+        "mysql://u:geheim@h/db",
+        "sqlite://u:geheim@h/db",
+        "memory://u:geheim@h",
+        "postgresql://u:geheim@h/db?schema=No",
+        "u:geheim@h:[/db",
+    ],
 )
 def test_P5_no_error_repeats_a_password(url: str) -> None:
     with pytest.raises(BadUrl) as caught:
@@ -104,6 +110,7 @@ def test_P5_no_error_repeats_a_password(url: str) -> None:
 def test_a_backend_is_imported_only_when_it_is_asked_for() -> None:
     code = (
         "import sys; from forge_jobs.backends.url import open_store; open_store('memory://');"
+        "open_store('postgresql://h/db');"
         "print([name for name in ('sqlite3', 'asyncpg', 'pytest') if name in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,8 +14,10 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Store
 
-_FORMS: Final = "use sqlite:///relative.db, sqlite:////absolute/path.db, memory:// or memory://name"
-_LATER: Final = {"postgres": "Postgres", "postgresql": "Postgres", "redis": "Redis"}
+_FORMS: Final = (
+    "use sqlite:///relative.db, sqlite:////absolute/path.db, postgresql://user@host/database, "
+    "memory:// or memory://name"
+)
 _SYNCHRONOUS: Final = ("mixed", "full", "normal")
 
 _named: Final[dict[str, Store]] = {}
@@ -43,10 +45,12 @@ def open_store(
             return _sqlite(url, parts, options, clock, entropy)
         case "memory":
             return _memory(url, parts, options, clock, entropy)
-        case "postgres" | "postgresql" | "redis":
-            raise NotYet(
-                f"the {_LATER[parts.scheme]} backend is not part of this version: {_FORMS}"
-            )
+        case "postgres" | "postgresql":
+            from forge_jobs.backends.postgres.store import PostgresStore
+
+            return PostgresStore(url, clock=clock, entropy=entropy)
+        case "redis":
+            raise NotYet(f"the Redis backend is not part of this version: {_FORMS}")
         case "":
             raise BadUrl(f"the store address {redact.url(url)!r} has no scheme: {_FORMS}")
         case scheme:
