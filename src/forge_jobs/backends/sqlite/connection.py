@@ -18,7 +18,7 @@ _STATEMENTS: Final = 512
 _CACHE_KB: Final = 16_384
 # The log is written from its beginning again after a checkpoint. Kept at this length it lies in the
 # page cache already, which saves a quarter of a lone enqueue; beyond it, it is time to checkpoint.
-WAL_KEPT: Final = 16 << 20
+WAL_KEPT: Final = 4 << 20
 _TRIES_MOST: Final = 500
 _BETWEEN_TRIES_S: Final = 0.01
 

@@ -21,7 +21,7 @@ from .work import Again, Joint, Work, fail
 
 _GROUP_S: Final = 0.02
 _JOINT_MOST: Final = 100
-_WAL_SLACK: Final = 512 << 10
+_WAL_SLACK: Final = 128 << 10
 _LOOK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
 _TRIES_MOST: Final = 800
@@ -149,11 +149,11 @@ class Session:
         finally:
             self._turnstile.leave()
 
-    def log_is_long(self) -> bool:
+    def log_is_long(self, *, lone: bool = False) -> bool:
         """Whether the next ``run`` should move the write-ahead log into the database; asked after
-        every turn, it looks now and then."""
+        every turn, it looks only now and then when that was a lone insert."""
         self._turns += 1
-        if self._turns % _LOOK_EVERY == 0:
+        if not lone or self._turns % _LOOK_EVERY == 0:
             with suppress(OSError):
                 self._long = os.stat(self._place.wal).st_size > WAL_KEPT + _WAL_SLACK
         return self._long

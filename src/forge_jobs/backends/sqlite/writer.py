@@ -147,7 +147,7 @@ class Writer:
             return None
         finally:
             lock.release()
-        if self._session.log_is_long():
+        if self._session.log_is_long(lone=True):
             self.call_here(_nothing)
         self._ring({woken}, operated=False)
         return key
