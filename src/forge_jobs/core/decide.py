@@ -63,6 +63,11 @@ class Finish(Struct, frozen=True, gc=False):
     ran_s: float = 0.0
 
 
+# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
+_DONE_EVENT = Event.DONE
+_DONE = JobStatus.DONE
+
+
 class _Move(NamedTuple):
     event: Event
     status: JobStatus
@@ -113,7 +118,7 @@ def done(
 ) -> Finish:
     """The finish of a success, which needs neither time nor chance."""
     return Finish(
-        job.key, job.epoch, Event.DONE, JobStatus.DONE, job.queue, job.kind,
+        job.key, job.epoch, _DONE_EVENT, _DONE, job.queue, job.kind,
         0.0, result, None, None, jobs, ran_s,
     )  # fmt: skip
 

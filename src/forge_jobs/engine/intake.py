@@ -10,6 +10,9 @@ from .lane import Lane
 from .registry import Handler, HandlerRegistry, RunIn
 from .run import Ending, Run
 
+# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
+_LOOP = RunIn.LOOP
+
 
 class Intake:
     """The door of the floor. Jobs that cannot run here are concluded on the spot."""
@@ -34,7 +37,7 @@ class Intake:
                 floor.conclude(run, Ending(Missing()), now)
                 continue
             alone = job.crashes >= isolate_from
-            special = alone or handler.run_in is not RunIn.LOOP
+            special = alone or handler.run_in is not _LOOP
             if special and not floor.places.assign(run, alone=alone):
                 floor.conclude(run, Ending(Dead(_cannot_isolate(job))), now)
                 continue
