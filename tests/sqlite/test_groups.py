@@ -13,6 +13,8 @@ from forge_jobs.backends.sqlite.writer import Writer
 from forge_jobs.core.errors import Invalid, NotFound
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.select import Selection
+from forge_jobs.store.jobs import Exchange, Want
+from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.queues import QueueChange
 
 A_JOB = NewJob(kind="k", queue="q")
@@ -171,3 +173,32 @@ async def test_keys_are_never_given_twice(store: SqliteStore) -> None:
     (second,) = store.enqueue_sync([A_JOB])
     assert second.key > first.key
     assert await store.jobs.get(first.id) is None
+
+
+async def test_jobs_that_came_alone_are_claimed_and_counted(store: SqliteStore) -> None:
+    for number in range(20):
+        store.enqueue_sync([NewJob(kind="k", queue="q", priority=number % 2)])
+    assert await total(store) == 20
+    assert list(await store.ledger.oldest_due()) == ["q"]
+    key = await store.processes.register(
+        NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
+    )
+    answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 15)]))
+    expected = [*range(1, 20, 2), *range(2, 12, 2)]
+    assert [job.key for job in answer.claims] == expected
+    assert await total(store) == 20
+
+
+async def test_many_lone_jobs_do_not_stay_apart(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forge_jobs.backends.sqlite.enqueue._FOLDED_EVERY", 16)
+    store = SqliteStore(path, synchronous="normal")
+    for _ in range(40):
+        store.enqueue_sync([A_JOB])
+    connection = writer_of(store).connection
+    assert connection is not None
+    assert connection.execute("SELECT folded FROM forge_marks").fetchone() == (32,)
+    in_line = connection.execute("SELECT count(*) FROM forge_jobs WHERE line IS NOT NULL")
+    assert in_line.fetchone() == (32,)
+    await store.close()

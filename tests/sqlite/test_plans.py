@@ -17,12 +17,13 @@ ROWS = 100_000
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, max_attempts, enqueued_at,
-                        due_at, finished_at, owner, odd, dedupe_key, payload)
+                        due_at, finished_at, owner, odd, line, dedupe_key, payload)
 SELECT i, s, 'q' || (i % 3), 'k' || (i % 7), i % 5, i, 5, i,
        CASE WHEN s IN ('scheduled', 'failed') THEN i END,
        CASE WHEN s IN ('done', 'dead') THEN i END,
        CASE WHEN s = 'running' THEN i % 4 END,
        CASE WHEN s IN ('failed', 'dead') THEN s END,
+       CASE WHEN s = 'pending' THEN 1 END,
        CASE WHEN i % 10 = 0 THEN 'key' || i END, '{}'
 FROM (SELECT i, CASE i % 100 WHEN 0 THEN 'running' WHEN 1 THEN 'failed' WHEN 2 THEN 'dead'
                 ELSE CASE i % 3 WHEN 0 THEN 'pending' WHEN 1 THEN 'scheduled' ELSE 'done' END
@@ -38,6 +39,7 @@ def connection(
     schema.migrate(Place.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     opened = sqlite3.connect(path, isolation_level=None)
     opened.execute(FILL, (ROWS,))
+    opened.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
     if request.param == "analysed":
         opened.execute("ANALYZE")
     yield opened

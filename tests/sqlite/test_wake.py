@@ -71,7 +71,8 @@ async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path
     rung.clear()
     other = sqlite3.connect(path)
     other.execute(
-        "UPDATE forge_jobs SET status = 'pending', due_at = NULL WHERE id = ?", (stored.key,)
+        "UPDATE forge_jobs SET status = 'pending', due_at = NULL, line = 1 WHERE id = ?",
+        (stored.key,),
     )
     other.commit()
     other.close()

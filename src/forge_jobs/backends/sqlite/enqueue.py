@@ -26,12 +26,13 @@ _INSERT_LONE: Final = SQL["insert_lone"]
 _INSERT_ALIKE: Final = SQL["insert_alike"]
 # Powers of two: a batch of any size is stored by a handful of statements, all of them cached.
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)
-_COLUMNS: Final = 17
+_COLUMNS: Final = 18
 _ALIKE_FROM: Final = 4
 # From here on it is cheaper to keep the books at once than to leave it to the next fold.
 _COUNTED_FROM: Final = 8
-# Jobs that were stored one by one are brought into the books by every so manieth of them.
-_FOLDED_EVERY: Final = 256
+# Jobs that were stored one by one are put in line and into the books by the next worker that comes
+# along, or by every so manieth of them.
+_FOLDED_EVERY: Final = 2_048
 
 
 def _repeated(times: int) -> str:

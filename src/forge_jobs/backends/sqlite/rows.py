@@ -96,6 +96,7 @@ class Row(Struct, array_like=True):
     dedupe_key: str | None
     limit_key: str | None
     lane: str | None
+    line: int | None
     # Written only when ``result_changed``.
     result: str | None = None
     result_changed: bool = False
@@ -117,6 +118,7 @@ class Row(Struct, array_like=True):
         self.due_at = self.run_at if status in _TIMED else None
         self.dies_at = options.expires_at if status in _WAITING else None
         self.odd = status if status in _ODD else None
+        self.line = 1 if status is JobStatus.PENDING else None
         self.special = special(
             dedupe_key=self.dedupe_key,
             waiting_only=options.unique_while is UniqueWhile.WAITING,
@@ -167,17 +169,17 @@ def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], b
     if run_at is None:
         run_at = after(now, job.delay_s) if job.delay_s else now
     # Plain text for the table: the driver tries every adapter it knows on an enumeration's member.
-    due_at = odd = None
+    due_at = line = odd = None
     if run_at > now:
         status, text, due_at = JobStatus.SCHEDULED, "scheduled", run_at
     elif job.hold:
         status, text, odd = JobStatus.HELD, "held", "held"
     else:
-        status, text = JobStatus.PENDING, "pending"
+        status, text, line = JobStatus.PENDING, "pending", 1
     options, bits, dies_at = (None, 0, None) if is_usual(job) else _unusual(job, now)
     head = (
         text, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
-        dies_at, options, odd, job.dedupe_key, job.limit_key, job.lane,
+        dies_at, line, options, odd, job.dedupe_key, job.limit_key, job.lane,
     )  # fmt: skip
     return status, head, None if needs_body(job.payload) else job.payload
 

@@ -11,6 +11,7 @@ from .books import SQL, Books, Execute
 
 _MARKS: Final = SQL["marks"]
 _UNFOLDED: Final = SQL["unfolded"]
+_INTO_LINE: Final = SQL["into_line"]
 _SET_FOLDED: Final = SQL["set_folded"]
 _RAISE_CONTROL: Final = SQL["raise_control"]
 _groups_of = msgspec.json.Decoder(list[tuple[str, str, str, int, int]]).decode
@@ -20,7 +21,8 @@ class Tx:
     """What an operation gets to work with.
 
     An operation that moves or removes jobs calls ``fold`` first: jobs that were only enqueued are
-    not in the books until somebody else comes along, which spares each lone enqueue a page.
+    not in the books, and those that came alone not in line, until somebody else comes along. That
+    spares each lone enqueue two pages.
     """
 
     __slots__ = (
@@ -64,7 +66,7 @@ class Tx:
             self._folded_key, self._top = folded_key, top
 
     def fold(self) -> None:
-        """Bring jobs that were only enqueued so far into the books."""
+        """Bring jobs that were only enqueued so far into the books, and in line."""
         if self.folded:
             return
         self.folded = True
@@ -72,6 +74,7 @@ class Tx:
             (groups,) = self.row(_UNFOLDED, (self._folded_key,))
             for queue, kind, status, minute, jobs in _groups_of(groups):
                 self.books.entered(queue, kind, status, jobs, minute)
+            self.execute(_INTO_LINE, (self._folded_key,))
 
     def operate(self) -> None:
         """An operator changed something: every process looks again."""

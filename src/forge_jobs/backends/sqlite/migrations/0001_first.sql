@@ -29,6 +29,9 @@ CREATE TABLE forge_jobs (
     due_at       INTEGER,
     -- The expiry while waiting, else NULL.
     dies_at      INTEGER,
+    -- 1 while pending and in line to be claimed, else NULL. A lone enqueue leaves it to the next fold
+    -- (docs/decisions/0011), which spares it the page of the claim index.
+    line         INTEGER,
     -- Seldom used options and seldom changed facts as JSON: a narrow row is a fast row.
     options      TEXT,
     state        TEXT,
@@ -42,7 +45,7 @@ CREATE TABLE forge_jobs (
     -- NULL when it lies in forge_bodies.
     payload      BLOB
 );
-CREATE INDEX forge_jobs_claim  ON forge_jobs (queue, priority, run_at) WHERE status = 'pending';
+CREATE INDEX forge_jobs_claim  ON forge_jobs (queue, priority, run_at) WHERE line IS NOT NULL;
 CREATE INDEX forge_jobs_busy   ON forge_jobs (owner) WHERE status = 'running';
 CREATE INDEX forge_jobs_due    ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX forge_jobs_dies   ON forge_jobs (dies_at) WHERE dies_at IS NOT NULL;
@@ -108,8 +111,8 @@ CREATE TABLE forge_minutes (
     PRIMARY KEY (at, queue, kind)
 ) WITHOUT ROWID;
 
--- One row. folded: jobs with a higher key are not yet in counts and minutes, and nothing but an
--- enqueue has happened to them.
+-- One row. folded: jobs with a higher key are not yet in counts and minutes and perhaps not in line,
+-- and nothing but an enqueue has happened to them.
 CREATE TABLE forge_marks (
     id              INTEGER PRIMARY KEY CHECK (id = 1),
     folded          INTEGER NOT NULL,

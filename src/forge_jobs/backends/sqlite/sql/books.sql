@@ -13,6 +13,11 @@ FROM (
     GROUP BY queue, kind, status, minute
 );
 
+-- name: into_line
+-- Jobs that were stored one by one take their place among those to be claimed. Index: primary key;
+-- writes forge_jobs_claim.
+UPDATE forge_jobs SET line = 1 WHERE id > ?1 AND status = 'pending' AND line IS NULL;
+
 -- name: set_folded
 -- The books now hold all jobs up to this key.
 UPDATE forge_marks SET folded = ?1;
@@ -95,33 +100,38 @@ WHERE (at, queue, kind) IN (
 
 -- name: oldest_due
 -- Per queue the pending job that has waited longest. Queues and priorities are few, so the index is
--- hopped through, not read. Index: forge_jobs_claim.
+-- hopped through, not read; jobs that are not in line yet are added. Index: forge_jobs_claim.
 WITH RECURSIVE
 queues (queue) AS (
-    SELECT min(queue) FROM forge_jobs WHERE status = 'pending'
+    SELECT min(queue) FROM forge_jobs WHERE line IS NOT NULL
     UNION ALL
     SELECT (SELECT min(j.queue) FROM forge_jobs AS j
-            WHERE j.status = 'pending' AND j.queue > queues.queue)
+            WHERE j.line IS NOT NULL AND j.queue > queues.queue)
     FROM queues
     WHERE queues.queue IS NOT NULL
 ),
 steps (queue, priority) AS (
     SELECT queue, (SELECT min(j.priority) FROM forge_jobs AS j
-                   WHERE j.status = 'pending' AND j.queue = queues.queue)
+                   WHERE j.line IS NOT NULL AND j.queue = queues.queue)
     FROM queues
     WHERE queue IS NOT NULL
     UNION ALL
     SELECT queue, (SELECT min(j.priority) FROM forge_jobs AS j
-                   WHERE j.status = 'pending' AND j.queue = steps.queue
+                   WHERE j.line IS NOT NULL AND j.queue = steps.queue
                      AND j.priority > steps.priority)
     FROM steps
     WHERE steps.priority IS NOT NULL
 )
-SELECT queue, min((
-    SELECT min(j.run_at) FROM forge_jobs AS j
-    WHERE j.status = 'pending' AND j.queue = steps.queue AND j.priority = steps.priority
-))
-FROM steps
-WHERE priority IS NOT NULL
+SELECT queue, min(run_at)
+FROM (
+    SELECT queue, (SELECT min(j.run_at) FROM forge_jobs AS j
+                   WHERE j.line IS NOT NULL AND j.queue = steps.queue
+                     AND j.priority = steps.priority) AS run_at
+    FROM steps
+    WHERE priority IS NOT NULL
+    UNION ALL
+    SELECT queue, run_at FROM forge_jobs
+    WHERE id > (SELECT folded FROM forge_marks) AND status = 'pending'
+)
 GROUP BY queue
 ORDER BY queue;

@@ -3,21 +3,22 @@
 -- Writes the row and forge_jobs_claim or forge_jobs_due, no other index unless an option asks.
 INSERT INTO forge_jobs (
     id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
-    options, odd, dedupe_key, limit_key, lane, payload
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    line, options, odd, dedupe_key, limit_key, lane, payload
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_alike
 -- Many jobs that differ in their payload alone: four times as fast as a list of values.
 INSERT INTO forge_jobs (
     id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
-    options, odd, dedupe_key, limit_key, lane, payload
+    line, options, odd, dedupe_key, limit_key, lane, payload
 )
-SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
        CAST(value AS BLOB)
-FROM json_each(?17);
+FROM json_each(?18);
 
 -- name: insert_lone
--- One usual job, due now, a transaction by itself: the key is found within the statement.
+-- One usual job, due now, a transaction by itself: the key is found within the statement. It writes
+-- no index at all; the next fold puts the job in line.
 INSERT INTO forge_jobs (
     id, status, queue, kind, priority, run_at, max_attempts, enqueued_at, payload
 ) VALUES (

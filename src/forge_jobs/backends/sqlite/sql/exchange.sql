@@ -33,7 +33,7 @@ FROM (
     SELECT id, epoch, attempts, max_attempts, enqueued_at, run_at, priority, kind, payload, special,
            options, state, limit_key
     FROM forge_jobs INDEXED BY forge_jobs_claim
-    WHERE status = 'pending' AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
+    WHERE line IS NOT NULL AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
     ORDER BY priority, run_at, id
     LIMIT ?3
 );
@@ -43,14 +43,14 @@ FROM (
 -- moves each from forge_jobs_claim to forge_jobs_busy.
 UPDATE forge_jobs
 SET status = 'running', epoch = epoch + 1, attempts = attempts + 1, owner = ?1, exchange = ?2,
-    started_at = ?3
+    started_at = ?3, line = NULL
 WHERE id IN (SELECT value FROM json_each(?4));
 
 -- name: claim_range
 -- The same for candidates whose keys follow each other. Index: primary key.
 UPDATE forge_jobs
 SET status = 'running', epoch = epoch + 1, attempts = attempts + 1, owner = ?1, exchange = ?2,
-    started_at = ?3
+    started_at = ?3, line = NULL
 WHERE id BETWEEN ?4 AND ?5;
 
 -- name: done_range
@@ -99,4 +99,4 @@ SELECT min(due_at) FROM forge_jobs WHERE queue = ?1 AND due_at IS NOT NULL;
 -- name: any_pending
 -- Whether a queue has a job in line. Index: forge_jobs_claim.
 SELECT EXISTS (SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_claim
-               WHERE status = 'pending' AND queue = ?1);
+               WHERE line IS NOT NULL AND queue = ?1);

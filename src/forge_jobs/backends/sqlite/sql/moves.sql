@@ -4,7 +4,7 @@
 SELECT json_group_array(json_array(
     id, status, queue, kind, priority, run_at, epoch, attempts, max_attempts, special, enqueued_at,
     owner, exchange, started_at, finished_at, due_at, dies_at, options, state, last_error, odd,
-    dedupe_key, limit_key, lane
+    dedupe_key, limit_key, lane, line
 ))
 FROM forge_jobs
 WHERE id IN (SELECT value FROM json_each(?1));
@@ -27,8 +27,9 @@ UPDATE forge_jobs SET
     state = json_extract(w.value, '$[18]'),
     last_error = json_extract(w.value, '$[19]'),
     odd = json_extract(w.value, '$[20]'),
-    result = CASE WHEN json_extract(w.value, '$[25]')
-                  THEN CAST(json_extract(w.value, '$[24]') AS BLOB) ELSE result END
+    line = json_extract(w.value, '$[24]'),
+    result = CASE WHEN json_extract(w.value, '$[26]')
+                  THEN CAST(json_extract(w.value, '$[25]') AS BLOB) ELSE result END
 FROM json_each(?1) AS w
 WHERE forge_jobs.id = json_extract(w.value, '$[0]');
 
@@ -118,7 +119,7 @@ FROM (
 
 -- name: make_pending
 -- Due jobs join the line. Index: primary key.
-UPDATE forge_jobs SET status = 'pending', due_at = NULL, odd = NULL
+UPDATE forge_jobs SET status = 'pending', due_at = NULL, odd = NULL, line = 1
 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: by_state
