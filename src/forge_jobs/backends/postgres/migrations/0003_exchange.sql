@@ -192,7 +192,10 @@ BEGIN
                             started_at = CASE WHEN c.place <= v_want.free THEN v_now END
                         FROM unnest(v_picked) WITH ORDINALITY AS c(id, place)
                         WHERE j.id = c.id
-                        RETURNING j.*
+                        RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts,
+                            j.max_attempts, j.enqueued_at, j.run_at, j.started_at, j.priority,
+                            j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
+                            j.limit_key, j.trace
                     ),
                     booked AS (
                         INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
