@@ -32,6 +32,8 @@ def make_store(clock: MovableClock, places: Places) -> Iterator[MakeStore]:
 @pytest.fixture
 def second_store(clock: MovableClock, places: Places) -> SecondStore:
     def beside(store: Store) -> PostgresStore:
-        return PostgresStore(places.url(store.upkeep.describe()["schema"]), clock, SeededEntropy(9))
+        return PostgresStore(
+            places.url(store.upkeep.describe()["namespace"]), clock, SeededEntropy(9)
+        )
 
     return beside

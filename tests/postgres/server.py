@@ -45,7 +45,7 @@ class PrivateServer:
     """One server; ``folder`` holds its data, its socket and its log."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._data = folder / "data"
         self._log = folder / "log"
         self._as: dict[str, Any] = _unprivileged()
@@ -55,7 +55,7 @@ class PrivateServer:
     def create(self) -> None:
         """Make the cluster."""
         if self._as:
-            os.chown(self._folder, self._as["user"], self._as["group"])
+            os.chown(self.folder, self._as["user"], self._as["group"])
         self._run(
             "initdb", "-D", str(self._data), "-U", "postgres", "--auth=trust", "--no-sync",
             "--encoding=UTF8", "--locale=C",
@@ -72,12 +72,12 @@ class PrivateServer:
                     "-D",
                     str(self._data),
                     "-k",
-                    str(self._folder),
+                    str(self.folder),
                     *given,
                 ],
                 stdout=log,
                 stderr=log,
-                cwd=self._folder,
+                cwd=self.folder,
                 **self._as,
             )
         until = time.monotonic() + _START_S
@@ -85,7 +85,7 @@ class PrivateServer:
             if self._process.poll() is not None:
                 break
             ready = subprocess.run(
-                [str(self._bin / "pg_isready"), "-q", "-h", str(self._folder)], check=False
+                [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder)], check=False
             )
             if ready.returncode == 0:
                 return
@@ -107,7 +107,7 @@ class PrivateServer:
     def url(self, *, schema: str | None = None, user: str = "postgres", **more: str) -> str:
         """An address of it; ``database`` and ``password`` may be given."""
         database, password = more.pop("database", "postgres"), more.pop("password", None)
-        options = {"host": str(self._folder), **more}
+        options = {"host": str(self.folder), **more}
         if schema is not None:
             options["schema"] = schema
         login = user if password is None else f"{user}:{password}"
@@ -117,7 +117,7 @@ class PrivateServer:
         """Run statements as the superuser; what psql prints."""
         commands = [part for statement in statements for part in ("-c", statement)]
         return self._run(
-            "psql", "-h", str(self._folder), "-U", "postgres", "-d", database, "-qAtX",
+            "psql", "-h", str(self.folder), "-U", "postgres", "-d", database, "-qAtX",
             "-v", "ON_ERROR_STOP=1", *commands,
         )  # fmt: skip
 
@@ -126,7 +126,7 @@ class PrivateServer:
             [str(self._bin / program), *args],
             capture_output=True,
             text=True,
-            cwd=self._folder,
+            cwd=self.folder,
             check=False,
             **self._as,
         )
@@ -143,7 +143,7 @@ class PrivateServer:
         programs = packages / _WHEEL / _INSTALLED
         if self._reaches(programs / "bin"):
             return programs / "bin"
-        copy = self._folder / "programs"
+        copy = self.folder / "programs"
         shutil.copytree(programs, copy / _WHEEL / _INSTALLED, symlinks=True)
         libraries = packages / _WHEEL_LIBRARIES
         if libraries.is_dir():

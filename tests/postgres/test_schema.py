@@ -9,7 +9,7 @@ import pytest
 
 from forge_jobs.backends.postgres import faults
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.core.errors import BadUrl, ForgeError, NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.core.errors import ForgeError, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
 
 from .server import PASSWORD, PrivateServer
@@ -66,16 +66,18 @@ async def test_a_wrong_password(postgres: PrivateServer) -> None:
         "DROP ROLE IF EXISTS stranger", f"CREATE ROLE stranger LOGIN PASSWORD '{PASSWORD}'"
     )
     error = await refused(postgres.url(user="stranger", password="wrong-word"))
-    assert isinstance(error, BadUrl)
+    assert isinstance(error, NotWritable)
     assert "password" in str(error)
 
 
 async def test_an_unknown_database_can_be_created(postgres: PrivateServer) -> None:
     url = postgres.url(database="not-there-yet")
     error = await refused(url)
-    assert isinstance(error, BadUrl)
+    assert isinstance(error, NotWritable)
     assert "forge db create" in str(error)
     store = PostgresStore(url)
+    assert (await store.upkeep.schema_status()).current is None
+    await store.upkeep.drop()
     made = await store.upkeep.migrate()
     assert made.current == made.wanted
     await store.open(migrate=False)

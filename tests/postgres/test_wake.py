@@ -9,6 +9,7 @@ import pytest
 from forge_jobs.backends.postgres import listen
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import NewJob
+from forge_jobs.store.processes import NewProcess, Pulse
 from forge_jobs.store.queues import QueueChange
 
 from .proxy import faulty_line
@@ -133,4 +134,24 @@ async def test_a_job_in_a_users_transaction_rings_at_its_commit(
     await transaction.commit()
     await asyncio.wait_for(rung.wait(), SOON_S)
     await connection.close()
+    await subscription.close()
+
+
+async def test_a_heartbeat_does_not_wait_behind_long_calls(store: PostgresStore) -> None:
+    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
+    owner = await store.processes.register(me)
+    subscription = await store.subscribe(["q"], lambda: None)
+    await listening(store)
+    long = [
+        asyncio.create_task(store._server.ask("SELECT pg_sleep(60)", writes=False))
+        for _ in range(4)
+    ]
+    await asyncio.sleep(0.2)
+    async with asyncio.timeout(SOON_S):
+        assert (await store.processes.beat(owner, Pulse())).alive
+        assert (await store.processes.control(owner)).quiet is False
+        assert await store.processes.lead("cron", owner, ttl_s=15.0)
+    for call in long:
+        call.cancel()
+    await asyncio.gather(*long, return_exceptions=True)
     await subscription.close()

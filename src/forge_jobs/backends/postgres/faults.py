@@ -29,7 +29,7 @@ _PRIVILEGE: Final = "42501"
 _NO_OBJECT: Final = frozenset({"42P01", "3F000", "42883", "42703"})
 _BAD_DATA: Final = ("22",)
 _LOGIN: Final = frozenset({"28P01", "28000"})
-_NO_DATABASE: Final = "3D000"
+NO_DATABASE: Final = "3D000"
 
 
 def code_of(error: BaseException) -> str | None:
@@ -72,17 +72,17 @@ def meaning(error: BaseException, *, place: str, exposed: bool) -> ForgeError:
 def cannot_connect(error: BaseException, *, place: str, database: str, first: bool) -> ForgeError:
     """The error to raise when no connection could be made.
 
-    ``first``: nothing ever worked at this address, so it is the address that is wrong.
+    ``first``: nothing ever worked at this address, so waiting will not help.
     """
     if isinstance(error, ForgeError):
         return error
     code = code_of(error)
     if code in _LOGIN:
         text = f"{place} refused the login: check user and password of the address"
-        return BadUrl(text) if first else Unavailable(text)
-    if code == _NO_DATABASE:
+        return NotWritable(text) if first else Unavailable(text)
+    if code == NO_DATABASE:
         text = f"{place}: database {database!r} does not exist: create it with forge db create"
-        return BadUrl(text) if first else Unavailable(text)
+        return NotWritable(text) if first else Unavailable(text)
     if code is None and isinstance(error, ValueError):
         return BadUrl(f"{place}: {_line(error)}")
     if isinstance(error, TimeoutError):

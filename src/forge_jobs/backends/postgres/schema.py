@@ -20,7 +20,6 @@ from .session import Server
 _MAINTENANCE: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^CREATE FUNCTION forge\.(\w+)", re.MULTILINE)
-_NO_DATABASE: Final = "3D000"
 _EXISTS: Final = frozenset({"42P04", "23505"})
 _TAKEN: Final = frozenset({"42P07", "42723"})
 
@@ -33,6 +32,16 @@ class Found:
     status: SchemaStatus
     tag: int
     pooled: bool
+
+
+async def status(server: Server) -> SchemaStatus:
+    """Which schema is there; none when there is not even a database."""
+    try:
+        return (await look(server)).status
+    except Exception as error:
+        if not _no_database(error):
+            raise
+        return SchemaStatus(None, len(sqlfiles.steps()))
 
 
 async def look(server: Server) -> Found:
@@ -68,7 +77,7 @@ async def create_database(server: Server) -> None:
         await (await server.connect(pooled=True)).close(timeout=2.0)
         return
     except Exception as error:
-        if faults.code_of(error.__cause__ or error) != _NO_DATABASE:
+        if not _no_database(error):
             raise
     name = server.address.database.replace('"', '""')
     for place in _MAINTENANCE:
@@ -91,6 +100,14 @@ async def create_database(server: Server) -> None:
 
 async def drop(server: Server) -> None:
     """Remove our tables and functions; the schema itself only if nothing else is in it."""
+    try:
+        await _drop(server)
+    except Exception as error:
+        if not _no_database(error):
+            raise
+
+
+async def _drop(server: Server) -> None:
     schema = server.address.schema
     async with _setup(server) as driver, _transaction(driver):
         await _fetch(server, driver, "lock_schema", schema)
@@ -169,6 +186,10 @@ async def _found(server: Server, driver: Driver) -> Found:
     current = int(facts["schema"]) if "schema" in facts else None
     status = SchemaStatus(current, len(sqlfiles.steps()))
     return Found(status, int(facts.get("tag", "0")), pooled)
+
+
+def _no_database(error: BaseException) -> bool:
+    return faults.code_of(error.__cause__ or error) == faults.NO_DATABASE
 
 
 async def _meta(server: Server, driver: Driver) -> dict[str, str]:

@@ -38,7 +38,7 @@ class PostgresUpkeep:
         return (await schema.migrate(self._server)).status
 
     async def schema_status(self) -> SchemaStatus:
-        return (await schema.look(self._server)).status
+        return await schema.status(self._server)
 
     async def drop(self) -> None:
         await self._close()
@@ -69,7 +69,7 @@ class PostgresUpkeep:
 
     def describe(self) -> dict[str, str]:
         address = self._server.address
-        return {"backend": "postgres", "place": address.place, "schema": address.schema}
+        return {"backend": "postgres", "place": address.place, "namespace": address.schema}
 
     async def _facts(self, driver: Driver) -> list[Finding]:
         [row] = await driver.fetch(self._sql["facts"])
