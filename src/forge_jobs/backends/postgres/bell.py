@@ -37,12 +37,13 @@ class Listener:
 
 
 class _Sender:
-    """What one event loop still has to say."""
+    """What one event loop still has to say, and when it may."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self.task: asyncio.Task[None] | None = None
-        self.sent = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+        self.not_before = 0.0
 
 
 class Bell:
@@ -91,24 +92,19 @@ class Bell:
         self.heard(names)
         sender = self._sender()
         sender.names.update(names)
-        if sender.task is None:
-            sender.sent.clear()
-            sender.task = asyncio.get_running_loop().create_task(self._send(sender))
-            try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    await sender.sent.wait()
-            except TimeoutError:
-                pass
+        if sender.task is None and sender.timer is None and not self._put_off(sender):
+            await asyncio.wait([self._start(sender)], timeout=_PATIENCE_S)
 
     async def flush(self) -> None:
         """Send what is left, before the connections are closed."""
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is None:
             return
-        task = sender.task
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if sender.task is not None:
+            await asyncio.wait([sender.task])
+        if sender.timer is not None:
+            sender.timer.cancel()
+            sender.timer = None
         if sender.names:
             await self._say(sender)
 
@@ -125,15 +121,27 @@ class Bell:
             sender = self._senders[loop] = _Sender()
         return sender
 
+    def _put_off(self, sender: _Sender) -> bool:
+        """Leave it to a timer, if the last notification was sent only just now."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= sender.not_before:
+            return False
+        sender.timer = loop.call_at(sender.not_before, self._start, sender)
+        return True
+
+    def _start(self, sender: _Sender) -> asyncio.Task[None]:
+        sender.timer = None
+        sender.task = asyncio.get_running_loop().create_task(self._send(sender))
+        return sender.task
+
     async def _send(self, sender: _Sender) -> None:
         try:
-            while sender.names:
-                await self._say(sender)
-                sender.sent.set()
-                await self._server.clock.sleep(_WINDOW_S)
+            await self._say(sender)
         finally:
-            sender.sent.set()
             sender.task = None
+            sender.not_before = asyncio.get_running_loop().time() + _WINDOW_S
+            if sender.names:
+                self._put_off(sender)
 
     async def _say(self, sender: _Sender) -> None:
         names, sender.names = sender.names, {}

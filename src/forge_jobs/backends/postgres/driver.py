@@ -60,6 +60,7 @@ async def connect(
         timeout=timeout_s,
         statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
         max_cacheable_statement_size=0,
+        max_cached_statement_lifetime=0,
         server_settings={"application_name": "forge-jobs"},
         **more,
     )
