@@ -97,6 +97,8 @@ def multiply(store: Path, copies: int) -> None:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -200000")
         connection.execute("BEGIN IMMEDIATE")
+        # A job that was stored alone joins the line with the next fold, which is done by hand here.
+        connection.execute(f"UPDATE {TABLE} SET line = 1 WHERE status = 'pending'")
         for place, key in enumerate(keys):
             insert_copies(connection, columns, key, copies, max(keys) + 1 + place * copies)
         connection.execute("DELETE FROM forge_counts")
