@@ -41,7 +41,8 @@ def await_empty(store: Path, seconds: float) -> float:
     connection = connect(store)
     left = (
         f"SELECT EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_busy WHERE status = 'running')"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim WHERE status = 'pending')"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim WHERE line IS NOT NULL)"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} WHERE id > (SELECT folded FROM forge_marks))"
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_due WHERE due_at IS NOT NULL)"
     )
     try:
