@@ -18,6 +18,7 @@ from forge_jobs.backends.url import open_store
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.context import Context
+from tests import between_writes
 from tests.engine.rig import FAST, Rig, until
 from tests.engine.worker_script import Marks, registry
 
@@ -69,12 +70,12 @@ async def rig(tmp_path: Path) -> Any:
 
 
 async def test_M1_a_process_stopped_past_its_lease_is_refused_and_its_handler_told(
-    rig: Rig, start: Start, marks: Marks
+    rig: Rig, start: Start, marks: Marks, tmp_path: Path
 ) -> None:
     job_id = await rig.add("wait")
     stopped = start()
     await until(lambda: marks.count("started") == 1)
-    stopped.send_signal(signal.SIGSTOP)
+    between_writes.stop(stopped.pid, tmp_path / "jobs.db")
 
     async def second(ctx: Context, given: Any) -> str:
         return "second"
