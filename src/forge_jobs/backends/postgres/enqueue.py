@@ -7,26 +7,44 @@ should wait with them.
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from forge_jobs.core import ids
 from forge_jobs.core.errors import ForgeError, Invalid
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.status import JobStatus
 
 from . import rows, sqlfiles
 from .bell import Bell
+from .driver import Row
 from .session import Link, Server
 
 CHUNK: Final = 2_000
 _ALONE: Final = 500
 _LIMIT_S: Final = 60.0
+# Larger payloads lie in a table of their own.
+_SMALL: Final = 2_048
+_shape: Final = attrgetter("kind", "queue", "priority", "max_attempts")
+_wishes: Final = attrgetter(
+    *(
+        field
+        for field in NewJob.__struct_fields__
+        if field not in ("kind", "queue", "priority", "max_attempts", "payload")
+    )
+)
+_NO_WISHES: Final = _wishes(NewJob(kind="any", queue="any"))
+
+_Call = tuple[Sequence[NewJob], "asyncio.Future[list[Enqueued]]"]
 
 
 class _Line:
     """Calls of one event loop that wait for the next commit."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]] = []
+        self.waiting: list[_Call] = []
+        self.busy = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -36,7 +54,7 @@ class Enqueuer:
     def __init__(self, server: Server, bell: Bell) -> None:
         self._server = server
         self._bell = bell
-        self._sql = sqlfiles.statements("jobs", server.address.schema)["enqueue"]
+        self._sql = sqlfiles.statements("jobs", server.address.schema)
         self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
         self.tag = 0
 
@@ -46,43 +64,84 @@ class Enqueuer:
             return []
         if len(jobs) > _ALONE or any(job.dedupe_key is not None for job in jobs):
             answers = await self._store(jobs)
-            await self._bell.ring(job.queue for job in jobs)
-            return answers
+        else:
+            answers = await self._in_line(jobs)
+        await self._bell.ring(job.queue for job in jobs)
+        return answers
+
+    async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
+        """Store jobs within a transaction of the caller's."""
+        name, values = self._statement(jobs)
+        return self._answers(await link.fetch(self._sql[name], now, *values))
+
+    async def _in_line(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """With the calls that come meanwhile; the first one does not wait for them."""
         loop = asyncio.get_running_loop()
         line = self._lines.get(loop)
         if line is None:
             line = self._lines[loop] = _Line()
-        answer: asyncio.Future[list[Enqueued]] = loop.create_future()
-        line.waiting.append((jobs, answer))
-        if line.task is None:
-            line.task = loop.create_task(self._flush(line))
-        stored = await answer
-        await self._bell.ring(job.queue for job in jobs)
-        return stored
-
-    async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
-        """Store jobs within a transaction of the caller's."""
-        found = await link.fetch(self._sql, now, *rows.columns(jobs))
-        return self._in_order(found)
+        if line.busy:
+            answer: asyncio.Future[list[Enqueued]] = loop.create_future()
+            line.waiting.append((jobs, answer))
+            return await answer
+        line.busy = True
+        try:
+            return await self._store(jobs)
+        finally:
+            line.busy = False
+            if line.waiting:
+                line.busy = True
+                line.task = loop.create_task(self._flush(line))
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         now = self._server.present.bind()
         if len(jobs) <= CHUNK or any(job.dedupe_key is not None for job in jobs):
-            found = await self._server.ask(self._sql, now, *rows.columns(jobs), limit_s=_LIMIT_S)
-            return self._in_order(found)
+            name, values = self._statement(jobs)
+            found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
+            return self._answers(found)
+        return await self._server.within(
+            lambda link: self._store_many(link, jobs, now), limit_s=_LIMIT_S + len(jobs) / 1_000
+        )
 
-        async def work(link: Link) -> list[Enqueued]:
-            answers: list[Enqueued] = []
-            for start in range(0, len(jobs), CHUNK):
-                answers += await self.insert(link, jobs[start : start + CHUNK], now)
-            return answers
+    async def _store_many(
+        self, link: Link, jobs: Sequence[NewJob], now: int | None
+    ) -> list[Enqueued]:
+        """Chunk by chunk: while the server stores one, the next is packed and the last unpacked."""
+        loop = asyncio.get_running_loop()
+        answers: list[Enqueued] = []
+        found: Sequence[Row] = ()
+        name, values = self._statement(jobs[:CHUNK])
+        for start in range(CHUNK, len(jobs) + CHUNK, CHUNK):
+            storing = loop.create_task(link.fetch(self._sql[name], now, *values))
+            # One turn of the loop sends it.
+            await asyncio.wait([storing], timeout=0)
+            answers += self._answers(found)
+            if start < len(jobs):
+                name, values = self._statement(jobs[start : start + CHUNK])
+            found = await storing
+        return answers + self._answers(found)
 
-        return await self._server.within(work, limit_s=_LIMIT_S + len(jobs) / 1_000)
+    def _statement(self, jobs: Sequence[NewJob]) -> tuple[str, Sequence[Any]]:
+        """Which statement stores these jobs, and its arguments."""
+        first = jobs[0]
+        shape = _shape(first)
+        for job in jobs:
+            if _wishes(job) != _NO_WISHES or _shape(job) != shape or len(job.payload) > _SMALL:
+                return "enqueue", rows.columns(jobs)
+        return "enqueue_alike", (
+            first.kind, first.queue, first.priority, first.max_attempts,
+            [job.payload for job in jobs],
+        )  # fmt: skip
 
-    def _in_order(self, found: Sequence[Any]) -> list[Enqueued]:
+    def _answers(self, found: Sequence[Row]) -> list[Enqueued]:
+        """In the order of the requests."""
+        if not found:
+            return []
         tag = self.tag
-        if len(found) == 1:
-            return [rows.enqueued(found[0], tag)]
+        if len(found[0]) == 2:
+            keys, at = found[0][0], found[0][1]
+            pending = JobStatus.PENDING
+            return [Enqueued(key, ids.job_id(key, at, tag), False, pending) for key in sorted(keys)]
         return [rows.enqueued(row, tag) for row in sorted(found, key=_place)]
 
     async def _flush(self, line: _Line) -> None:
@@ -90,14 +149,13 @@ class Enqueuer:
             while line.waiting:
                 await self._commit(_take(line))
         finally:
+            line.busy = False
             line.task = None
             for _, answer in line.waiting:
                 answer.cancel()
             line.waiting.clear()
 
-    async def _commit(
-        self, calls: Sequence[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]
-    ) -> None:
+    async def _commit(self, calls: Sequence[_Call]) -> None:
         try:
             answers = await self._store([job for jobs, _ in calls for job in jobs])
         except Invalid as error:
@@ -122,7 +180,7 @@ class Enqueuer:
                 start += len(jobs)
 
 
-def _take(line: _Line) -> list[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]:
+def _take(line: _Line) -> list[_Call]:
     """As many calls as fit into one statement."""
     size = count = 0
     for jobs, _ in line.waiting:
@@ -142,5 +200,5 @@ def _fail(answer: "asyncio.Future[list[Enqueued]]", error: ForgeError) -> None:
         answer.set_exception(own)
 
 
-def _place(row: Any) -> int:
+def _place(row: Row) -> int:
     return row[0]

@@ -94,6 +94,17 @@ class Pool:
         self._total = 0
         self._waiting: deque[_Waiter] = deque()
 
+    def take_idle(self) -> Driver | None:
+        """An idle connection of the running loop, if there is one and nobody waits for it."""
+        with self._guard:
+            mine = self._sets.get(asyncio.get_running_loop())
+            if mine is None or not mine.idle or self._waiting:
+                return None
+            found = self._idle(mine)
+            if found is not None:
+                mine.busy.append(found)
+            return found
+
     async def take(self) -> tuple[Driver, bool]:
         """A connection of the running loop, and whether it was used before."""
         mine = await self._mine()

@@ -181,6 +181,9 @@ class Server:
         raise AssertionError("the last try returns or raises")
 
     async def _link(self, limit_s: float) -> tuple[Link, bool]:
+        idle = self.pool.take_idle()
+        if idle is not None:
+            return Link(idle), True
         try:
             async with asyncio.timeout(limit_s):
                 driver, used = await self.pool.take()

@@ -396,6 +396,28 @@ BEGIN
 END
 $$;
 
+-- The same for jobs that differ in nothing but their payloads, all small, and want nothing but to run:
+-- the common case, alone or by the thousand. Keys rise in the order of the payloads.
+CREATE FUNCTION forge.enqueue_alike(
+    p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer,
+    p_payloads bytea[], OUT keys bigint[], OUT at bigint)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    at := forge.present(p_now);
+    WITH stored AS (
+        INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts,
+            payload)
+        SELECT 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts, u.payload
+        FROM unnest(p_payloads) AS u(payload)
+        RETURNING id
+    )
+    SELECT array_agg(id) INTO keys FROM stored;
+    INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
+    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(p_payloads));
+END
+$$;
+
 -- The same for a user's own transaction, over whichever driver they use: one JSON text, with payloads
 -- as strings. Refuses a database that is not the one the caller thinks of. The hint is part of the
 -- transaction: it goes out if and when that commits.

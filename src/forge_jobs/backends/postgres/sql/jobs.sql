@@ -15,6 +15,10 @@ SELECT * FROM forge.exchange(
 SELECT * FROM forge.enqueue(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
 
+-- name: enqueue_alike
+-- Store jobs that differ only in their payloads.
+SELECT keys, at FROM forge.enqueue_alike($1, $2, $3, $4, $5, $6);
+
 -- name: own_throttles
 -- Which throttles are this owner's to report, before the gate moves. Index: the primary key.
 SELECT j.id, j.queue FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)

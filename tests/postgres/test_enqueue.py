@@ -1,0 +1,93 @@
+"""Storing jobs: shared commits, large batches, and errors that stay with their own call."""
+
+import asyncio
+
+import pytest
+
+from forge_jobs.backends.postgres import enqueue
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.errors import Invalid
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.select import Filter
+from forge_jobs.core.status import JobStatus
+
+from .server import PrivateServer
+
+
+def plain(n: int) -> NewJob:
+    return NewJob(kind="work", queue="q", payload=b'{"n":%d}' % n)
+
+
+async def payloads(store: PostgresStore, answers: list[Enqueued]) -> list[bytes]:
+    found: dict[str, bytes] = {}
+    cursor = None
+    while True:
+        page = await store.jobs.page(Filter(), limit=1_000, after=cursor)
+        found |= {job.id: job.payload for job in page.jobs}
+        cursor = page.next
+        if cursor is None:
+            return [found[answer.id] for answer in answers]
+
+
+@pytest.mark.parametrize("count", [1, 2, enqueue.CHUNK, 2 * enqueue.CHUNK + 1])
+async def test_answers_line_up_with_requests(store: PostgresStore, count: int) -> None:
+    jobs = [plain(n) for n in range(count)]
+    answers = await store.jobs.enqueue(jobs)
+    assert [answer.key for answer in answers] == sorted({answer.key for answer in answers})
+    assert await payloads(store, answers) == [job.payload for job in jobs]
+    [counted] = await store.ledger.counts()
+    assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
+
+
+async def test_answers_line_up_in_a_large_mixed_batch(store: PostgresStore) -> None:
+    jobs = [
+        NewJob(
+            kind=f"k{n % 3}",
+            queue="q",
+            payload=b'{"n":%d,"x":"%s"}' % (n, b"x" * (3_000 if n % 700 == 0 else 1)),
+            delay_s=60.0 if n % 2 else 0.0,
+            tags=("odd",) if n % 2 else (),
+        )
+        for n in range(enqueue.CHUNK + 500)
+    ]
+    answers = await store.jobs.enqueue(jobs)
+    assert await payloads(store, answers) == [job.payload for job in jobs]
+    assert [answer.status for answer in answers[:2]] == [JobStatus.PENDING, JobStatus.SCHEDULED]
+
+
+async def test_a_large_batch_is_stored_whole_or_not_at_all(store: PostgresStore) -> None:
+    jobs = [plain(n) for n in range(2 * enqueue.CHUNK)]
+    jobs.append(NewJob(kind="work", queue="q", limit_key="a\0b"))
+    with pytest.raises(Invalid):
+        await store.jobs.enqueue(jobs)
+    assert await store.ledger.counts() == []
+
+
+async def test_concurrent_calls_share_commits(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    before = int(postgres.sql("SELECT pg_current_xact_id()::text"))
+    answers = await asyncio.gather(*(store.jobs.enqueue([plain(n)]) for n in range(300)))
+    used = int(postgres.sql("SELECT pg_current_xact_id()::text")) - before
+    assert used < 100
+    flat = [answer for [answer] in answers]
+    assert await payloads(store, flat) == [plain(n).payload for n in range(300)]
+
+
+async def test_a_bad_job_fails_alone(store: PostgresStore) -> None:
+    bad = NewJob(kind="work", queue="q", limit_key="a\0b")
+    calls = [store.jobs.enqueue([bad if n == 20 else plain(n)]) for n in range(40)]
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [n for n, answer in enumerate(done) if isinstance(answer, Invalid)] == [20]
+    [counted] = await store.ledger.counts()
+    assert counted.jobs == 39
+
+
+async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresStore) -> None:
+    calls = [asyncio.create_task(store.jobs.enqueue([plain(n)])) for n in range(20)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    calls[7].cancel()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    failed = [n for n, answer in enumerate(done) if isinstance(answer, BaseException)]
+    assert failed == [0, 7]
