@@ -21,7 +21,7 @@ from .session import Server
 
 EVERYBODY: Final = "*"
 _LOG: Final = logging.getLogger("forge_jobs.postgres")
-_WINDOW_S: Final = 0.02
+_WINDOW_S: Final = 0.01
 _PATIENCE_S: Final = 0.25
 _LIMIT_S: Final = 5.0
 _BYTES_MOST: Final = 7_900
