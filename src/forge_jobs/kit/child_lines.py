@@ -6,9 +6,10 @@ means that the parent is gone, and then the whole process group ends:
 
 * on Linux the kernel itself sends SIGKILL to the group (``F_SETOWN`` with the group, ``F_SETSIG``),
   which works even while this process holds the interpreter lock, and reaches grandchildren;
-* everywhere a thread waits for the end of the lifeline and does the same;
-* on Linux the parent-death signal covers the case that a stray fork of the parent still holds the
-  other end.
+* everywhere a thread waits for the end of the lifeline and does the same.
+
+The parent-death signal of Linux is not used: it comes when the parent's starting *thread* dies,
+before the lifeline ends, and takes this process alone; its own children would live on.
 
 Nothing here knows what the lines say.
 """
@@ -26,7 +27,6 @@ PIPES_OPTION: Final = "--pipes="
 LINE_BYTES_MOST: Final = 64 << 20
 _CHUNK: Final = 1 << 16
 FAREWELL: Final = b""
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class BadLine(ValueError):
@@ -120,11 +120,6 @@ def _ask_kernel(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
         flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | fcntl.FASYNC)
-    # Imported here: the parent's side shares this module and has no use for it.
-    with contextlib.suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def _watch(lifeline: int) -> None:
