@@ -44,5 +44,4 @@ def test_counts_only_commits_that_wrote_by_level_in_force(tmp_path: Path) -> Non
     )
     told = json.loads(done.stdout)
     assert told["commits"] == {"FULL": 2, "NORMAL": 1}
-    assert told["pragma"] == {"FULL": 1}
     assert told["journal"] == ["wal"]
