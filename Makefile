@@ -43,10 +43,10 @@ check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and si
 	@echo "Checking sizes and names ..."
 	@$(PY) scripts/check_shape.py
 
-bench: $(VENV)/.package $(VENV)/.bench ## Measure against the targets, with peers in the same run
+bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench ## Measure against the targets, with peers in the same run
 	@$(PY) -m benchmarks $(ARGS)
 
-storm: $(VENV)/.package $(VENV)/.dev ## Kill workers and producers at random and count what was lost
+storm: $(VENV)/.package $(VENV)/.dev ## Kill workers, restart servers, and count what was lost
 	@$(PY) -m tests.storm $(ARGS)
 
 sim: $(VENV)/.package $(VENV)/.dev ## Simulate a faulty cluster (SEEDS=100, or SEED=7 to replay one)
