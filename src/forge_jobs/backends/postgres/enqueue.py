@@ -23,7 +23,9 @@ from .session import Link, Server
 
 CHUNK: Final = 2_000
 _ALONE: Final = 500
+_FEW: Final = 50
 _LIMIT_S: Final = 60.0
+_PENDING: Final = JobStatus.PENDING
 # Larger payloads lie in a table of their own.
 _SMALL: Final = 2_048
 _shape: Final = attrgetter("kind", "queue", "priority", "max_attempts")
@@ -127,11 +129,16 @@ class Enqueuer:
         shape = _shape(first)
         for job in jobs:
             if _wishes(job) != _NO_WISHES or _shape(job) != shape or len(job.payload) > _SMALL:
-                return "enqueue", rows.columns(jobs)
+                return self._general(jobs)
         return "enqueue_alike", (
             first.kind, first.queue, first.priority, first.max_attempts,
-            [job.payload for job in jobs],
+            [job.payload.decode() for job in jobs],
         )  # fmt: skip
+
+    def _general(self, jobs: Sequence[NewJob]) -> tuple[str, Sequence[Any]]:
+        if len(jobs) <= _FEW:
+            return "enqueue_json", (str(self.tag), rows.as_json([rows.plain(job) for job in jobs]))
+        return "enqueue", rows.columns(jobs)
 
     def _answers(self, found: Sequence[Row]) -> list[Enqueued]:
         """In the order of the requests."""
@@ -139,9 +146,8 @@ class Enqueuer:
             return []
         tag = self.tag
         if len(found[0]) == 2:
-            keys, at = found[0][0], found[0][1]
-            pending = JobStatus.PENDING
-            return [Enqueued(key, ids.job_id(key, at, tag), False, pending) for key in sorted(keys)]
+            keys, at, pending = sorted(map(int, found[0][0].split(","))), found[0][1], _PENDING
+            return [Enqueued(key, ids.job_id(key, at, tag), False, pending) for key in keys]
         return [rows.enqueued(row, tag) for row in sorted(found, key=_place)]
 
     async def _flush(self, line: _Line) -> None:

@@ -27,7 +27,7 @@ class Looks:
         place = self._place(job_id)
         if place is None:
             return None
-        row = await self._server.ask_row(self._sql["job"], [place[0]], writes=False)
+        row = await self._server.ask_row(self._sql["job"], str(place[0]), writes=False)
         if row is None or row["enqueued_at"] // 1000 != place[1]:
             return None
         return rows.record(row, self.tag)
@@ -35,7 +35,7 @@ class Looks:
     async def page(self, wanted: Filter, *, limit: int, after: Cursor | None) -> Page:
         async def work(link: Link) -> Page:
             keys, following = await self.newest(link, wanted, limit=limit, after=after)
-            found = await link.fetch(self._sql["job"], keys) if keys else ()
+            found = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
             return Page(tuple(rows.record(row, self.tag) for row in found), following)
 
         return await self._server.within(work, writes=False)
@@ -45,7 +45,7 @@ class Looks:
         keys = [place[0] for place in places if place is not None]
         if not keys:
             return [None] * len(places)
-        found = await self._server.ask(self._sql["peek"], keys, writes=False)
+        found = await self._server.ask(self._sql["peek"], _joined(keys), writes=False)
         known = {(row[0], row[1] // 1000): row for row in found}
         answers: list[Peek | None] = []
         for place in places:
@@ -82,6 +82,10 @@ class Looks:
         except ValueError:
             pass
         raise BadOption(f"cursor {cursor!r} was not given out by this store: begin without one")
+
+
+def _joined(keys: Sequence[int]) -> str:
+    return ",".join(map(str, keys))
 
 
 def filter_values(wanted: Filter, below: int, limit: int) -> tuple[object, ...]:

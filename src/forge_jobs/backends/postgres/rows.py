@@ -129,6 +129,33 @@ def columns(jobs: Sequence[NewJob]) -> list[Any]:
     ]
 
 
+def plain(job: NewJob) -> dict[str, Any]:
+    """A request for ``forge.enqueue_json``; what is not set is left out."""
+    plain: dict[str, Any] = {
+        "kind": job.kind,
+        "queue": job.queue,
+        "payload": job.payload.decode(),
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "delay_s": job.delay_s or None,
+        "run_at": job.run_at,
+        "expires_s": job.expires_s,
+        "expires_at": job.expires_at,
+        "timeout_s": job.timeout_s,
+        "dedupe_key": job.dedupe_key,
+        "dedupe_for_s": job.dedupe_for_s,
+        "waiting": job.unique_while is UniqueWhile.WAITING or None,
+        "tags": ",".join(job.tags) or None,
+        "limit_key": job.limit_key,
+        "lane": job.lane,
+        "lane_order": None if job.order is LaneOrder.NONE else job.order.value,
+        "hold": job.hold or None,
+        "on_dead": None if job.on_dead is None else as_json(job.on_dead),
+        "trace": job.trace,
+    }
+    return {name: value for name, value in plain.items() if value is not None}
+
+
 def as_json(value: object) -> str:
     """JSON text for a parameter of type json, jsonb or text."""
     return msgspec.json.encode(value).decode()

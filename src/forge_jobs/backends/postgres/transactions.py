@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from forge_jobs.core.errors import BadOption, ForgeError
-from forge_jobs.core.job import Enqueued, LaneOrder, NewJob, UniqueWhile
+from forge_jobs.core.job import Enqueued, NewJob
 
 from . import faults, rows
 from .session import Server
@@ -103,7 +103,7 @@ class UserTransactions:
             self._server.present.bind(),
             str(self.tag),
             self._server.address.channel,
-            rows.as_json([_plain(job) for job in jobs]),
+            rows.as_json([rows.plain(job) for job in jobs]),
         )
 
     def _answers(self, found: Rows) -> list[Enqueued]:
@@ -164,30 +164,3 @@ def _dialect(given: Any) -> str:
 
 def _named(values: tuple[Any, ...]) -> dict[str, Any]:
     return {f"p{n}": value for n, value in enumerate(values, 1)}
-
-
-def _plain(job: NewJob) -> dict[str, Any]:
-    """A request as JSON; what is not set is left out."""
-    plain: dict[str, Any] = {
-        "kind": job.kind,
-        "queue": job.queue,
-        "payload": job.payload.decode(),
-        "priority": job.priority,
-        "max_attempts": job.max_attempts,
-        "delay_s": job.delay_s or None,
-        "run_at": job.run_at,
-        "expires_s": job.expires_s,
-        "expires_at": job.expires_at,
-        "timeout_s": job.timeout_s,
-        "dedupe_key": job.dedupe_key,
-        "dedupe_for_s": job.dedupe_for_s,
-        "waiting": job.unique_while is UniqueWhile.WAITING or None,
-        "tags": ",".join(job.tags) or None,
-        "limit_key": job.limit_key,
-        "lane": job.lane,
-        "lane_order": None if job.order is LaneOrder.NONE else job.order.value,
-        "hold": job.hold or None,
-        "on_dead": None if job.on_dead is None else rows.as_json(job.on_dead),
-        "trace": job.trace,
-    }
-    return {name: value for name, value in plain.items() if value is not None}

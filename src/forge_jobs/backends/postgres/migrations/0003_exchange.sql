@@ -397,10 +397,12 @@ END
 $$;
 
 -- The same for jobs that differ in nothing but their payloads, all small, and want nothing but to run:
--- the common case, alone or by the thousand. Keys rise in the order of the payloads.
+-- the common case, alone or by the thousand. Keys rise in the order of the payloads. Text alone goes
+-- in and out: the driver asks the server about other arrays on every new connection, and a script that
+-- enqueues one job should not wait for that.
 CREATE FUNCTION forge.enqueue_alike(
     p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer,
-    p_payloads bytea[], OUT keys bigint[], OUT at bigint)
+    p_payloads text[], OUT keys text, OUT at bigint)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
@@ -408,19 +410,20 @@ BEGIN
     WITH stored AS (
         INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts,
             payload)
-        SELECT 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts, u.payload
+        SELECT 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
+            convert_to(u.payload, 'UTF8')
         FROM unnest(p_payloads) AS u(payload)
         RETURNING id
     )
-    SELECT array_agg(id) INTO keys FROM stored;
+    SELECT string_agg(id::text, ',') INTO keys FROM stored;
     INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
     VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(p_payloads));
 END
 $$;
 
--- The same for a user's own transaction, over whichever driver they use: one JSON text, with payloads
--- as strings. Refuses a database that is not the one the caller thinks of. The hint is part of the
--- transaction: it goes out if and when that commits.
+-- The same for a few jobs of any kind, and for a user's own transaction over whichever driver they use:
+-- one JSON text, with payloads as strings. Refuses a database that is not the one the caller thinks of.
+-- With p_channel the hint is part of the transaction: it goes out if and when that commits.
 CREATE FUNCTION forge.enqueue_json(p_now bigint, p_tag text, p_channel text, p_jobs json)
 RETURNS TABLE (e_place bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 LANGUAGE plpgsql VOLATILE ROWS 100 AS $$
@@ -428,8 +431,10 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM forge.meta WHERE name = 'tag' AND value = p_tag) THEN
         RAISE EXCEPTION 'these are not the jobs of this store' USING ERRCODE = 'FJ001';
     END IF;
-    PERFORM pg_notify(p_channel, string_agg(DISTINCT j.queue, ','))
-    FROM json_to_recordset(p_jobs) AS j(queue text);
+    IF p_channel IS NOT NULL THEN
+        PERFORM pg_notify(p_channel, string_agg(DISTINCT j.queue, ','))
+        FROM json_to_recordset(p_jobs) AS j(queue text);
+    END IF;
     RETURN QUERY
     SELECT e.* FROM (
         SELECT array_agg(j.kind ORDER BY j.place) AS kinds,

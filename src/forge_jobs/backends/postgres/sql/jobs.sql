@@ -19,6 +19,10 @@ SELECT * FROM forge.enqueue(
 -- Store jobs that differ only in their payloads.
 SELECT keys, at FROM forge.enqueue_alike($1, $2, $3, $4, $5, $6);
 
+-- name: enqueue_json
+-- Store a few jobs of any kind.
+SELECT * FROM forge.enqueue_json($1, $2, NULL, $3);
+
 -- name: own_throttles
 -- Which throttles are this owner's to report, before the gate moves. Index: the primary key.
 SELECT j.id, j.queue FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)
