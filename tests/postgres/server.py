@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -28,7 +28,7 @@ _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 
 # Only the end of the machine could lose what fsync=off risks; the server itself may crash.
-_SETTINGS: Final = {
+_SETTINGS: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "max_connections": "60",
     "shared_buffers": "64MB",
@@ -38,14 +38,19 @@ _SETTINGS: Final = {
 }
 
 # Whoever is called "stranger" must know a password; everybody else is let in.
-_RULES: Final = "local all stranger scram-sha-256\nlocal all all trust\n"
+_RULES: Final = (
+    "local all stranger scram-sha-256\nlocal all all trust\n"
+    "local replication all trust\nhost all all 127.0.0.1/32 trust\n"
+)
 
 
 class PrivateServer:
     """One server; ``folder`` holds its data, its socket and its log."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = _SETTINGS) -> None:
         self.folder = folder
+        self.port = settings.get("port", "5432")
+        self._settings = settings
         self._data = folder / "data"
         self._log = folder / "log"
         self._as: dict[str, Any] = _unprivileged()
@@ -62,9 +67,25 @@ class PrivateServer:
         )  # fmt: skip
         (self._data / "pg_hba.conf").write_text(_RULES)
 
+    def follow(self, primary: "PrivateServer") -> None:
+        """Make the cluster as a standby of another server's, which goes on meanwhile."""
+        if self._as:
+            os.chown(self.folder, self._as["user"], self._as["group"])
+        shutil.rmtree(self._data, ignore_errors=True)
+        self._run(
+            "pg_basebackup", "-h", str(primary.folder), "-p", primary.port, "-U", "postgres",
+            "-D", str(self._data), "-R", "-X", "stream", "-c", "fast", "--no-sync",
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """The number of the server's first process, whose children the others are."""
+        assert self._process is not None, "the server is down"
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and wait until it answers."""
-        given = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        given = [f"--{name}={value}" for name, value in self._settings.items()]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -85,7 +106,8 @@ class PrivateServer:
             if self._process.poll() is not None:
                 break
             ready = subprocess.run(
-                [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder)], check=False
+                [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", self.port],
+                check=False,
             )
             if ready.returncode == 0:
                 return
@@ -108,6 +130,8 @@ class PrivateServer:
         """An address of it; ``database`` and ``password`` may be given."""
         database, password = more.pop("database", "postgres"), more.pop("password", None)
         options = {"host": str(self.folder), **more}
+        if self.port != "5432":
+            options["port"] = self.port
         if schema is not None:
             options["schema"] = schema
         login = user if password is None else f"{user}:{password}"
@@ -117,8 +141,8 @@ class PrivateServer:
         """Run statements as the superuser; what psql prints."""
         commands = [part for statement in statements for part in ("-c", statement)]
         return self._run(
-            "psql", "-h", str(self.folder), "-U", "postgres", "-d", database, "-qAtX",
-            "-v", "ON_ERROR_STOP=1", *commands,
+            "psql", "-h", str(self.folder), "-p", self.port, "-U", "postgres", "-d", database,
+            "-qAtX", "-v", "ON_ERROR_STOP=1", *commands,
         )  # fmt: skip
 
     def _run(self, program: str, *args: str) -> str:
@@ -176,14 +200,14 @@ def _unprivileged() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def private_server() -> Iterator[PrivateServer]:
+def private_server(**settings: str) -> Iterator[PrivateServer]:
     """A running server that is gone afterwards, with everything it wrote."""
     # A socket's path may have some hundred bytes only: not under pytest's long folders.
     folder = Path(tempfile.mkdtemp(prefix="forge-pg-"))
     folder.chmod(0o755)
     server = None
     try:
-        server = PrivateServer(folder)
+        server = PrivateServer(folder, {**_SETTINGS, **settings})
         server.create()
         server.start()
         yield server
