@@ -22,10 +22,10 @@ help: ## Show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/.package $(VENV)/.dev ## Create .venv and install the package with its test tools
+setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages ## Create .venv and install the package with its test tools
 	@echo "Ready: $(BIN)/forge and the test tools are installed."
 
-demo: $(VENV)/.package ## Workers and sample jobs on a SQLite file, live in the terminal
+demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
 	@$(BIN)/forge demo $(ARGS)
 
 test: setup check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
@@ -79,6 +79,16 @@ $(VENV)/.base: $(VENV)/.made requirements/base.txt requirements/build.txt
 $(VENV)/.package: $(VENV)/.base pyproject.toml
 	@echo "Installing the package itself, linked to this folder ..."
 	@$(PIP) install --quiet --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.web: $(VENV)/.made requirements/web.txt
+	@echo "Installing what Mission Control needs (requirements/web.txt) ..."
+	@$(INSTALL) requirements/web.txt
+	@touch $@
+
+$(VENV)/.pages: $(VENV)/.made package.json package-lock.json scripts/web_assets.py
+	@echo "Fetching the scripts of Mission Control's pages (package-lock.json) ..."
+	@$(PY) scripts/web_assets.py
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made requirements/dev.txt

@@ -16,5 +16,7 @@ compile() {
 # Later files follow the pins of earlier ones, so that one environment can hold them all.
 compile base "$@"
 compile build -c requirements/base.txt "$@"
-compile dev -c requirements/base.txt -c requirements/build.txt "$@"
+compile web -c requirements/base.txt "$@"
+compile node "$@"
+compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt "$@"
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
