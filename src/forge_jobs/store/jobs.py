@@ -38,11 +38,16 @@ class Verdict(StrEnum):
 
 
 class Want(Struct, frozen=True):
-    """Room for jobs of a queue: ``free`` start at once, ``prefetch`` more are claimed unstarted."""
+    """Room for jobs of a queue: ``free`` start at once, ``prefetch`` more are claimed unstarted.
+
+    ``kinds`` leaves all other kinds in line; the search walks over them, so it is for callers that
+    take few jobs at a time. Empty = any.
+    """
 
     queue: str
     free: int
     prefetch: int = 0
+    kinds: tuple[str, ...] = ()
 
 
 class Note(Struct, frozen=True):
@@ -116,8 +121,12 @@ class Promoted(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long ended jobs are kept where their queue does not say; None = for ever."""
+    """How long ended jobs are kept where their queue does not say; None = for ever.
 
+    With ``queue`` it is an order instead: it holds for that queue alone, whatever its settings say.
+    """
+
+    queue: str | None = None
     done_s: float | None = 7 * 86_400.0
     dead_s: float | None = 30 * 86_400.0
     cancelled_s: float | None = 7 * 86_400.0

@@ -113,7 +113,7 @@ def _claim(tables: Tables, request: Exchange, want: Want, now: Instant) -> list[
     free, prefetch = max(want.free, 0), max(want.prefetch, 0)
     claimed: list[ClaimedJob] = []
     while len(claimed) < free + prefetch:
-        row = tables.lines.first_pending(want.queue)
+        row = tables.lines.first_pending(want.queue, want.kinds)
         if row is None:
             break
         if row.expired(now):

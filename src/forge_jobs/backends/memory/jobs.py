@@ -36,6 +36,9 @@ class MemoryJobs:
             return [moves.insert(self._tables, job, now) for job in jobs]
 
     async def exchange(self, request: Exchange) -> Exchanged:
+        return self.exchange_sync(request)
+
+    def exchange_sync(self, request: Exchange) -> Exchanged:
         with self._tables.change() as now:
             return exchange.exchange(self._tables, request, now)
 
@@ -140,7 +143,9 @@ class MemoryJobs:
     def _latest(
         self, keep: Retention, now: Instant, queue: str, status: JobStatus
     ) -> Instant | None:
-        config = self._tables.queues.get(queue)
+        if keep.queue not in (None, queue):
+            return None
+        config = self._tables.queues.get(queue) if keep.queue is None else None
         if status is JobStatus.DONE:
             kept_s = keep.done_s if config is None else config.retain_done_s
         elif status is JobStatus.DEAD:

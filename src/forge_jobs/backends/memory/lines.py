@@ -5,7 +5,7 @@ comes to the front. Nothing here decides about a job.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from forge_jobs.core.instant import Instant
@@ -62,9 +62,11 @@ class Lines:
             if not held:
                 del self._held[row.job.limit_key]
 
-    def first_pending(self, queue: str) -> Row | None:
-        """The next job of a queue by priority, due time and key."""
+    def first_pending(self, queue: str, kinds: Collection[str] = ()) -> Row | None:
+        """The next job of a queue, of these kinds if any are named, by priority, due time, key."""
         line = self._pending.get(queue)
+        if kinds:
+            return self._first_of(line or [], kinds)
         while line:
             row = self._jobs.get(line[0][2])
             if row is not None and row.stamp == line[0][3]:
@@ -109,6 +111,13 @@ class Lines:
                 row = self._jobs.get(key)
                 if row is not None and row.stamp == stamp:
                     yield row
+
+    def _first_of(self, line: list[_Pending], kinds: Collection[str]) -> Row | None:
+        for _, _, key, stamp in sorted(line):
+            row = self._jobs.get(key)
+            if row is not None and row.stamp == stamp and row.job.kind in kinds:
+                return row
+        return None
 
     def _first(self, line: list[_Timed] | None) -> Row | None:
         while line:

@@ -108,6 +108,8 @@ class Bulk:
             await link.fetch(self._sql["forget_keys"], now, max(limit, 1_000))
             gone = 0
             for line in await link.fetch(self._sql["ended_lines"]):
+                if keep.queue not in (None, line["queue"]):
+                    continue
                 kept_s = _kept_s(line, keep)
                 if kept_s is None or gone >= limit:
                     continue
@@ -194,8 +196,9 @@ def _split(live: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 def _kept_s(line: Row, keep: Retention) -> float | None:
     status: Any = rows.status_of(line["status"])
+    by_settings = line["known"] and keep.queue is None
     if status is JobStatus.DONE:
-        return line["retain_done_s"] if line["known"] else keep.done_s
+        return line["retain_done_s"] if by_settings else keep.done_s
     if status is JobStatus.DEAD:
-        return line["retain_dead_s"] if line["known"] else keep.dead_s
-    return line["retain_cancelled_s"] if line["known"] else keep.cancelled_s
+        return line["retain_dead_s"] if by_settings else keep.dead_s
+    return line["retain_cancelled_s"] if by_settings else keep.cancelled_s

@@ -193,18 +193,20 @@ class Exchanger:
         want = request.want
         if not want:
             return list(_NO_CLAIMS)
-        floors = self._floors.of(want)
+        choosy = any(one.kinds for one in want)
+        floors = {} if choosy else self._floors.of(want)
         return [
             [one.queue for one in want],
             [one.free for one in want],
             [one.prefetch for one in want],
             rows.as_json(floors) if floors else None,
+            [",".join(one.kinds) or None for one in want] if choosy else None,
         ]
 
 
 # The arguments of forge.exchange between the claims' own and the ends': see _before and _after.
 _NO_ENDS: Final = (None,) * 11
-_NO_CLAIMS: Final = (None,) * 4
+_NO_CLAIMS: Final = (None,) * 5
 
 
 def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float]) -> list[Any]:

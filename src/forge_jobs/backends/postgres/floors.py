@@ -46,7 +46,8 @@ class Floors:
 
     def learn(self, request: Exchange, claims: Sequence[ClaimedJob], pick_us: int) -> None:
         """What a round told about them."""
-        if not request.want:
+        if not request.want or any(want.kinds for want in request.want):
+            # A search for some kinds walks over the others: it tells nothing about the front.
             return
         if not self._known:
             # This search began at the front: it shows how things stand.

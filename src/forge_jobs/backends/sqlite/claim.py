@@ -44,7 +44,8 @@ def claim(tx: Tx, owner: int, number: int, want: Want, into: Claimed) -> int:
     most = free + max(want.prefetch, 0)
     if most == 0:
         return 0
-    ids, numbers, kinds, payloads, unusual = tx.row(_CANDIDATES, (want.queue, tx.now, most))
+    only = as_json(want.kinds) if want.kinds else None
+    ids, numbers, kinds, payloads, unusual = tx.row(_CANDIDATES, (want.queue, tx.now, most, only))
     if ids is None:
         return 0
     jobs = _build(want.queue, ids, numbers, kinds, payloads)

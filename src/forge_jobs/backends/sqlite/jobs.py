@@ -62,6 +62,11 @@ class SqliteJobs:
         operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
         return await self._writer.call_soon(operation, durable=operation.durable)
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        """The same on the calling thread, for programs without an event loop."""
+        operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
+        return self._writer.call_here(operation, durable=operation.durable)
+
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(looks.owned, owner=owner))
 
@@ -194,8 +199,11 @@ def _past_retention(
         return "[]", lapsed
     (old,) = execute(
         looks.SQL["past_retention"],
-        (now, now - round(least * SECOND), keep.done_s, keep.dead_s, keep.cancelled_s, limit),
-    ).fetchone()
+        (
+            now, now - round(least * SECOND), keep.done_s, keep.dead_s, keep.cancelled_s, limit,
+            keep.queue,
+        ),
+    ).fetchone()  # fmt: skip
     return old, lapsed
 
 

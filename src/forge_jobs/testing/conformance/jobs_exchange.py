@@ -8,7 +8,8 @@ from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Done, Failed, Snooze, Throttled
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.bundle import Store
-from forge_jobs.store.jobs import Want
+from forge_jobs.store.direct import DirectJobs
+from forge_jobs.store.jobs import Exchange, Verdict, Want
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.testing.clock import MovableClock
 
@@ -53,6 +54,47 @@ class TestClaims:
         for job in answer.claims:
             got.setdefault(job.queue, []).append(job.kind)
         assert got == {"q1": ["k1", "k5"], "q3": ["k3", "k7", "k11"]}
+
+    async def test_a_want_for_some_kinds_leaves_the_others_in_line(
+        self, store: Store, worker: Worker
+    ) -> None:
+        for n in range(12):
+            await enqueue(store, kind=f"k{n % 4}", priority=-n)
+        answer = await worker.exchange(
+            want=[Want("q", 2, 1, ("k1", "k3")), Want("q", 9, 0, ("none",)), Want("q", 1)]
+        )
+        # By the order of the line, as ever: the newest here is the most urgent.
+        assert sorted((job.kind, job.priority) for job in answer.claims) == [
+            ("k1", -9), ("k2", -10), ("k3", -11), ("k3", -7),
+        ]  # fmt: skip
+        assert sorted(job.priority for job in answer.claims if not job.started) == [-7]
+        rest = [job.priority for job in await worker.claim(free=20)]
+        assert rest == [-8, -6, -5, -4, -3, -2, -1, 0]
+
+    async def test_a_want_for_some_kinds_promotes_them_and_passes_over_the_expired(
+        self, store: Store, worker: Worker
+    ) -> None:
+        late = await enqueue(store, kind="a", delay_s=5.0, expires_s=6.0)
+        due = await enqueue(store, kind="a", delay_s=5.0)
+        await worker.wait(7)
+        answer = await worker.exchange(want=[Want("q", 5, 0, ("a", "b"))])
+        assert [job.key for job in answer.claims] == [due.key]
+        await store.jobs.promote(limit=10)
+        assert (await record(store, late.id)).status is JobStatus.CANCELLED
+
+    async def test_a_round_without_an_event_loop_is_the_same_round(
+        self, store: Store, worker: Worker
+    ) -> None:
+        if not isinstance(store.jobs, DirectJobs):
+            return
+        answer = await enqueue(store)
+        ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
+        [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
+        assert job.key == answer.key
+        end = Exchange(owner=worker.key, number=2, finish=[worker.finish(job)])
+        told = await asyncio.to_thread(store.jobs.exchange_sync, end)
+        assert list(told.verdicts) == [Verdict.APPLIED]
+        assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_no_room_claims_nothing(self, store: Store, worker: Worker) -> None:
         await enqueue(store)

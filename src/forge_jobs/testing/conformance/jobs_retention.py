@@ -57,6 +57,29 @@ class TestRetention:
         assert await store.jobs.purge(Retention(done_s=30 * DAY), limit=100) == 1
         assert [job.queue for job in await everything(store)] == ["ever"]
 
+    async def test_an_order_for_one_queue_holds_whatever_its_settings_say(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.queues.ensure("ever", slots=1)
+        change = QueueChange(retain_done_s=None, retain_dead_s=None, retain_cancelled_s=None)
+        await store.queues.change("ever", change)
+        for queue in ("ever", "other"):
+            for status in (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED):
+                await _end_one(store, worker, status, queue)
+        waiting = await enqueue(store, queue="ever", delay_s=0.5)
+        await worker.wait(10)
+        keep = Retention(queue="ever", done_s=11.0, dead_s=None, cancelled_s=5.0)
+        assert await store.jobs.purge(keep, limit=100) == 1
+        await worker.wait(1)
+        assert await store.jobs.purge(keep, limit=100) == 1
+        everyone = [(job.queue, job.status) for job in await everything(store)]
+        assert [status for queue, status in everyone if queue == "ever"][:1] == [JobStatus.DEAD]
+        assert [queue for queue, _ in everyone].count("other") == 3
+        assert (await store.jobs.get(waiting.id)) is not None
+        all_of_it = Retention(queue="ever", done_s=0.0, dead_s=0.0, cancelled_s=0.0)
+        assert await store.jobs.purge(all_of_it, limit=100) == 1
+        assert [job.id for job in await everything(store) if job.queue == "ever"] == [waiting.id]
+
     async def test_a_fresh_queue_has_the_defaults(self, store: Store, worker: Worker) -> None:
         await store.queues.ensure("q", slots=1)
         await _end_one(store, worker, JobStatus.DONE, "q")

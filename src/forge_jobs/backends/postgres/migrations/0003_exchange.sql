@@ -11,6 +11,7 @@
 --   pick_us: how long looking for jobs took (see floors)
 -- p_floors: {queue: [[priority, run_at, id], …]}: where to begin looking in a queue whose line has a
 -- long tail of dead index entries that vacuum may not remove yet.
+-- p_kinds: per queue the only kinds wanted, joined by commas, or NULL; such a queue has no floors.
 CREATE FUNCTION forge.exchange(
     p_now bigint, p_owner bigint, p_number bigint,
     p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[],
@@ -18,7 +19,7 @@ CREATE FUNCTION forge.exchange(
     p_release_keys bigint[], p_release_epochs integer[],
     p_started_keys bigint[], p_started_epochs integer[],
     p_notes jsonb, p_lines jsonb,
-    p_queues text[], p_free integer[], p_prefetch integer[], p_floors jsonb
+    p_queues text[], p_free integer[], p_prefetch integer[], p_floors jsonb, p_kinds text[]
 ) RETURNS TABLE (
     c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer,
     c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean,
@@ -147,9 +148,10 @@ BEGIN
         FOR v_want IN
             SELECT w.queue, greatest(w.free, 0) AS free, greatest(w.prefetch, 0) AS prefetch,
                 COALESCE(q.paused, false) AS paused,
-                CASE WHEN g.until > v_now THEN g.until END AS closed_until
-            FROM unnest(p_queues, p_free, p_prefetch) WITH ORDINALITY
-                AS w(queue, free, prefetch, place)
+                CASE WHEN g.until > v_now THEN g.until END AS closed_until,
+                string_to_array(w.kinds, ',') AS kinds
+            FROM unnest(p_queues, p_free, p_prefetch, p_kinds) WITH ORDINALITY
+                AS w(queue, free, prefetch, kinds, place)
             LEFT JOIN forge.queues q ON q.name = w.queue
             LEFT JOIN forge.gates g ON g.queue = w.queue
             ORDER BY w.place
@@ -177,6 +179,7 @@ BEGIN
                         SELECT j.id, j.unique_waiting FROM forge.jobs j
                         WHERE j.queue = v_want.queue AND j.status = 'pending'
                             AND (j.expires_at IS NULL OR j.expires_at > v_now)
+                            AND (v_want.kinds IS NULL OR j.kind = ANY (v_want.kinds))
                         ORDER BY j.priority, j.run_at, j.id
                         LIMIT v_asked
                         FOR UPDATE SKIP LOCKED

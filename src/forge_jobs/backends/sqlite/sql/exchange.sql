@@ -19,7 +19,7 @@ FROM forge_marks;
 -- name: candidates
 -- The next jobs of a queue by priority, due time and key, as one row: numbers as JSON, kinds and
 -- payloads as text with a separator, so that it costs one step and comes back byte for byte.
--- Index: forge_jobs_claim, walked in order, no sort.
+-- Only these kinds unless the list is NULL. Index: forge_jobs_claim, walked in order, no sort.
 SELECT
     '[' || group_concat(id) || ']',
     '[' || group_concat(epoch) || ',' || group_concat(attempts) || ',' || group_concat(max_attempts)
@@ -34,6 +34,7 @@ FROM (
            options, state, limit_key
     FROM forge_jobs INDEXED BY forge_jobs_claim
     WHERE line IS NOT NULL AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
+      AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4)))
     ORDER BY priority, run_at, id
     LIMIT ?3
 );

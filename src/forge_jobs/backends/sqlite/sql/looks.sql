@@ -102,7 +102,8 @@ SELECT EXISTS (
 );
 
 -- name: past_retention
--- Ended jobs past what their queue keeps, oldest key first. The walk ends at the first job that is
+-- Ended jobs past what their queue keeps, oldest key first; with a queue in the last place, those of
+-- that queue past what is given, whatever its settings say. The walk ends at the first job that is
 -- too young for any retention, so it passes over old jobs that are kept longer and nothing else.
 -- Index: primary key.
 SELECT json_group_array(id)
@@ -113,11 +114,12 @@ FROM (
               (SELECT y.id FROM forge_jobs AS y WHERE y.enqueued_at > ?2 ORDER BY y.id LIMIT 1),
               9223372036854775807
           )
+      AND (?7 IS NULL OR j.queue = ?7)
       AND j.finished_at IS NOT NULL
       AND j.finished_at <= ?1 - CAST(1000000 * CASE j.status
-          WHEN 'done' THEN CASE WHEN q.name IS NULL THEN ?3 ELSE q.retain_done_s END
-          WHEN 'dead' THEN CASE WHEN q.name IS NULL THEN ?4 ELSE q.retain_dead_s END
-          ELSE CASE WHEN q.name IS NULL THEN ?5 ELSE q.retain_cancelled_s END
+          WHEN 'done' THEN CASE WHEN q.name IS NULL OR ?7 IS NOT NULL THEN ?3 ELSE q.retain_done_s END
+          WHEN 'dead' THEN CASE WHEN q.name IS NULL OR ?7 IS NOT NULL THEN ?4 ELSE q.retain_dead_s END
+          ELSE CASE WHEN q.name IS NULL OR ?7 IS NOT NULL THEN ?5 ELSE q.retain_cancelled_s END
       END AS INTEGER)
       AND (j.dedupe_key IS NULL OR NOT EXISTS (
           SELECT 1 FROM forge_dedupe AS d
