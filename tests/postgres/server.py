@@ -28,7 +28,7 @@ _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 
 # Only the end of the machine could lose what fsync=off risks; the server itself may crash.
-_SETTINGS: Final[Mapping[str, str]] = {
+DEFAULTS: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "max_connections": "60",
     "shared_buffers": "64MB",
@@ -47,7 +47,7 @@ _RULES: Final = (
 class PrivateServer:
     """One server; ``folder`` holds its data, its socket and its log."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = _SETTINGS) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> None:
         self.folder = folder
         self.port = settings.get("port", "5432")
         self._settings = settings
@@ -207,7 +207,7 @@ def private_server(**settings: str) -> Iterator[PrivateServer]:
     folder.chmod(0o755)
     server = None
     try:
-        server = PrivateServer(folder, {**_SETTINGS, **settings})
+        server = PrivateServer(folder, {**DEFAULTS, **settings})
         server.create()
         server.start()
         yield server

@@ -1,70 +1,62 @@
-"""``python -m tests.storm``: run a storm, show it, judge it. Exit code 1 when a promise broke."""
+"""``python -m tests.storm``: raise storms, show them, judge them. Exit code 1 when a promise broke.
+
+``--only`` and ``--backend`` choose some of them. A storm is a module of this package with the
+backends it can be raised on (``BACKENDS``) and ``storm(backend, order) -> bool``, which prints what
+it finds and answers whether every promise was kept.
+"""
 
 import argparse
 import random
-import shutil
 import sys
-import tempfile
-from dataclasses import replace
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
-from tests.storm.checks import Judgement, judge
-from tests.storm.rig import Options, Rig, StormFailed
+from tests.storm.order import Order
 
-QUICK = Options(
-    jobs=600, kills=12, workers=3, producers=2, lease_s=1.0, every_s=0.6, slots=30, drain_s=30
-)
+# What each is about is said at the head of its module.
+STORMS = {
+    "kill": "tests.storm.kills",
+    "restart": "tests.storm.restarts",
+    "failover": "tests.storm.failovers",
+}
 
 
 def main() -> int:
-    options, keep = _options()
-    folder = Path(tempfile.mkdtemp(prefix="forge-storm-"))
-    print(
-        f"Storm: {options.jobs:,} jobs, {options.kills} kills over {options.workers} workers and "
-        f"{options.producers} producers, lease {options.lease_s:g} s, seed {options.seed}."
-    )
-    try:
-        evidence = Rig(options, folder, lambda line: print(line, flush=True)).run()
-    except StormFailed as failure:
-        print(f"FAILED: {failure}\nHistories: {folder}")
+    names, backend, order = _asked()
+    broken: list[str] = []
+    for name in names:
+        module: Any = import_module(STORMS[name])
+        for one in module.BACKENDS:
+            if backend in (None, one) and not module.storm(one, order):
+                broken.append(f"{name} on {one}")
+    if broken:
+        print(f"FAILED: {', '.join(broken)}. Again: --seed {order.seed}")
         return 1
-    judgement = judge(evidence)
-    report(judgement)
-    if not judgement.clean:
-        print(f"FAILED. Histories: {folder}\nAgain: python -m tests.storm --seed {options.seed}")
-        return 1
-    if keep:
-        print(f"Histories: {folder}")
-    else:
-        shutil.rmtree(folder)
     print("Every promise was kept.")
     return 0
 
 
-def report(judgement: Judgement) -> None:
-    for name, figure in judgement.figures.items():
-        print(f"  {name:<28} {figure}")
-    for name, found in judgement.findings.items():
-        print(f"  {name:<28} {len(found)}")
-        for finding in found[:10]:
-            print(f"      {finding}")
-
-
-def _options() -> tuple[Options, bool]:
+def _asked() -> tuple[list[str], str | None, Order]:
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
+    parser.add_argument("--only", metavar="NAMES", help=f"some of: {','.join(STORMS)}")
+    parser.add_argument("--backend", choices=("sqlite", "postgres"))
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--kills", type=int)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--producers", type=int)
     parser.add_argument("--lease", type=float, dest="lease_s")
-    parser.add_argument("--every", type=float, dest="every_s", help="mean seconds between kills")
+    parser.add_argument("--every", type=float, dest="every_s", help="mean seconds between faults")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--quick", action="store_true", help="the small storm of the tests")
+    parser.add_argument("--quick", action="store_true", help="the small storms of the tests")
     parser.add_argument("--keep", action="store_true", help="keep the histories")
     given = vars(parser.parse_args())
-    keep, quick = given.pop("keep"), given.pop("quick")
-    chosen = {name: value for name, value in given.items() if value is not None}
-    return replace(QUICK if quick else Options(), **chosen), keep
+    only, backend = given.pop("only"), given.pop("backend")
+    names = list(STORMS) if only is None else only.split(",")
+    unknown = [name for name in names if name not in STORMS]
+    if unknown:
+        parser.error(f"--only: no storm {', '.join(unknown)}; there are {', '.join(STORMS)}")
+    order = Order(given.pop("seed"), given.pop("quick"), given.pop("keep"), given)
+    return names, backend, order
 
 
 if __name__ == "__main__":

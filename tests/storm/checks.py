@@ -209,4 +209,6 @@ def _figures(
         "kills": len(kills),
         "interrupted runs": len(waits),
         "slowest recovery": f"{waits[-1]:.2f} s" if waits else "–",
+        "refused, tried again": sum(entry["op"] == "refused" for entry in evidence.entries),
+        "effect unknown": sum(entry["op"] == "unknown" for entry in evidence.entries),
     }

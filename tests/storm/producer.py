@@ -2,7 +2,8 @@
 
 ``python -m tests.storm.producer NAME JOBS SEED SECONDS``. Its history says what was begun
 (*invoke*) and what was acknowledged (*ok*). After a restart a begun call without an answer is
-*unknown*: with a dedupe key it is repeated, without one it is left alone.
+*unknown*: with a dedupe key it is repeated, without one it is left alone. The same holds for a call
+whose error says that its effect is unknown. One that certainly had none (*refused*) is repeated.
 """
 
 import os
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forge_jobs.core.errors import Unavailable, Unknown
 from tests.storm.history import History, now, read
 from tests.storm.jobs import forge, heavy, soft, threaded
 
@@ -55,6 +57,21 @@ def enqueue(call: Call) -> list[str]:
     return [task.enqueue(call.names[0], call.ms[0]).id]
 
 
+def insist(call: Call, history: History) -> list[str] | None:
+    """Enqueue through outages; None when nobody can say whether the jobs are there."""
+    chance = random.Random(call.names[0])
+    while True:
+        try:
+            return enqueue(call)
+        except Unavailable as error:
+            history.write("refused", names=call.names, error=str(error))
+        except Unknown as error:
+            history.write("unknown", names=call.names, error=str(error))
+            if not call.keyed:
+                return None
+        time.sleep(chance.uniform(0.1, 0.5))
+
+
 def main(who: str, jobs: int, seed: int, seconds: float) -> None:
     path = Path(os.environ["STORM_FOLDER"]) / f"producer-{who}.jsonl"
     path.touch()
@@ -71,8 +88,9 @@ def main(who: str, jobs: int, seed: int, seconds: float) -> None:
         if wait_s > 0:
             time.sleep(wait_s)
         history.write("invoke", names=call.names, keyed=call.keyed)
-        ids = enqueue(call)
-        history.write("ok", names=call.names, ids=ids)
+        ids = insist(call, history)
+        if ids is not None:
+            history.write("ok", names=call.names, ids=ids)
     history.write("finished")
     forge.close()
 
