@@ -34,6 +34,23 @@ class Pulse(Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
 
 
+class Share(Struct, frozen=True):
+    """A process's part in the slots of a queue, see ``core.shares``. ``version`` changes with
+    ``slots``, so that what a process says can be told from what it said before."""
+
+    slots: int
+    held: int
+    version: int
+
+
+class Kept(Struct, frozen=True):
+    """What a process still runs of a queue, told under the version of the share it follows."""
+
+    queue: str
+    version: int
+    running: int
+
+
 class Beat(Struct, frozen=True):
     """The answer to a beat. ``alive`` False: declared dead, stop working and register anew."""
 
@@ -68,6 +85,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
     slots: Mapping[str, int] = {}
     memory_bytes: int = 0
     quiet: bool = False
+    shares: Mapping[str, Share] = {}
 
 
 class ProcessStore(Protocol):
@@ -101,6 +119,23 @@ class ProcessStore(Protocol):
 
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
         """Ask a process to stop (or go on) claiming. NotFound if it is not alive."""
+        ...
+
+    async def share(self, *, most: int) -> int:
+        """Share the slots of all queues with settings out (``core.shares.share_out``); how many
+        shares changed.
+
+        Living processes that declared a queue and are not quiet want a part of it, at most
+        ``most``. What a process holds counts until it gives it up, leaves, or was declared dead
+        and owns no running job any more. A change raises the control version; without a change
+        nothing is written.
+        """
+        ...
+
+    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+        """Hold no more of these queues than the share's slots or what still runs, whichever is
+        more; how many slots came free. An entry under another version than the present one, or
+        for a process that is not there, changes nothing. Never raises what is held."""
         ...
 
     async def next_expiry(self) -> Instant | None:

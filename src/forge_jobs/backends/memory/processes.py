@@ -1,8 +1,21 @@
 """The process contract on memory: who is alive, who leads, what operators asked of them."""
 
+from collections.abc import Sequence
+
+from msgspec import structs
+
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
+from forge_jobs.core.shares import Part, share_out
+from forge_jobs.store.processes import (
+    Beat,
+    Control,
+    Kept,
+    NewProcess,
+    ProcessRecord,
+    Pulse,
+    Share,
+)
 
 from . import claims
 from .exchange import cancels
@@ -40,6 +53,7 @@ class MemoryProcesses:
             for job in list(self._tables.lines.running.get(key, ())):
                 claims.release(self._tables, self._tables.jobs[job], now)
             self._tables.processes.pop(key, None)
+            self._drop_shares()
             for name in [name for name, lead in self._tables.leads.items() if lead.process == key]:
                 del self._tables.leads[name]
 
@@ -52,12 +66,13 @@ class MemoryProcesses:
             ]
             for key in gone:
                 del self._tables.processes[key]
+            self._drop_shares()
             return len(gone)
 
     async def all(self) -> list[ProcessRecord]:
         with self._tables.look() as now:
             return sorted(
-                (process.record() for process in self._living(now)),
+                (self._record(process) for process in self._living(now)),
                 key=lambda record: record.host_id,
             )
 
@@ -78,6 +93,30 @@ class MemoryProcesses:
             for process in named:
                 process.quiet = quiet
             self._tables.operated()
+
+    async def share(self, *, most: int) -> int:
+        with self._tables.change() as now:
+            self._drop_shares()
+            changed = 0
+            for config in self._tables.queues.values():
+                for part in share_out(config.slots, self._parts(config.name, now), most=most):
+                    self._grant(config.name, part)
+                    changed += 1
+            if changed:
+                self._tables.operated()
+            return changed
+
+    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+        with self._tables.change():
+            freed = 0
+            for entry in kept:
+                share = self._tables.shares.get((key, entry.queue))
+                if share is None or share.version != entry.version:
+                    continue
+                held = min(share.held, max(share.slots, entry.running))
+                freed += share.held - held
+                self._tables.shares[key, entry.queue] = structs.replace(share, held=held)
+            return freed
 
     async def next_expiry(self) -> Instant | None:
         with self._tables.look() as now:
@@ -100,3 +139,33 @@ class MemoryProcesses:
 
     def _living(self, now: Instant) -> list[Process]:
         return [process for process in self._tables.processes.values() if process.alive(now)]
+
+    def _record(self, process: Process) -> ProcessRecord:
+        shares = self._tables.shares
+        mine = {queue: share for (key, queue), share in shares.items() if key == process.key}
+        return structs.replace(process.record(), shares=mine)
+
+    def _parts(self, queue: str, now: Instant) -> list[Part]:
+        parts: list[Part] = []
+        for key, process in self._tables.processes.items():
+            share = self._tables.shares.get((key, queue))
+            wants = process.alive(now) and not process.quiet and queue in process.told.queues
+            if share is not None:
+                part = Part(key, process.told.host_id, wants, share.slots, share.held)
+                parts.append(part)
+            elif wants:
+                parts.append(Part(key, process.told.host_id, wants))
+        return parts
+
+    def _grant(self, queue: str, part: Part) -> None:
+        known = self._tables.shares.get((part.process, queue))
+        version = 1 if known is None else known.version + 1
+        self._tables.shares[part.process, queue] = Share(part.slots, part.held, version)
+
+    def _drop_shares(self) -> None:
+        """Forget what processes held that are gone, or dead without a running job."""
+        tables = self._tables
+        for key, queue in list(tables.shares):
+            process = tables.processes.get(key)
+            if process is None or (process.dead and key not in tables.lines.running):
+                del tables.shares[key, queue]

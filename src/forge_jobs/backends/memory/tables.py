@@ -14,8 +14,9 @@ from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.bundle import Ring
+from forge_jobs.store.processes import Share
 from forge_jobs.store.queues import QueueConfig
-from forge_jobs.store.schedules import Bucket, Schedule
+from forge_jobs.store.schedules import Bucket, Fire, Schedule
 
 from .books import Books
 from .lines import Lines
@@ -76,10 +77,12 @@ class Tables:
         self.processes: dict[int, Process] = {}
         self.last_process = 0
         self.leads: dict[str, Lead] = {}
+        self.shares: dict[tuple[int, str], Share] = {}
         self.queues: dict[str, QueueConfig] = {}
         self.gates: dict[str, Gate] = {}
         self.kinds: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.fires: dict[str, deque[Fire]] = {}
         self.buckets: dict[str, Bucket] = {}
         self._due_queues: dict[str, None] = {}
         self._operated = False

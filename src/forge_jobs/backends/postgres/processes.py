@@ -4,13 +4,23 @@ Beats, leaderships and the control poll go over the connection that listens, whe
 the same event loop: a long call of somebody else must not cost a process its lease.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant
-from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
+from forge_jobs.store.processes import (
+    Beat,
+    Control,
+    Kept,
+    NewProcess,
+    ProcessRecord,
+    Pulse,
+    Share,
+)
 
 from . import rows, sqlfiles
 from .bell import EVERYBODY, Bell
@@ -18,6 +28,7 @@ from .driver import Row
 from .session import Link, Server
 
 _slots: Final = msgspec.json.Decoder(dict[str, int])
+_shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 
 
 class PostgresProcesses:
@@ -86,6 +97,25 @@ class PostgresProcesses:
         await self._server.within(work)
         await self._bell.ring([EVERYBODY])
 
+    async def share(self, *, most: int) -> int:
+        now = self._server.present.bind()
+        [look] = await self._server.ask(self._sql["share_changes"], now, most, writes=False)
+        if not look["changes"]:
+            return 0
+        lock = f"forge-jobs:{self._server.address.schema}:share"
+        # May be repeated: the second time finds everything as it should be.
+        [row] = await self._server.ask(self._sql["share"], now, most, lock)
+        if row["changed"]:
+            await self._bell.ring([EVERYBODY])
+        return row["changed"]
+
+    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+        if not kept:
+            return 0
+        told = rows.as_json([structs.asdict(entry) for entry in kept])
+        [row] = await self._server.ask(self._sql["give_up"], key, told)
+        return row["freed"]
+
     async def next_expiry(self) -> Instant | None:
         [row] = await self._server.ask_urgent(self._sql["next_expiry"], self._server.present.bind())
         return row["at"]
@@ -114,4 +144,7 @@ def _record(row: Row) -> ProcessRecord:
         slots=_slots.decode(row["slots"]),
         memory_bytes=row["memory_bytes"],
         quiet=row["quiet"],
+        shares={}
+        if row["shares"] is None
+        else {queue: Share(*told) for queue, told in _shares.decode(row["shares"]).items()},
     )

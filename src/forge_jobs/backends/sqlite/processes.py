@@ -1,6 +1,7 @@
 """The process contract on SQLite: rows say who was declared dead, locked files who is alive."""
 
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,13 +11,22 @@ from forge_jobs.backends.sqltext import SqlText
 from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.processes import Beat, Control, NewProcess, ProcessRecord, Pulse
+from forge_jobs.store.processes import (
+    Beat,
+    Control,
+    Kept,
+    NewProcess,
+    ProcessRecord,
+    Pulse,
+    Share,
+)
 
-from . import finish, live, moves
+from . import finish, live, moves, shares
 from .live import LiveFile, Sign, Signs
 from .moves import as_json, read_keys
 from .place import Place
 from .reader import Reader
+from .shares import Shares
 from .transaction import Tx
 from .writer import Writer
 
@@ -34,6 +44,7 @@ class SqliteProcesses:
         self._reader = reader
         self._signs = signs
         self._clock = clock
+        self._shares = Shares(writer, reader, signs, clock)
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         try:
@@ -109,12 +120,13 @@ class SqliteProcesses:
             tx.execute(SQL["leave"], (key,))
             tx.execute(SQL["leave_leads"], (key,))
             tx.execute(SQL["leave_cancels"], (key,))
+            tx.execute(shares.SQL["drop_shares"], (key,))
             tx.afterwards.append(partial(live.condemn, self._place, host_id, key))
         return len(gone)
 
     async def all(self) -> list[ProcessRecord]:
         now = self._clock.now()
-        rows = await self._reader.call(_records)
+        rows, parts = await self._reader.call(_records)
         found: list[ProcessRecord] = []
         for key, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet in rows:
             sign = self._signs.sign(key, host_id, now)
@@ -136,6 +148,7 @@ class SqliteProcesses:
                     slots=dict(sign.pulse.slots),
                     memory_bytes=sign.pulse.memory_bytes,
                     quiet=bool(quiet),
+                    shares=parts.get(key, {}),
                 )
             )
         return found
@@ -153,6 +166,12 @@ class SqliteProcesses:
             raise NotFound(f"no living worker process has the host_id {host_id!r}")
         tx.execute(SQL["set_quiet"], (known[0], quiet))
         tx.operate()
+
+    async def share(self, *, most: int) -> int:
+        return await self._shares.share(most)
+
+    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+        return await self._shares.give_up(key, kept)
 
     async def next_expiry(self) -> Instant | None:
         now = self._clock.now()
@@ -190,14 +209,17 @@ def _leave(key: int, tx: Tx) -> None:
     tx.execute(SQL["leave"], (key,))
     tx.execute(SQL["leave_leads"], (key,))
     tx.execute(SQL["leave_cancels"], (key,))
+    tx.execute(shares.SQL["drop_shares"], (key,))
 
 
 def _standing(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return connection.execute(SQL["standing"]).fetchall()
 
 
-def _records(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute(SQL["records"]).fetchall()
+def _records(
+    connection: sqlite3.Connection,
+) -> tuple[list[Any], dict[int, dict[str, Share]]]:
+    return connection.execute(SQL["records"]).fetchall(), shares.by_process(connection)
 
 
 def _buried(connection: sqlite3.Connection) -> list[tuple[int, str]]:

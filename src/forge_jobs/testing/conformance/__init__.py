@@ -53,6 +53,7 @@ _PARTS = (
     "processes",
     "queues",
     "schedules",
+    "shares",
     "worker",
 )
 

@@ -21,6 +21,7 @@ from .ledger import TestLedger, TestMinutes
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
 from .schedules import TestBuckets, TestSchedules
+from .shares import TestShares
 
 __all__ = [
     "TestAnswers",
@@ -54,6 +55,7 @@ __all__ = [
     "TestRetry",
     "TestRetryAndKeys",
     "TestSchedules",
+    "TestShares",
     "TestStore",
     "TestSyncEnqueue",
     "TestThrottle",

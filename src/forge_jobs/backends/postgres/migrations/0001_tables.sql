@@ -165,6 +165,17 @@ CREATE TABLE forge.processes (
     dead         boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0);
 
+-- What each process may use of a queue's slots, and what is kept from the others for its sake. Not
+-- part of the process's row: whoever shares out must never make a heartbeat wait.
+CREATE TABLE forge.shares (
+    process bigint  NOT NULL,
+    queue   text    COLLATE "C" NOT NULL,
+    slots   integer NOT NULL,
+    held    integer NOT NULL,
+    version integer NOT NULL,
+    PRIMARY KEY (process, queue)
+) WITH (fillfactor = 50);
+
 CREATE TABLE forge.leads (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     process bigint NOT NULL,

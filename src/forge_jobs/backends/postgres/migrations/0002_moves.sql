@@ -396,3 +396,79 @@ BEGIN
     END IF;
 END
 $$;
+
+-- The shares that are not as they should be: core.shares.share_out as a query. A part is what one
+-- process has of one queue; parts of dead processes count until their last running job is taken.
+-- Few rows, so that reading them all costs nothing. Index: jobs_owner.
+CREATE FUNCTION forge.share_changes(p_now bigint, p_most integer)
+RETURNS TABLE (process bigint, queue text, slots integer)
+LANGUAGE sql STABLE AS $$
+    WITH standing AS MATERIALIZED (
+        SELECT p.id, p.host_id, p.queues,
+            NOT p.dead AND NOT p.quiet
+                AND p.beat_at + round(p.lease_s * 1000000)::bigint > p_now AS able
+        FROM forge.processes p
+        WHERE NOT p.dead OR EXISTS (
+            SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')
+    ),
+    parts AS (
+        SELECT q.name AS queue, q.slots AS total, p.id AS process, p.host_id,
+            p.able AND q.name = ANY (p.queues) AS wants,
+            COALESCE(s.slots, 0) AS had, COALESCE(s.held, 0) AS held
+        FROM forge.queues q
+        CROSS JOIN standing p
+        LEFT JOIN forge.shares s ON s.process = p.id AND s.queue = q.name
+        WHERE s.process IS NOT NULL OR (p.able AND q.name = ANY (p.queues))
+    ),
+    ranked AS (
+        SELECT parts.*,
+            total - sum(held) OVER whole AS free,
+            count(*) FILTER (WHERE wants) OVER whole AS sharers,
+            count(*) FILTER (WHERE wants) OVER so_far AS place
+        FROM parts
+        WINDOW whole AS (PARTITION BY parts.queue),
+            so_far AS (PARTITION BY parts.queue ORDER BY host_id, parts.process)
+    ),
+    fair AS (
+        SELECT ranked.*, CASE WHEN wants
+            THEN least(total / sharers + (place <= total % sharers)::integer, p_most)
+            ELSE 0 END AS wanted
+        FROM ranked
+    ),
+    grown AS (
+        SELECT fair.*, least(
+            greatest(wanted - held, 0),
+            greatest(free - sum(greatest(wanted - held, 0)) OVER (
+                PARTITION BY fair.queue ORDER BY host_id, fair.process
+                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+                + greatest(wanted - held, 0), 0)) AS more
+        FROM fair
+    )
+    SELECT grown.process, grown.queue, least(wanted, held + more)::integer
+    FROM grown WHERE had <> least(wanted, held + more)
+    ORDER BY grown.process, grown.queue
+$$;
+
+-- Share all queues out, one caller at a time; how many shares changed. A process that gives up slots
+-- meanwhile is not waited for: what it holds can only be less than what was read.
+CREATE FUNCTION forge.share(p_now bigint, p_most integer, p_lock text) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_changed integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_lock, 0));
+    DELETE FROM forge.shares s WHERE NOT EXISTS (
+        SELECT 1 FROM forge.processes p
+        WHERE p.id = s.process AND (NOT p.dead OR EXISTS (
+            SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')));
+    INSERT INTO forge.shares AS s (process, queue, slots, held, version)
+    SELECT c.process, c.queue, c.slots, c.slots, 1 FROM forge.share_changes(p_now, p_most) AS c
+    ON CONFLICT (process, queue) DO UPDATE
+    SET slots = EXCLUDED.slots, held = greatest(s.held, EXCLUDED.slots), version = s.version + 1;
+    GET DIAGNOSTICS v_changed = ROW_COUNT;
+    IF v_changed > 0 THEN
+        UPDATE forge.control SET version = version + 1 WHERE id = 1;
+    END IF;
+    RETURN v_changed;
+END
+$$;

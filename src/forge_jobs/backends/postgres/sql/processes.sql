@@ -29,8 +29,9 @@ SELECT id, epoch FROM forge.jobs WHERE owner = $1 AND status = 'running' ORDER B
 SELECT forge.release($1, $2, $3, $4) AS queues;
 
 -- name: leave
--- The process is gone, with its leaderships. Index: the primary key.
-WITH led AS (DELETE FROM forge.leads WHERE process = $1)
+-- The process is gone, with its leaderships and shares. Index: the primary keys.
+WITH led AS (DELETE FROM forge.leads WHERE process = $1),
+shared AS (DELETE FROM forge.shares WHERE process = $1)
 DELETE FROM forge.processes WHERE id = $1;
 
 -- name: bury
@@ -42,7 +43,11 @@ RETURNING 1;
 
 -- name: alive
 -- All living processes, by host_id.
-SELECT p.* FROM forge.processes p
+SELECT p.*, (
+        SELECT json_object_agg(s.queue, json_build_array(s.slots, s.held, s.version))::text
+        FROM forge.shares s WHERE s.process = p.id
+    ) AS shares
+FROM forge.processes p
 WHERE NOT p.dead AND p.beat_at + round(p.lease_s * 1000000)::bigint > forge.present($1)
 ORDER BY p.host_id, p.id;
 
@@ -80,3 +85,29 @@ RETURNING 1;
 -- name: yield_lead
 -- Give a leadership up. Index: the primary key.
 DELETE FROM forge.leads WHERE name = $1 AND process = $2;
+
+-- name: share_changes
+-- Whether sharing out would change anything; the usual answer is no.
+SELECT EXISTS (SELECT 1 FROM forge.share_changes(forge.present($1), $2)) AS changes;
+
+-- name: share
+-- Share the slots of all queues out.
+SELECT forge.share(forge.present($1), $2, $3) AS changed;
+
+-- name: give_up
+-- A process holds less of some queues. Index: the primary key.
+WITH kept AS (
+    SELECT k.queue, k.version, k.running
+    FROM json_to_recordset($2::text::json) AS k(queue text, version integer, running integer)
+),
+had AS MATERIALIZED (
+    SELECT s.queue, s.held, greatest(s.slots, k.running) AS held_on
+    FROM forge.shares s JOIN kept k ON k.queue = s.queue AND k.version = s.version
+    WHERE s.process = $1 AND s.held > greatest(s.slots, k.running)
+    ORDER BY s.queue FOR UPDATE OF s
+),
+given AS (
+    UPDATE forge.shares s SET held = had.held_on FROM had
+    WHERE s.process = $1 AND s.queue = had.queue RETURNING had.held - had.held_on AS slots
+)
+SELECT COALESCE(sum(slots), 0)::bigint AS freed FROM given;

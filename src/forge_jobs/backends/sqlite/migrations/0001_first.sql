@@ -161,6 +161,16 @@ CREATE TABLE forge_processes (
 );
 CREATE INDEX forge_processes_host ON forge_processes (host_id);
 
+-- What each process may use of a queue's slots, and what is kept from the others for its sake.
+CREATE TABLE forge_shares (
+    process INTEGER NOT NULL,
+    queue   TEXT    NOT NULL,
+    slots   INTEGER NOT NULL,
+    held    INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (process, queue)
+) WITHOUT ROWID;
+
 CREATE TABLE forge_leads (
     name    TEXT PRIMARY KEY,
     process INTEGER NOT NULL,
