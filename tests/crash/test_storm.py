@@ -1,4 +1,4 @@
-"""The small storm, as part of every test run."""
+"""The small storms, as part of every test run."""
 
 import subprocess
 import sys
@@ -9,9 +9,13 @@ import pytest
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-def test_kill_storm(project_root: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "backend"), [("kill", "sqlite"), ("kill", "postgres"), ("restart", "postgres")]
+)
+def test_storm(project_root: Path, name: str, backend: str) -> None:
+    command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7"]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7"],
+        [*command, "--only", name, "--backend", backend],
         cwd=project_root,
         capture_output=True,
         text=True,
