@@ -1,11 +1,11 @@
 """How slots are shared out: fairly, only from what others gave up, and never beyond the total."""
 
 import asyncio
-import random
 
 import pytest
 
 from forge_jobs.core.shares import Part, share_out
+from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Kept
 from forge_jobs.store.queues import QueueChange
@@ -261,7 +261,7 @@ class TestShares:
     async def test_any_order_of_events_follows_the_rule(
         self, store: Store, clock: MovableClock
     ) -> None:
-        dice = random.Random(7)
+        dice = SeededEntropy(7)
         await store.queues.ensure("q", slots=8)
         workers: dict[str, Worker] = {}
         for n in range(60):
@@ -286,24 +286,28 @@ class TestShares:
 
 
 async def _stir(
-    store: Store, clock: MovableClock, workers: dict[str, Worker], dice: random.Random, n: int
+    store: Store, clock: MovableClock, workers: dict[str, Worker], dice: SeededEntropy, n: int
 ) -> int:
     """One thing happens; the total after it."""
-    name = dice.choice(sorted(workers)) if workers else None
-    match dice.randrange(6):
+    name = sorted(workers)[_below(dice, len(workers))] if workers else None
+    match _below(dice, 6):
         case 0 | 1 if len(workers) < 6:
-            fresh = f"h{dice.randrange(90):02}-{n}"
+            fresh = f"h{_below(dice, 90):02}-{n}"
             workers |= await _join(store, clock, fresh)
         case 2 if name is not None:
             await store.processes.leave(workers.pop(name).key)
         case 3 if name is not None:
-            await store.processes.quiet(name, quiet=dice.random() < 0.5)
+            await store.processes.quiet(name, quiet=dice.roll() < 0.5)
         case 4:
-            await store.queues.change("q", QueueChange(slots=dice.randrange(30)))
+            await store.queues.change("q", QueueChange(slots=_below(dice, 30)))
         case _ if name is not None and name in await _slots(store):
-            await _give_up(store, workers[name], running=dice.randrange(8))
+            await _give_up(store, workers[name], running=_below(dice, 8))
         case _:
             pass
     config = await store.queues.get("q")
     assert config is not None
     return config.slots
+
+
+def _below(dice: SeededEntropy, end: int) -> int:
+    return int(dice.roll() * end)
