@@ -4,7 +4,7 @@
 
     ForgeError
      ├ Invalid          the caller is wrong; repeating the call cannot help
-     │   ├ BadName  BadOption  BadDuration  BadTime  BadUrl  BadConfig  BadAppPath
+     │   ├ BadName  BadOption  BadDuration  BadTime  BadCron  BadUrl  BadConfig  BadAppPath
      │   ├ BadPayload ─ PayloadTooLarge
      │   ├ BadArguments  UnknownKind  KindTaken  NoQueues  NotYet
      ├ NotFound         the named job, queue, schedule or limit does not exist
@@ -75,6 +75,12 @@ class BadTime(Invalid):
             "for example datetime.now(timezone.utc)"
         )
         self.field = field
+
+
+class BadCron(Invalid):
+    """A cron expression or its time zone cannot be used."""
+
+    code = "bad_cron"
 
 
 class BadUrl(Invalid):

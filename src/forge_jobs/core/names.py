@@ -7,8 +7,12 @@ from .errors import BadName
 
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,62}")
 _KIND = re.compile(r"[A-Za-z_][A-Za-z0-9_.:\-]{0,126}")
+_SCHEDULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,126}")
 _QUEUE_RULE = "use 1 to 63 letters, digits, '_', '-' or '.', not starting with '-' or '.'"
 _KIND_RULE = "use 1 to 127 letters, digits, '_', '-', '.' or ':', starting with a letter or '_'"
+_SCHEDULE_RULE = (
+    "use 1 to 127 letters, digits, '_', '-', '.' or ':', starting with a letter, digit or '_'"
+)
 _KEY_LONGEST = 512
 _TAGS_MOST = 32
 
@@ -21,6 +25,11 @@ def queue_name(value: str) -> str:
 def kind_name(value: str) -> str:
     """A task's kind, or BadName."""
     return _matched("kind", value, _KIND, _KIND_RULE)
+
+
+def schedule_name(value: str) -> str:
+    """A schedule's name, or BadName."""
+    return _matched("schedule", value, _SCHEDULE, _SCHEDULE_RULE)
 
 
 def key_text(field: str, value: object) -> str:

@@ -1,61 +1,21 @@
 """The schedule contract on memory: cron ticks that fire once, and rate buckets."""
 
 import math
-from collections.abc import Sequence
 
 from msgspec import structs
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.store.schedules import Bucket, Grant, Schedule
+from forge_jobs.store.schedules import Bucket, Grant
 
-from . import moves
-from .tables import Tables
+from .timetable import MemoryTimetable
 
 # A permit that is there but for a rounding error is there.
 _ROUNDING = 1e-6
 
 
-class MemorySchedules:
+class MemorySchedules(MemoryTimetable):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    async def ensure(self, schedule: Schedule) -> Schedule:
-        with self._tables.change() as now:
-            fresh = structs.replace(schedule, updated_at=now)
-            return self._tables.schedules.setdefault(schedule.name, fresh)
-
-    async def put(self, schedule: Schedule) -> None:
-        with self._tables.change() as now:
-            fresh = structs.replace(schedule, updated_at=now)
-            self._tables.schedules[schedule.name] = fresh
-
-    async def delete(self, name: str) -> bool:
-        with self._tables.change():
-            return self._tables.schedules.pop(name, None) is not None
-
-    async def get(self, name: str) -> Schedule | None:
-        with self._tables.look():
-            return self._tables.schedules.get(name)
-
-    async def all(self) -> list[Schedule]:
-        with self._tables.look():
-            return [schedule for _, schedule in sorted(self._tables.schedules.items())]
-
-    async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, jobs: Sequence[NewJob]
-    ) -> list[Enqueued] | None:
-        with self._tables.change() as now:
-            schedule = self._tables.schedules.get(name)
-            if schedule is None or schedule.next_at != tick:
-                return None
-            self._tables.schedules[name] = structs.replace(
-                schedule, next_at=next_at, last_at=tick, error=None, updated_at=now
-            )
-            return [moves.insert(self._tables, job, now) for job in jobs]
 
     async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
         with self._tables.change() as now:

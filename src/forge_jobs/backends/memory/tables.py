@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from forge_jobs.core import ids
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
+from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
@@ -80,6 +81,7 @@ class Tables:
         self.shares: dict[tuple[int, str], Share] = {}
         self.queues: dict[str, QueueConfig] = {}
         self.gates: dict[str, Gate] = {}
+        self.limits: dict[str, Limit] = {}
         self.kinds: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.fires: dict[str, deque[Fire]] = {}
@@ -126,6 +128,16 @@ class Tables:
 
     def gate(self, queue: str) -> Gate:
         return self.gates.get(queue, OPEN)
+
+    def scope_until(self, limit: Limit, now: Instant) -> Instant | None:
+        """When the last closed scope of a task opens; None while all are open."""
+        gates = [self.gate(scope_gate(scope)) for scope in limit.scopes]
+        return max((gate.until or 0 for gate in gates if gate.closed(now)), default=None)
+
+    def capped(self, queue: str, kind: str) -> bool:
+        """Whether the end of such a job may make room for one that is in line."""
+        limits = (self.limits.get(queue_limit(queue)), self.limits.get(task_limit(kind)))
+        return any(limit is not None and limit.cap is not None for limit in limits)
 
     def find(self, public_id: str) -> Row | None:
         """The row behind a public id; None for one that is unknown, made up or not ours."""

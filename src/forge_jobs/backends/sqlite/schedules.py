@@ -2,58 +2,24 @@
 
 import math
 import sqlite3
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from msgspec import structs
 
-from forge_jobs.backends.sqltext import SqlText
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.kit.clock import Clock
-from forge_jobs.store.schedules import Bucket, Grant, Schedule
+from forge_jobs.store.schedules import Bucket, Grant
 
-from . import enqueue
-from .reader import Reader
+from .timetable import SQL, SqliteTimetable
 from .transaction import Tx
-from .writer import Writer
 
-SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "schedules.sql")
 # A permit that is there but for a rounding error is there.
 _ROUNDING: Final = 1e-6
 
 
-class SqliteSchedules:
+class SqliteSchedules(SqliteTimetable):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
-
-    def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-
-    async def ensure(self, schedule: Schedule) -> Schedule:
-        return await self._writer.call(partial(_ensure, schedule))
-
-    async def put(self, schedule: Schedule) -> None:
-        await self._writer.call(partial(_put, schedule))
-
-    async def delete(self, name: str) -> bool:
-        return await self._writer.call(
-            lambda tx: tx.execute(SQL["delete_schedule"], (name,)).rowcount == 1
-        )
-
-    async def get(self, name: str) -> Schedule | None:
-        return await self._reader.call(partial(_get, name))
-
-    async def all(self) -> list[Schedule]:
-        return await self._reader.call(_all)
-
-    async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, jobs: Sequence[NewJob]
-    ) -> list[Enqueued] | None:
-        return await self._writer.call(partial(_fire, name, tick, next_at, jobs), durable=True)
 
     async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
         return await self._writer.call(partial(_ensure_bucket, scope, capacity, refill_per_s))
@@ -71,64 +37,6 @@ class SqliteSchedules:
         now = self._clock.now()
         stored = await self._reader.call(_buckets)
         return [_filled(bucket, now) for bucket in stored]
-
-
-def _values(schedule: Schedule, now: Instant) -> tuple[object, ...]:
-    return (
-        schedule.name, schedule.expression, schedule.kind, schedule.queue, schedule.payload,
-        schedule.zone, schedule.missed, schedule.overlap, schedule.jitter_s, schedule.max_attempts,
-        schedule.enabled, schedule.next_at, schedule.last_at, schedule.error, now,
-    )  # fmt: skip
-
-
-def _schedule(row: tuple[Any, ...]) -> Schedule:
-    (
-        name, expression, kind, queue, payload, zone, missed, overlap, jitter_s, max_attempts,
-        enabled, next_at, last_at, error, updated_at,
-    ) = row  # fmt: skip
-    return Schedule(
-        name=name,
-        expression=expression,
-        kind=kind,
-        queue=queue,
-        payload=payload,
-        zone=zone,
-        missed=missed,
-        overlap=overlap,
-        jitter_s=jitter_s,
-        max_attempts=max_attempts,
-        enabled=bool(enabled),
-        next_at=next_at,
-        last_at=last_at,
-        error=error,
-        updated_at=updated_at,
-    )
-
-
-def _ensure(schedule: Schedule, tx: Tx) -> Schedule:
-    tx.execute(SQL["ensure_schedule"], _values(schedule, tx.now))
-    return _schedule(tx.row(SQL["schedule"], (schedule.name,)))
-
-
-def _put(schedule: Schedule, tx: Tx) -> None:
-    tx.execute(SQL["put_schedule"], _values(schedule, tx.now))
-
-
-def _get(name: str, connection: sqlite3.Connection) -> Schedule | None:
-    found = connection.execute(SQL["schedule"], (name,)).fetchone()
-    return None if found is None else _schedule(found)
-
-
-def _all(connection: sqlite3.Connection) -> list[Schedule]:
-    return [_schedule(row) for row in connection.execute(SQL["schedules"]).fetchall()]
-
-
-def _fire(
-    name: str, tick: Instant, next_at: Instant | None, jobs: Sequence[NewJob], tx: Tx
-) -> list[Enqueued] | None:
-    if tx.execute(SQL["fire"], (name, tick, next_at, tx.now)).rowcount != 1:
-        return None
-    return enqueue.insert(tx, jobs)
 
 
 def _ensure_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> Bucket:

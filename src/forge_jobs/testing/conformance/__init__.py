@@ -54,6 +54,7 @@ _PARTS = (
     "queues",
     "schedules",
     "shares",
+    "timetable",
     "worker",
 )
 

@@ -18,10 +18,12 @@ from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
 from .jobs_walk import TestWalk
 from .ledger import TestLedger, TestMinutes
+from .ledger_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
-from .schedules import TestBuckets, TestSchedules
+from .schedules import TestBuckets
 from .shares import TestShares
+from .timetable import TestTicks, TestTimetable
 
 __all__ = [
     "TestAnswers",
@@ -36,6 +38,7 @@ __all__ = [
     "TestEnqueue",
     "TestExpiry",
     "TestFence",
+    "TestFlow",
     "TestGet",
     "TestHandBack",
     "TestKeyLife",
@@ -54,13 +57,17 @@ __all__ = [
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
-    "TestSchedules",
     "TestShares",
     "TestStore",
     "TestSyncEnqueue",
     "TestThrottle",
+    "TestTicks",
+    "TestTimes",
+    "TestTimetable",
+    "TestTotals",
     "TestTransitions",
     "TestTwoStores",
+    "TestVitals",
     "TestWaking",
     "TestWalk",
     "clock",

@@ -1,130 +1,14 @@
-"""The schedule contract: one fire per tick whoever tries, and buckets that grant what they hold."""
+"""The rate half of the schedule contract: buckets that grant what they hold."""
 
 import asyncio
 
 import pytest
-from msgspec import structs
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.status import JobStatus
 from forge_jobs.store.bundle import Store
-from forge_jobs.store.schedules import Bucket, Grant, Schedule
+from forge_jobs.store.schedules import Bucket, Grant
 from forge_jobs.testing.clock import MovableClock
-
-from .worker import counted, everything, new_job
-
-
-def _schedule(clock: MovableClock, name: str = "report") -> Schedule:
-    return Schedule(
-        name=name,
-        expression="0 9 * * mon-fri",
-        kind="report",
-        queue="mail",
-        payload='{"é":1}'.encode(),
-        zone="Europe/Paris",
-        missed="all",
-        overlap="allow",
-        jitter_s=1.5,
-        max_attempts=3,
-        next_at=clock.now() + 60 * SECOND,
-    )
-
-
-@pytest.mark.asyncio
-class TestSchedules:
-    """Stored schedules and their ticks."""
-
-    async def test_a_schedule_comes_back_whole(self, store: Store, clock: MovableClock) -> None:
-        schedule = _schedule(clock)
-        await store.schedules.put(schedule)
-        stored = structs.replace(schedule, updated_at=clock.now())
-        assert await store.schedules.get("report") == stored
-        other = Schedule(name="a", expression="@daily", kind="x", enabled=False, error="bad")
-        await store.schedules.put(other)
-        names = [known.name for known in await store.schedules.all()]
-        assert names == ["a", "report"]
-        seen = await store.schedules.get("a")
-        assert seen == structs.replace(other, updated_at=clock.now())
-
-    async def test_ensure_keeps_what_is_there(self, store: Store, clock: MovableClock) -> None:
-        first = await store.schedules.ensure(_schedule(clock))
-        clock.advance(5)
-        second = await store.schedules.ensure(
-            structs.replace(_schedule(clock), expression="@hourly")
-        )
-        assert first == second == await store.schedules.get("report")
-
-    async def test_put_replaces(self, store: Store, clock: MovableClock) -> None:
-        await store.schedules.put(_schedule(clock))
-        await store.schedules.put(structs.replace(_schedule(clock), expression="@hourly"))
-        seen = await store.schedules.get("report")
-        assert seen is not None
-        assert seen.expression == "@hourly"
-
-    async def test_delete_says_whether_there_was_one(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await store.schedules.put(_schedule(clock))
-        assert await store.schedules.delete("report")
-        assert not await store.schedules.delete("report")
-        assert await store.schedules.get("report") is None
-
-    async def test_a_fire_stores_jobs_and_advances(self, store: Store, clock: MovableClock) -> None:
-        await store.schedules.put(structs.replace(_schedule(clock), error="old"))
-        tick, after = clock.now() + 60 * SECOND, clock.now() + 120 * SECOND
-        jobs = [new_job(kind="report", queue="mail"), new_job(kind="report", queue="mail")]
-        answers = await store.schedules.fire("report", tick=tick, next_at=after, jobs=jobs)
-        assert answers is not None
-        assert [answer.status for answer in answers] == [JobStatus.PENDING] * 2
-        seen = await store.schedules.get("report")
-        assert seen is not None
-        assert (seen.last_at, seen.next_at) == (tick, after)
-
-    async def test_A9_a_tick_fires_exactly_once(self, store: Store, clock: MovableClock) -> None:
-        await store.schedules.put(_schedule(clock))
-        tick = clock.now() + 60 * SECOND
-        fires = await asyncio.gather(
-            *(
-                store.schedules.fire(
-                    "report",
-                    tick=tick,
-                    next_at=tick + 60 * SECOND,
-                    jobs=[new_job(kind="report", queue="mail")],
-                )
-                for _ in range(8)
-            )
-        )
-        assert sum(fired is not None for fired in fires) == 1
-        assert await counted(store) == {("mail", JobStatus.PENDING): 1}
-
-    async def test_other_ticks_and_names_do_not_fire(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await store.schedules.put(_schedule(clock))
-        tick = clock.now() + 60 * SECOND
-        for name, at in (("report", tick - 1), ("report", tick + 1), ("none", tick)):
-            fired = await store.schedules.fire(name, tick=at, next_at=None, jobs=[new_job()])
-            assert fired is None
-        await store.schedules.put(structs.replace(_schedule(clock), next_at=None, enabled=False))
-        fired = await store.schedules.fire("report", tick=tick, next_at=None, jobs=[new_job()])
-        assert fired is None
-        assert await everything(store) == []
-
-    async def test_a_fire_may_store_nothing_or_meet_a_taken_key(
-        self, store: Store, clock: MovableClock
-    ) -> None:
-        await store.schedules.put(_schedule(clock))
-        tick = clock.now() + 60 * SECOND
-        fire = store.schedules.fire
-        assert await fire("report", tick=tick, next_at=tick + SECOND, jobs=[]) == []
-        keyed = [new_job(dedupe_key="a")]
-        for step in (1, 2):
-            answers = await fire(
-                "report", tick=tick + step * SECOND, next_at=tick + (step + 1) * SECOND, jobs=keyed
-            )
-            assert answers is not None
-            assert [answer.duplicate for answer in answers] == [step == 2]
 
 
 @pytest.mark.asyncio

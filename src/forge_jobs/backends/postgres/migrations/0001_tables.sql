@@ -190,15 +190,33 @@ CREATE TABLE forge.schedules (
     payload      bytea NOT NULL,
     zone         text NOT NULL,
     missed       text NOT NULL,
+    missed_limit integer NOT NULL,
     overlap      text NOT NULL,
     jitter_s     double precision NOT NULL,
     max_attempts integer,
+    template     bytea NOT NULL,
     enabled      boolean NOT NULL,
+    declared     boolean NOT NULL,
+    edited       boolean NOT NULL,
     next_at      bigint,
     last_at      bigint,
     error        text,
+    version      integer NOT NULL,
     updated_at   bigint NOT NULL
 ) WITH (fillfactor = 70);
+CREATE INDEX schedules_due ON forge.schedules (next_at NULLS FIRST) WHERE enabled;
+
+-- The last ticks of each schedule; a fire leaves FIRES_KEPT of them.
+CREATE TABLE forge.fires (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    schedule text    COLLATE "C" NOT NULL,
+    tick     bigint  NOT NULL,
+    at       bigint  NOT NULL,
+    outcome  text    NOT NULL,
+    job_id   text,
+    missed   integer NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX fires_of ON forge.fires (schedule, id);
 
 CREATE TABLE forge.buckets (
     scope        text COLLATE "C" NOT NULL PRIMARY KEY,

@@ -1,26 +1,46 @@
 -- What fires by time and rate.
 
--- name: ensure
+-- name: create
 -- Store a schedule unless there is one. Index: the primary key.
-INSERT INTO forge.schedules (updated_at, name, expression, kind, queue, payload, zone, missed,
-    overlap, jitter_s, max_attempts, enabled, next_at, last_at, error)
-VALUES (forge.present($1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-ON CONFLICT (name) DO NOTHING;
+INSERT INTO forge.schedules (updated_at, version, name, expression, kind, queue, payload, zone, missed,
+    missed_limit, overlap, jitter_s, max_attempts, template, enabled, declared, edited, next_at,
+    last_at, error)
+VALUES (forge.present($1), 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+    $17, $18, $19)
+ON CONFLICT (name) DO NOTHING RETURNING 1;
+
+-- name: change
+-- Replace a schedule that is still as it was seen. Index: the primary key.
+UPDATE forge.schedules SET updated_at = forge.present($1), version = version + 1, expression = $3,
+    kind = $4, queue = $5, payload = $6, zone = $7, missed = $8, missed_limit = $9, overlap = $10,
+    jitter_s = $11, max_attempts = $12, template = $13, enabled = $14, declared = $15, edited = $16,
+    next_at = $17, last_at = $18, error = $19
+WHERE name = $2 AND version = $20 RETURNING 1;
 
 -- name: put
 -- Store or replace a schedule. Index: the primary key.
-INSERT INTO forge.schedules (updated_at, name, expression, kind, queue, payload, zone, missed,
-    overlap, jitter_s, max_attempts, enabled, next_at, last_at, error)
-VALUES (forge.present($1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+INSERT INTO forge.schedules (updated_at, version, name, expression, kind, queue, payload, zone, missed,
+    missed_limit, overlap, jitter_s, max_attempts, template, enabled, declared, edited, next_at,
+    last_at, error)
+VALUES (forge.present($1), 1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+    $17, $18, $19)
 ON CONFLICT (name) DO UPDATE SET updated_at = EXCLUDED.updated_at,
-    expression = EXCLUDED.expression, kind = EXCLUDED.kind, queue = EXCLUDED.queue,
-    payload = EXCLUDED.payload, zone = EXCLUDED.zone, missed = EXCLUDED.missed,
-    overlap = EXCLUDED.overlap, jitter_s = EXCLUDED.jitter_s,
-    max_attempts = EXCLUDED.max_attempts, enabled = EXCLUDED.enabled, next_at = EXCLUDED.next_at,
-    last_at = EXCLUDED.last_at, error = EXCLUDED.error;
+    version = schedules.version + 1, expression = EXCLUDED.expression, kind = EXCLUDED.kind,
+    queue = EXCLUDED.queue, payload = EXCLUDED.payload, zone = EXCLUDED.zone,
+    missed = EXCLUDED.missed, missed_limit = EXCLUDED.missed_limit, overlap = EXCLUDED.overlap,
+    jitter_s = EXCLUDED.jitter_s, max_attempts = EXCLUDED.max_attempts,
+    template = EXCLUDED.template, enabled = EXCLUDED.enabled, declared = EXCLUDED.declared,
+    edited = EXCLUDED.edited, next_at = EXCLUDED.next_at, last_at = EXCLUDED.last_at,
+    error = EXCLUDED.error
+RETURNING 1;
+
+-- name: operated
+-- Everybody shall look. Index: the primary key.
+UPDATE forge.control SET version = version + 1 WHERE id = 1;
 
 -- name: delete
--- Remove a schedule. Index: the primary key.
+-- Remove a schedule with its history. Index: the primary key, fires_of.
+WITH told AS (DELETE FROM forge.fires WHERE schedule = $1)
 DELETE FROM forge.schedules WHERE name = $1 RETURNING 1;
 
 -- name: one
@@ -31,10 +51,47 @@ SELECT * FROM forge.schedules WHERE name = $1;
 -- All schedules, by name.
 SELECT * FROM forge.schedules ORDER BY name;
 
+-- name: head
+-- The present, the earliest tick after it, and whether a tick has come. Index: schedules_due.
+SELECT t.now,
+    (SELECT min(next_at) FROM forge.schedules WHERE enabled AND next_at > t.now) AS next_at,
+    EXISTS (SELECT 1 FROM forge.schedules
+        WHERE enabled AND (next_at IS NULL OR next_at <= t.now)) AS come
+FROM (SELECT forge.present($1) AS now) AS t;
+
+-- name: due
+-- Schedules whose tick has come, those without one first. Index: schedules_due.
+SELECT * FROM forge.schedules WHERE enabled AND (next_at IS NULL OR next_at <= $1)
+ORDER BY next_at NULLS FIRST, name LIMIT $2;
+
 -- name: fire
--- Advance a schedule if its tick is still the stored one: exactly one caller succeeds.
-UPDATE forge.schedules SET next_at = $4, last_at = $3, error = NULL, updated_at = forge.present($1)
-WHERE name = $2 AND next_at = $3 RETURNING 1;
+-- Advance a schedule if its tick is still the stored one: exactly one caller succeeds. Index: the
+-- primary key.
+UPDATE forge.schedules SET next_at = $4, last_at = COALESCE($5, last_at), error = NULL,
+    version = version + 1, updated_at = forge.present($1)
+WHERE name = $2 AND next_at = $3 AND enabled RETURNING updated_at;
+
+-- name: lock
+-- A schedule stays until a job was stored for it. Index: the primary key.
+SELECT forge.present($1) AS now FROM forge.schedules WHERE name = $2 FOR SHARE;
+
+-- name: add_fires
+-- Entries of a history, in order.
+INSERT INTO forge.fires (schedule, tick, at, outcome, job_id, missed)
+SELECT $1, f.tick, $2, f.outcome, f.job_id, f.missed
+FROM unnest($3::bigint[], $4::text[], $5::text[], $6::integer[])
+    WITH ORDINALITY AS f(tick, outcome, job_id, missed, place)
+ORDER BY f.place;
+
+-- name: trim_fires
+-- Only the newest entries stay. Index: fires_of.
+DELETE FROM forge.fires WHERE schedule = $1 AND id <= (
+    SELECT id FROM forge.fires WHERE schedule = $1 ORDER BY id DESC LIMIT 1 OFFSET $2);
+
+-- name: fires
+-- A history, newest first. Index: fires_of.
+SELECT tick, at, outcome, job_id, missed FROM forge.fires
+WHERE schedule = $1 ORDER BY id DESC LIMIT $2;
 
 -- name: ensure_bucket
 -- A full bucket, unless there is one. Index: the primary key.

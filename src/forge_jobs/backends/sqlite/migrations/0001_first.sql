@@ -95,20 +95,35 @@ CREATE TABLE forge_counts (
     PRIMARY KEY (queue, kind, status)
 ) WITHOUT ROWID;
 
--- What happened per minute; ran and waited are histograms that a later version fills.
+-- What happened in each writing transaction: one line, a JSON list (core.tally.Minute). Lines are
+-- folded into minutes and totals soon after; readers add those that are not.
+CREATE TABLE forge_ledger (
+    id   INTEGER PRIMARY KEY,
+    told TEXT NOT NULL
+);
+
+-- What happened per minute, and over all time, as JSON.
 CREATE TABLE forge_minutes (
-    at        INTEGER NOT NULL,
-    queue     TEXT    NOT NULL,
-    kind      TEXT    NOT NULL,
-    enqueued  INTEGER NOT NULL DEFAULT 0,
-    done      INTEGER NOT NULL DEFAULT 0,
-    retried   INTEGER NOT NULL DEFAULT 0,
-    dead      INTEGER NOT NULL DEFAULT 0,
-    cancelled INTEGER NOT NULL DEFAULT 0,
-    ran_s     REAL    NOT NULL DEFAULT 0,
-    ran       TEXT,
-    waited    TEXT,
+    at    INTEGER NOT NULL,
+    queue TEXT    NOT NULL,
+    kind  TEXT    NOT NULL,
+    told  TEXT    NOT NULL,
     PRIMARY KEY (at, queue, kind)
+) WITHOUT ROWID;
+
+CREATE TABLE forge_totals (
+    queue TEXT NOT NULL,
+    kind  TEXT NOT NULL,
+    told  TEXT NOT NULL,
+    PRIMARY KEY (queue, kind)
+) WITHOUT ROWID;
+
+-- How worker processes fared per minute, as JSON (core.vitals.Vitals).
+CREATE TABLE forge_vitals (
+    at      INTEGER NOT NULL,
+    host_id TEXT    NOT NULL,
+    told    TEXT    NOT NULL,
+    PRIMARY KEY (at, host_id)
 ) WITHOUT ROWID;
 
 -- One row. folded: jobs with a higher key are not yet in counts and minutes and perhaps not in line,
@@ -185,15 +200,35 @@ CREATE TABLE forge_schedules (
     payload      BLOB NOT NULL,
     zone         TEXT NOT NULL,
     missed       TEXT NOT NULL,
+    missed_limit INTEGER NOT NULL,
     overlap      TEXT NOT NULL,
     jitter_s     REAL NOT NULL,
     max_attempts INTEGER,
+    template     BLOB NOT NULL,
     enabled      INTEGER NOT NULL,
+    declared     INTEGER NOT NULL,
+    edited       INTEGER NOT NULL,
     next_at      INTEGER,
     last_at      INTEGER,
     error        TEXT,
+    version      INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+CREATE INDEX forge_schedules_due ON forge_schedules (next_at) WHERE enabled;
+
+-- The last ticks of each schedule; a fire leaves FIRES_KEPT of them.
+CREATE TABLE forge_fires (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    schedule     TEXT NOT NULL,
+    tick         INTEGER NOT NULL,
+    at           INTEGER NOT NULL,
+    outcome      TEXT NOT NULL,
+    job_id       TEXT,
+    missed       INTEGER NOT NULL
+);
+
+CREATE INDEX forge_fires_of ON forge_fires (schedule, id);
 
 CREATE TABLE forge_buckets (
     scope        TEXT PRIMARY KEY,

@@ -1,28 +1,37 @@
--- name: ensure_schedule
--- A schedule that has no row yet. Index: primary key.
-INSERT OR IGNORE INTO forge_schedules (
-    name, expression, kind, queue, payload, zone, missed, overlap, jitter_s, max_attempts, enabled,
-    next_at, last_at, error, updated_at
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15);
-
 -- name: put_schedule
 -- A schedule as given, whatever was there. Index: primary key.
 INSERT OR REPLACE INTO forge_schedules (
-    name, expression, kind, queue, payload, zone, missed, overlap, jitter_s, max_attempts, enabled,
-    next_at, last_at, error, updated_at
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15);
+    name, expression, kind, queue, payload, zone, missed, missed_limit, overlap, jitter_s,
+    max_attempts, template, enabled, declared, edited, next_at, last_at, error, version, updated_at
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+    ?20);
+
+-- name: schedule_version
+-- How often a schedule was written. Index: primary key.
+SELECT version FROM forge_schedules WHERE name = ?1;
 
 -- name: schedule
 -- One schedule. Index: primary key.
-SELECT name, expression, kind, queue, payload, zone, missed, overlap, jitter_s, max_attempts,
-       enabled, next_at, last_at, error, updated_at
+SELECT name, expression, kind, queue, payload, zone, missed, missed_limit, overlap, jitter_s,
+       max_attempts, template, enabled, declared, edited, next_at, last_at, error, version, updated_at
 FROM forge_schedules WHERE name = ?1;
 
 -- name: schedules
 -- All schedules, by name. Index: primary key.
-SELECT name, expression, kind, queue, payload, zone, missed, overlap, jitter_s, max_attempts,
-       enabled, next_at, last_at, error, updated_at
+SELECT name, expression, kind, queue, payload, zone, missed, missed_limit, overlap, jitter_s,
+       max_attempts, template, enabled, declared, edited, next_at, last_at, error, version, updated_at
 FROM forge_schedules ORDER BY name;
+
+-- name: due_schedules
+-- Schedules whose tick has come, those without one first. Index: forge_schedules_due.
+SELECT name, expression, kind, queue, payload, zone, missed, missed_limit, overlap, jitter_s,
+       max_attempts, template, enabled, declared, edited, next_at, last_at, error, version, updated_at
+FROM forge_schedules WHERE enabled AND (next_at IS NULL OR next_at <= ?1)
+ORDER BY next_at, name LIMIT ?2;
+
+-- name: next_tick
+-- The earliest tick still to come. Index: forge_schedules_due.
+SELECT min(next_at) FROM forge_schedules WHERE enabled AND next_at > ?1;
 
 -- name: delete_schedule
 -- A schedule is gone. Index: primary key.
@@ -30,8 +39,28 @@ DELETE FROM forge_schedules WHERE name = ?1;
 
 -- name: fire
 -- The schedule moves on, only if nobody fired this tick before. Index: primary key.
-UPDATE forge_schedules SET next_at = ?3, last_at = ?2, error = NULL, updated_at = ?4
-WHERE name = ?1 AND next_at = ?2;
+UPDATE forge_schedules SET next_at = ?3, last_at = coalesce(?4, last_at), error = NULL,
+    version = version + 1, updated_at = ?5
+WHERE name = ?1 AND next_at = ?2 AND enabled;
+
+-- name: add_fire
+-- One entry of a history.
+INSERT INTO forge_fires (schedule, tick, at, outcome, job_id, missed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6);
+
+-- name: trim_fires
+-- Only the newest entries stay. Index: forge_fires_of.
+DELETE FROM forge_fires WHERE schedule = ?1 AND id <= (
+    SELECT id FROM forge_fires WHERE schedule = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2);
+
+-- name: fires
+-- A history, newest first. Index: forge_fires_of.
+SELECT tick, at, outcome, job_id, missed FROM forge_fires
+WHERE schedule = ?1 ORDER BY id DESC LIMIT ?2;
+
+-- name: delete_fires
+-- A history goes with its schedule. Index: forge_fires_of.
+DELETE FROM forge_fires WHERE schedule = ?1;
 
 -- name: bucket
 -- One rate bucket. Index: primary key.
