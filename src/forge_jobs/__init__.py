@@ -66,7 +66,12 @@ if TYPE_CHECKING:
         QueueHandle,
         QueueRuntime,
     )
-    from forge_jobs.engine.services import CleanupReport, cleanup_once, reap_stale_jobs
+    from forge_jobs.engine.services import (
+        CleanupReport,
+        cleanup_once,
+        reap_stale_jobs,
+        rebalance_once,
+    )
 
     __version__: str
 
@@ -88,7 +93,6 @@ if TYPE_CHECKING:
     ensure_default_rate_limits: Any
     ensure_schedules: Any
     metrics_roll_once: Any
-    rebalance_once: Any
 
 _NAMES = {
     "app": "Forge open_storage",
@@ -113,13 +117,13 @@ _NAMES = {
     "engine.registry": "HandlerRegistry JobHandler",
     "engine.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
-    "engine.services": "CleanupReport cleanup_once reap_stale_jobs",
+    "engine.services": "CleanupReport cleanup_once reap_stale_jobs rebalance_once",
 }
 _LATER = (
     "CMD_EXEC_KIND DEFAULT_RATE_LIMIT_SCOPES NOOP_ECHO_KIND WORKER_POOL_KIND AcquireOutcome "
     "CmdExecHandler CmdExecPayload CronTickReport JobQueue NoopEcho RateLimiter WorkerPoolConfig "
     "WorkerPoolHandler cron_tick_once ensure_default_rate_limits ensure_schedules "
-    "metrics_roll_once rebalance_once"
+    "metrics_roll_once"
 )
 _HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
 _TO_COME = frozenset(_LATER.split())

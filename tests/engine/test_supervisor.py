@@ -6,48 +6,49 @@ from typing import Any
 
 import pytest
 
+from forge_jobs.core.shares import Part, share_out
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.context import Context
 from forge_jobs.engine.runtime import QueueHandle
-from forge_jobs.engine.shares import granted
-from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueChange
 from tests.engine.rig import FAST, Rig, until
 
 
-def _process(host_id: str, slots: int, *, quiet: bool = False, queue: str = "q") -> ProcessRecord:
-    return ProcessRecord(
-        key=1, host_id=host_id, label=host_id, queues=(queue,), pid=1, hostname="h", version="",
-        started_at=0, beat_at=0, lease_s=15.0, slots={queue: slots}, quiet=quiet,
-    )  # fmt: skip
+def _parts(*held: int) -> list[Part]:
+    """Processes b, c, d… that want and hold that much."""
+    return [
+        Part(n, name, wants=True, slots=count, held=count)
+        for n, (name, count) in enumerate(zip("bcdefgh", held, strict=False), 1)
+    ]
 
 
 @pytest.mark.parametrize(
     ("total", "others", "expected"),
     [
         (10, [], 10),
-        (10, [_process("b", 5)], 5),
-        (10, [_process("b", 10)], 0),
-        (10, [_process("b", 7)], 3),
-        (10, [_process("0", 3), _process("b", 3)], 3),
-        (10, [_process("b", 3), _process("c", 3)], 4),
-        (1, [_process("b", 0)], 1),
-        (1, [_process("0", 1)], 0),
-        (10, [_process("b", 2, quiet=True)], 8),
-        (10, [_process("b", 5, queue="other")], 10),
+        (10, _parts(5), 5),
+        (10, _parts(10), 0),
+        (10, _parts(7), 3),
+        (10, _parts(3, 3), 4),
+        (1, _parts(0), 1),
+        (1, _parts(1), 0),
+        (10, [Part(1, "b", wants=False, held=2)], 8),
         (0, [], 0),
         (100_000, [], 256),
     ],
 )
 def test_M6_a_share_is_fair_and_only_taken_from_what_others_gave_up(
-    total: int, others: list[ProcessRecord], expected: int
+    total: int, others: list[Part], expected: int
 ) -> None:
-    assert granted(total, "q", "a", others, most=256) == expected
+    fresh = Part(9, "a", wants=True)
+    changed = {part.process: part for part in share_out(total, [*others, fresh], most=256)}
+    assert changed.get(9, fresh).slots == expected
 
 
 def test_A25_a_queue_may_have_more_slots_than_one_process_holds() -> None:
-    others = [_process(f"p{n}", 256) for n in range(3)]
-    assert granted(1_024, "q", "a", others, most=256) == 256
+    fresh = Part(9, "a", wants=True)
+    [grown] = share_out(1_024, [fresh, *_parts(256, 256, 256)], most=256)
+    assert (grown.host_id, grown.slots) == ("a", 256)
 
 
 class Gauge:

@@ -27,7 +27,6 @@ LATER: dict[str, str] = {
     "CronTickReport": _CRON,
     "ensure_schedules": _CRON,
     "metrics_roll_once": _CLUSTER,
-    "rebalance_once": _CLUSTER,
     "JobQueue": _PULL,
 }
 

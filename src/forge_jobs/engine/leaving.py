@@ -24,6 +24,7 @@ _TELLINGS = 4
 _PARTS_S = 0.2
 _LEAVE_S = 0.3
 _YIELD_S = 0.1
+_PASS_ON_S = 0.2
 
 
 class Leaving:
@@ -36,6 +37,7 @@ class Leaving:
         member: Membership,
         leadership: Leadership,
         *,
+        pass_on: Callable[[], Awaitable[None]],
         clock: Clock,
         grace_s: float,
     ) -> None:
@@ -43,6 +45,7 @@ class Leaving:
         self._pump = pump
         self._member = member
         self._leadership = leadership
+        self._pass_on = pass_on
         self._clock = clock
         self._grace_s = grace_s
 
@@ -72,6 +75,8 @@ class Leaving:
         # Leaving releases whatever the process still owns; without it the reaper does that.
         await self._bounded(self._member.leave(), _LEAVE_S)
         await self._bounded(self._leadership.give_up(), _YIELD_S)
+        # The others need not wait for the next round to get our slots.
+        await self._bounded(self._pass_on(), _PASS_ON_S)
 
     async def _until(self, is_so: Callable[[], bool], limit_s: float) -> None:
         end = self._clock.mono() + limit_s

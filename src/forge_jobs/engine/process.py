@@ -37,9 +37,10 @@ from .routing import Router
 from .run import State
 from .services.cleanup import Cleanup
 from .services.fold import Fold
-from .services.lead import Leadership
+from .services.lead import LEAD_TTL_S, Leadership
 from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
+from .services.rebalance import Rebalance
 from .services.unserved import Unserved
 from .supervisor import Supervisor
 
@@ -121,7 +122,13 @@ class WorkerProcess:
             on_mail=self._read_mail,
         )
         self._cancels = LocalCancels(self.floor, store, self._job_loop, clock)
-        self._leadership = Leadership(store.processes, lambda: self.owner, clock=clock)
+        # A dead coordinator is missed no longer than its lease.
+        self._leadership = Leadership(
+            store.processes,
+            lambda: self.owner,
+            clock=clock,
+            ttl_s=min(LEAD_TTL_S, settings.lease_s),
+        )
         self._stop = StopFlag()
         self._tasks: list[asyncio.Task[None]] = []
         self._afar = Afar(plan.io, self._job_loop)
@@ -152,6 +159,7 @@ class WorkerProcess:
                 # Before the first claim: jobs that saw their worker die are looked at with care.
                 # Without a known death it is too early to judge (see Reaper).
                 await reap_stale_jobs(plan.store)
+            await self._supervisor.share()
             await self._supervisor.look()
         except BaseException:
             self._afar.cancel()
@@ -175,6 +183,7 @@ class WorkerProcess:
             self._pump,
             self._member,
             self._leadership,
+            pass_on=self._supervisor.share,
             clock=self._plan.clock,
             grace_s=grace_s,
         )
@@ -204,6 +213,7 @@ class WorkerProcess:
     async def begin_anew(self) -> None:
         """Declared dead: start another life."""
         _LOG.warning("declared dead; registering anew", extra={"host_id": self.host_id})
+        self._supervisor.forget()
         await self._member.join_anew()
         self.floor.around = dataclasses.replace(self.floor.around, host_id=self.host_id)
         self._supervisor.look_soon()
@@ -260,7 +270,8 @@ class WorkerProcess:
             Promote(store, store_now=self.floor.store_now),
             Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
             Fold(store),
-            Unserved(store),
+            Rebalance(store, most=plan.settings.slots_most),
+            Unserved(store, clock=plan.clock),
         ]
 
     def _spawn_afar(self) -> None:

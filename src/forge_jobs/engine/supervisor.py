@@ -1,20 +1,24 @@
-"""Follows what operators set: how many slots each queue has here, and whether it is paused."""
+"""Follows what operators set and what was shared out: the slots of each queue here, and its pause.
+
+Slots are only used while the store holds them for this process (``core.shares``): a share that
+grew is used at once; one that shrank is followed first and given up afterwards, job by job.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.retry import Backoff
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
-from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.processes import Kept, ProcessRecord, Share
 from forge_jobs.store.queues import QueueConfig
 
 from .floor import Floor
 from .lane import Lane
-from .shares import granted
 
 _LOOK_S = 1.0
+_NOTHING = Share(0, 0, 0)
 
 
 class Supervisor:
@@ -41,6 +45,8 @@ class Supervisor:
         self._settings = settings
         self._host_id = host_id
         self._on_change = on_change
+        # One look at a time: a slow one must not bring back slots that a later one gave up.
+        self._turn = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
         self._again = False
         self._closed = False
@@ -52,7 +58,7 @@ class Supervisor:
         return Next.after(_LOOK_S)
 
     def look_soon(self) -> None:
-        """Look now, beside the regular rounds."""
+        """Share out and look now, beside the regular rounds."""
         if self._closed:
             return
         if self._looking is not None and not self._looking.done():
@@ -60,19 +66,30 @@ class Supervisor:
             return
         self._looking = asyncio.get_running_loop().create_task(self._look_now())
 
+    async def share(self) -> None:
+        """Share the slots of the cluster out; usually nothing changes."""
+        await self._store.processes.share(most=self._settings.slots_most)
+
     async def look(self) -> None:
-        """Read queues and processes, and set the lanes accordingly."""
-        configs = {config.name: config for config in await self._store.queues.all()}
-        processes = await self._store.processes.all()
-        host_id = self._host_id()
-        self.quiet = any(record.quiet for record in processes if record.host_id == host_id)
-        changed = False
-        for name, lane in self._floor.lanes.items():
-            config = configs.get(name)
-            if config is not None:
-                changed = self._follow(lane, config, processes, host_id) or changed
-        if changed:
-            self._on_change()
+        """Read queues and processes, set the lanes accordingly, and give up what is not used."""
+        async with self._turn:
+            configs = {config.name: config for config in await self._store.queues.all()}
+            processes = await self._store.processes.all()
+            host_id = self._host_id()
+            mine = next((record for record in processes if record.host_id == host_id), None)
+            if mine is None:
+                return
+            self.quiet = mine.quiet
+            if self._follow(configs, mine):
+                self._on_change()
+            kept = self._kept(mine)
+            if kept and await self._store.processes.give_up(mine.key, kept):
+                await self.share()
+
+    def forget(self) -> None:
+        """The process was declared dead: its slots are no longer its own."""
+        for lane in self._floor.lanes.values():
+            lane.retarget(0)
 
     def close(self) -> None:
         """No more looks."""
@@ -80,29 +97,41 @@ class Supervisor:
         if self._looking is not None:
             self._looking.cancel()
 
-    def _follow(
-        self, lane: Lane, config: QueueConfig, processes: list[ProcessRecord], host_id: str
-    ) -> bool:
+    def _follow(self, configs: Mapping[str, QueueConfig], mine: ProcessRecord) -> bool:
+        changed = False
+        for name, lane in self._floor.lanes.items():
+            config = configs.get(name)
+            if config is not None:
+                changed = self._set(lane, config, mine.shares.get(name, _NOTHING)) or changed
+        return changed
+
+    def _set(self, lane: Lane, config: QueueConfig, share: Share) -> bool:
         lane.backoff = (
             Backoff(base_s=config.backoff_base_s, max_s=config.backoff_max_s)
             if config.backoff_enabled
             else self._settings.backoff
         )
-        slots = 0
-        if not config.paused and not self.quiet and self._floor.is_open:
-            slots = granted(
-                config.slots, lane.name, host_id, processes, most=self._settings.slots_most
-            )
+        is_open = self._floor.is_open and not config.paused and not self.quiet
+        slots = share.slots if is_open else 0
         if slots == lane.target:
             return False
         lane.retarget(slots)
         lane.hungry = True
         return True
 
+    def _kept(self, mine: ProcessRecord) -> list[Kept]:
+        """What still runs in queues of which more is held than may be used."""
+        return [
+            Kept(name, share.version, lane.busy)
+            for name, lane in self._floor.lanes.items()
+            if (share := mine.shares.get(name, _NOTHING)).held > max(share.slots, lane.busy)
+        ]
+
     async def _look_now(self) -> None:
         while True:
             self._again = False
             try:
+                await self.share()
                 await self.look()
             except Exception:
                 return  # the regular rounds log their errors and come again

@@ -2,5 +2,6 @@
 
 from .cleanup import CleanupReport, cleanup_once
 from .reaper import reap_stale_jobs
+from .rebalance import rebalance_once
 
-__all__ = ["CleanupReport", "cleanup_once", "reap_stale_jobs"]
+__all__ = ["CleanupReport", "cleanup_once", "reap_stale_jobs", "rebalance_once"]
