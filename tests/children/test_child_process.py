@@ -14,22 +14,24 @@ import psutil
 import pytest
 
 from forge_jobs.kit.child_lines import BadLine
-from forge_jobs.kit.child_process import OUTPUT_LINE_MOST, ChildExit, ChildGone, ChildProcess
+from forge_jobs.kit.child_process import ChildExit, ChildGone
+from forge_jobs.kit.child_streams import OUTPUT_LINE_MOST
+from forge_jobs.kit.child_talk import TalkingChild
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, str(HERE / "plain_child.py")]
 
-Start = Callable[..., Awaitable[ChildProcess]]
+Start = Callable[..., Awaitable[TalkingChild]]
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Starts children that are ready, and sees to their end."""
-    children: list[ChildProcess] = []
+    children: list[TalkingChild] = []
 
-    async def ready(**options: object) -> ChildProcess:
+    async def ready(**options: object) -> TalkingChild:
         output: Callable[[str], None] = lambda line: None  # noqa: E731
-        child = await ChildProcess.start(COMMAND, **{"on_output": output, **options})  # type: ignore[arg-type]
+        child = await TalkingChild.start(COMMAND, **{"on_output": output, **options})  # type: ignore[arg-type]
         children.append(child)
         assert await child.receive() == b"ready"
         return child
@@ -181,7 +183,7 @@ async def test_grandchildren_of_a_child_that_died_by_itself_go_too(start: Start)
 
 async def test_no_zombies_threads_or_descriptors_are_left() -> None:
     async def once() -> None:
-        child = await ChildProcess.start(COMMAND, on_output=lambda line: None)
+        child = await TalkingChild.start(COMMAND, on_output=lambda line: None)
         await child.receive()
         await child.end(0)
 
@@ -201,7 +203,7 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
 async def test_a_command_that_does_not_exist_is_an_error() -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(FileNotFoundError):
-        await ChildProcess.start(["/nonexistent/program"], on_output=lambda line: None)
+        await TalkingChild.start(["/nonexistent/program"], on_output=lambda line: None)
     assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -260,6 +262,6 @@ def _kill_parent(last_words: str, environment: dict[str, str]) -> None:
     assert gone_within(pids, 5)
 
 
-async def _all_lines(child: ChildProcess) -> AsyncIterator[bytes]:
+async def _all_lines(child: TalkingChild) -> AsyncIterator[bytes]:
     while (line := await child.receive()) is not None:
         yield line

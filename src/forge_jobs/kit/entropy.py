@@ -48,4 +48,20 @@ def new_ulid(now: int, entropy: Entropy) -> str:
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+class SecretEntropy:
+    """Chance that nobody can foretell, for tokens and salts; dearer than the rest."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def roll(self) -> float:
+        return self._random.random()
+
+    def bits(self, count: int) -> int:
+        return self._random.getrandbits(count)
+
+
 SYSTEM_ENTROPY: Entropy = SystemEntropy()
+SECRET_ENTROPY: Entropy = SecretEntropy()

@@ -7,17 +7,18 @@ running at once. A child runs one job at a time, is let go after ``child_idle_s`
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.outcome import Failed, Stopped
 from forge_jobs.engine.run import Ended, Ending, Run
+from forge_jobs.kit.child_pool import ChildPool
+from forge_jobs.kit.child_seat import NotUp
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
-from .child_seat import ChildSeat, DiedBefore
+from .child_seat import ChildSeat
 
 _LOG = logging.getLogger("forge_jobs.child")
 _SEATS_TRIED: Final = 3
@@ -38,12 +39,17 @@ class ChildExecutor:
         self, ended: Ended, *, clock: Clock, entropy: Entropy, settings: EngineSettings
     ) -> None:
         self._ended = ended
-        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._places: dict[Run, _Place] = {}
-        self._idle: dict[ChildSeat, asyncio.TimerHandle] = {}
-        self._seats: dict[ChildSeat, None] = {}
-        self._chores: dict[asyncio.Task[None], None] = {}
+        self._pool = ChildPool(
+            ChildSeat,
+            ChildSeat.come_up,
+            size=None,
+            is_worn=lambda seat: seat.jobs >= settings.child_jobs_most,
+            idle_s=settings.child_idle_s,
+            clock=clock,
+            entropy=entropy,
+        )
         self._closed = False
 
     def submit(self, run: Run) -> None:
@@ -58,21 +64,16 @@ class ChildExecutor:
         """Kill the child of a run that was told to end."""
         place = self._places.get(run)
         if place is not None and place.seat is not None:
-            self._spawn(place.seat.halt(run))
+            self._pool.spawn(place.seat.halt(run))
 
     async def close(self) -> None:
         """Kill all children; nothing more is reported."""
         self._closed = True
-        tasks = [place.task for place in self._places.values()] + list(self._chores)
+        tasks = [place.task for place in self._places.values()]
         for task in tasks:
             task.cancel()
-        for timer in self._idle.values():
-            timer.cancel()
-        self._idle.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(seat.kill() for seat in list(self._seats)))
-
-    # --------------------------------------------------------------------------------- one run
+        await self._pool.close()
 
     def _place(self, run: Run, *, isolated: bool) -> None:
         task = self._loop.create_task(self._work(run, isolated=isolated))
@@ -94,62 +95,17 @@ class ChildExecutor:
         why = ""
         for _ in range(_SEATS_TRIED):
             try:
-                seat = self._free_seat() if not isolated else None
-                if seat is None:
-                    seat = await self._new_seat()
-                if run.stop_reason is not None:
-                    self._give_back(seat, isolated=isolated)
-                    return Ending(Stopped(run.stop_reason))
-                self._places[run].seat = seat
-                ending = await seat.work(run)
-            except DiedBefore as died:
+                seat = await self._pool.take(fresh=isolated)
+            except NotUp as died:
                 why = str(died)
                 continue
-            self._give_back(seat, isolated=isolated)
-            return ending
+            try:
+                if run.stop_reason is not None:
+                    return Ending(Stopped(run.stop_reason))
+                self._places[run].seat = seat
+                return await seat.work(run)
+            except NotUp as died:
+                why = str(died)
+            finally:
+                self._pool.give_back(seat, keep=not isolated)
         return Ending(Failed(why))
-
-    # ----------------------------------------------------------------------------------- children
-
-    def _free_seat(self) -> ChildSeat | None:
-        # The one that was used last is the warmest; the others may grow old and be let go.
-        while self._idle:
-            seat, timer = self._idle.popitem()
-            timer.cancel()
-            if seat.alive:
-                return seat
-        return None
-
-    async def _new_seat(self) -> ChildSeat:
-        seat = ChildSeat()
-        self._seats[seat] = None
-        try:
-            await seat.start(on_exit=lambda: self._forget(seat))
-        except DiedBefore:
-            self._forget(seat)
-            raise
-        return seat
-
-    def _give_back(self, seat: ChildSeat, *, isolated: bool) -> None:
-        if not seat.alive or self._closed:
-            return
-        if isolated or seat.jobs >= self._settings.child_jobs_most:
-            self._spawn(seat.dismiss())
-            return
-        idle_s = self._settings.child_idle_s
-        self._idle[seat] = self._loop.call_later(idle_s, self._trim, seat)
-
-    def _trim(self, seat: ChildSeat) -> None:
-        if self._idle.pop(seat, None) is not None:
-            self._spawn(seat.dismiss())
-
-    def _forget(self, seat: ChildSeat) -> None:
-        self._seats.pop(seat, None)
-        timer = self._idle.pop(seat, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _spawn(self, chore: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(chore)
-        self._chores[task] = None
-        task.add_done_callback(lambda done: self._chores.pop(done, None))
