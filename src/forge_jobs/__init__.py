@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         JobFailed,
         KeyTaken,
         KindTaken,
+        LeaseLost,
         NoQueues,
         NotFound,
         NotWritable,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         reap_stale_jobs,
         rebalance_once,
     )
+    from forge_jobs.pull import JobQueue
 
     __version__: str
 
@@ -84,7 +86,6 @@ if TYPE_CHECKING:
     CmdExecHandler: Any
     CmdExecPayload: Any
     CronTickReport: Any
-    JobQueue: Any
     NoopEcho: Any
     RateLimiter: Any
     WorkerPoolConfig: Any
@@ -105,8 +106,8 @@ _NAMES = {
     "core.dead_letter": "DeadJob",
     "core.errors": (
         "BadAppPath BadArguments BadConfig BadDuration BadName BadOption BadPayload BadTime BadUrl "
-        "Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken NoQueues "
-        "NotFound NotWritable NotYet PayloadTooLarge Refused ResultTimeout SchemaMismatch "
+        "Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken LeaseLost "
+        "NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused ResultTimeout SchemaMismatch "
         "StoreError Unavailable Unknown UnknownKind"
     ),
     "core.job": "JobRecord",
@@ -118,10 +119,11 @@ _NAMES = {
     "engine.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
     "engine.services": "CleanupReport cleanup_once reap_stale_jobs rebalance_once",
+    "pull": "JobQueue",
 }
 _LATER = (
     "CMD_EXEC_KIND DEFAULT_RATE_LIMIT_SCOPES NOOP_ECHO_KIND WORKER_POOL_KIND AcquireOutcome "
-    "CmdExecHandler CmdExecPayload CronTickReport JobQueue NoopEcho RateLimiter WorkerPoolConfig "
+    "CmdExecHandler CmdExecPayload CronTickReport NoopEcho RateLimiter WorkerPoolConfig "
     "WorkerPoolHandler cron_tick_once ensure_default_rate_limits ensure_schedules "
     "metrics_roll_once"
 )
@@ -180,6 +182,7 @@ __all__ = [
     "KeyTaken",
     "KindPrefixRouter",
     "KindTaken",
+    "LeaseLost",
     "NoQueues",
     "NoopEcho",
     "NotFound",

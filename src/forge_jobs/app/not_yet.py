@@ -8,7 +8,6 @@ _LIMITS = "rate limits come with the cluster services"
 _CRON = "cron comes with the cluster services"
 _CLUSTER = "it comes with the cluster services"
 _HANDLERS = "the ready-made handlers come with a later version"
-_PULL = "the pull-style queue comes with a later version"
 
 LATER: dict[str, str] = {
     "RateLimiter": _LIMITS,
@@ -27,7 +26,6 @@ LATER: dict[str, str] = {
     "CronTickReport": _CRON,
     "ensure_schedules": _CRON,
     "metrics_roll_once": _CLUSTER,
-    "JobQueue": _PULL,
 }
 
 

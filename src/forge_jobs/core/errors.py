@@ -8,7 +8,7 @@
      │   ├ BadPayload ─ PayloadTooLarge
      │   ├ BadArguments  UnknownKind  KindTaken  NoQueues  NotYet
      ├ NotFound         the named job, queue, schedule or limit does not exist
-     ├ Conflict         KeyTaken  Refused
+     ├ Conflict         KeyTaken  Refused  LeaseLost
      ├ StoreError
      │   ├ Unavailable  certainly no effect: safe to repeat
      │   ├ Unknown      an effect is possible: repeat only with a dedupe key
@@ -173,6 +173,12 @@ class Refused(Conflict):
     """The job's state does not allow this action."""
 
     code = "refused"
+
+
+class LeaseLost(Conflict):
+    """The lease of a dequeued job ran out, or it was never this caller's."""
+
+    code = "lease_lost"
 
 
 class StoreError(ForgeError):

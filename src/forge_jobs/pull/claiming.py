@@ -1,0 +1,161 @@
+"""Getting a job and ending it: the rounds of a pull queue with its store.
+
+There is no second way of claiming: each round is an exchange like a worker's, for one job.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from forge_jobs.client.portal import StoreAccess
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.errors import Conflict, LeaseLost, NotFound, Refused, StoreError, Unavailable
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Claim, ClaimedJob, JobRecord
+from forge_jobs.kit.clock import Clock
+from forge_jobs.store.direct import DirectJobs
+from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
+
+from .job import shown
+from .seats import Seat, Seats
+
+LOST_NOTE: Final = "the lease ended before the job was completed or failed"
+_REAPED_MOST: Final = 500
+_REAP_EVERY_S: Final = 1.0
+# After an outage everybody looks expired: workers get one lease of theirs to show that they live.
+_PATIENCE_S: Final = 15.0
+_TRIES: Final = 3
+
+
+class Taken:
+    """What a round brought: perhaps a claim, and when to ask again if not."""
+
+    __slots__ = ("claim", "next_due", "now", "seat")
+
+    def __init__(self, seat: Seat, answer: Exchanged) -> None:
+        self.seat = seat
+        self.claim: ClaimedJob | None = answer.claims[0] if answer.claims else None
+        self.now: Instant = answer.now
+        self.next_due: Instant | None = answer.next_due
+
+
+class Claiming:
+    """Rounds of one queue; safe for many threads."""
+
+    def __init__(self, access: StoreAccess, queue: str, seats: Seats, clock: Clock) -> None:
+        self._access = access
+        self._queue = queue
+        self._seats = seats
+        self._clock = clock
+        self._direct: Callable[[Exchange], Exchanged] | None = None
+        self._reap_at = 0.0
+        self._judge_at = 0.0
+        self.control_version = 0
+
+    def opened(self) -> None:
+        """The store is there: find out whether it can be written on the calling thread."""
+        jobs = self._access.ready().jobs
+        self._direct = jobs.exchange_sync if isinstance(jobs, DirectJobs) else None
+
+    # ---------------------------------------------------------------- getting
+
+    def take(self, kinds: tuple[str, ...], lease_s: float) -> Taken:
+        """The best job that is due, if any. Lost claims are taken back first, at most once a
+        second while there is work, and always before saying that there is none."""
+        looked = self._clock.mono() >= self._reap_at
+        if looked:
+            self.reap()
+        taken = self._claim(kinds, lease_s)
+        if taken.claim is None and not looked and self.reap():
+            taken = self._claim(kinds, lease_s)
+        return taken
+
+    def reap(self) -> bool:
+        """Take back what nobody holds any more; whether anything came back."""
+        now = self._clock.mono()
+        if now < self._judge_at:
+            return False
+        self._reap_at = now + _REAP_EVERY_S
+        found, more = False, True
+        while more:
+            try:
+                reaped = self._access.run(
+                    lambda store: store.jobs.reap(crash_note=LOST_NOTE, limit=_REAPED_MOST)
+                )
+            except StoreError:
+                self._judge_at = self._clock.mono() + _PATIENCE_S
+                raise
+            found, more = found or reaped.pending > 0, reaped.more
+        return found
+
+    def _claim(self, kinds: tuple[str, ...], lease_s: float) -> Taken:
+        want = (Want(self._queue, 1, 0, kinds),)
+        for _ in range(_TRIES):
+            seat = self._seats.take(lease_s)
+            try:
+                answer = self._exchange(
+                    Exchange(owner=seat.key, number=seat.next_number(), want=want)
+                )
+            except BaseException:
+                # The answer may have been lost after a job was claimed: nobody must keep it alive.
+                self._seats.drop(seat)
+                raise
+            if answer.alive:
+                if not answer.claims:
+                    self._seats.give_back(seat.key)
+                return Taken(seat, answer)
+            self._seats.lose(seat.key)
+        raise Unavailable(
+            f"queue {self._queue!r}: leases end as soon as they begin; ask for a longer lease"
+        )
+
+    # ---------------------------------------------------------------- ending
+
+    def end(self, owner: int, finish: Finish, *, job_id: str, held: bool) -> None:
+        """Write the end of a claim, or say why it cannot be written."""
+        answer = self._exchange(Exchange(owner=owner, number=0, finish=(finish,)))
+        verdict = answer.verdicts[0]
+        if verdict is Verdict.STALE:
+            self._seats.lose(owner)
+            raise self.lost(job_id)
+        self._seats.give_back(owner)
+        if verdict is Verdict.ALREADY:
+            record = self.record(job_id)
+            if not held or record.status is not finish.status:
+                raise Refused(f"job {job_id} has ended before: it is {shown(record)}")
+
+    def release(self, owner: int, claim: Claim) -> None:
+        """Hand a claim back as if it had never been made; no effect when it was lost before."""
+        self._exchange(Exchange(owner=owner, number=0, release=(claim,)))
+        self._seats.give_back(owner)
+
+    # ---------------------------------------------------------------- looking
+
+    def record(self, job_id: str) -> JobRecord:
+        """A job of this queue, or NotFound."""
+        found = self._access.run(lambda store: store.jobs.get(job_id))
+        if found is None or found.queue != self._queue:
+            raise NotFound(f"queue {self._queue!r} has no job {job_id!r}")
+        return found
+
+    def lost(self, job_id: str) -> Conflict:
+        """What to say about a claim that is not valid any more."""
+        with contextlib.suppress(NotFound):
+            return LeaseLost(
+                f"the lease of job {job_id} was lost: it is {shown(self.record(job_id))} now, and "
+                "this result was not stored; ask for a longer lease, or send heartbeats"
+            )
+        return LeaseLost(f"the lease of job {job_id} was lost and the job was deleted since")
+
+    def _exchange(self, request: Exchange) -> Exchanged:
+        try:
+            if self._direct is not None:
+                self._access.ready()
+                answer = self._direct(request)
+            else:
+                answer = self._access.run(lambda store: store.jobs.exchange(request))
+        except StoreError:
+            self._judge_at = self._clock.mono() + _PATIENCE_S
+            raise
+        self.control_version = answer.control_version
+        return answer

@@ -1,0 +1,141 @@
+"""The nine functions of the original: a queue first, and errors that name the function."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from forge_jobs.core import payload as json
+from forge_jobs.core.errors import BadOption, ForgeError
+from forge_jobs.core.instant import Duration
+
+from . import work
+from .asked import DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS
+from .job import Job
+from .namespace import DEFAULT_TABLE
+from .queue import JobQueue
+from .summary import summary_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _named(function: Callable[P, R]) -> Callable[P, R]:
+    """Put the function's name before every error of ours that leaves it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except ForgeError as error:
+            error.args = (f"{function.__name__}: {error}",)
+            raise
+
+    return call
+
+
+def _given(queue: object) -> JobQueue:
+    if not isinstance(queue, JobQueue):
+        raise BadOption(f"queue is missing: pass what job_queue_create gave, not {queue!r}")
+    return queue
+
+
+@_named
+def job_queue_create(db: str | JobQueue, table: str = DEFAULT_TABLE) -> JobQueue:
+    """The queue ``table`` at an address, or beside another queue. Running it twice is harmless."""
+    if isinstance(db, JobQueue):
+        return db.table(table)
+    if not isinstance(db, str) or not db:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadOption("db is missing: pass an address such as sqlite:///jobs.db")
+    return JobQueue.open(db, table)
+
+
+@_named
+def job_enqueue(
+    queue: JobQueue,
+    type: str,
+    payload: object = None,
+    *,
+    priority: int = 0,
+    scheduled_at: datetime | None = None,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    dedupe_key: str | None = None,
+) -> str:
+    """Store a job; its id. As in the original, a ``payload`` that is text is taken for JSON."""
+    body = json.decode_text(payload) if isinstance(payload, str | bytes) else payload
+    return _given(queue).enqueue(
+        type,
+        body,
+        priority=priority,
+        scheduled_at=scheduled_at,
+        max_attempts=max_attempts,
+        dedupe_key=dedupe_key,
+    )
+
+
+@_named
+def job_dequeue(
+    queue: JobQueue, types: Sequence[str] | None = None, *, lease: Duration = DEFAULT_LEASE
+) -> Job | None:
+    """Claim the best job that is due; None when there is none."""
+    return _given(queue).dequeue(types, lease=lease)
+
+
+@_named
+def job_complete(queue: JobQueue, job: Job | str, result: object = None) -> None:
+    """The job has succeeded."""
+    _given(queue).complete(job, result)
+
+
+@_named
+def job_fail(queue: JobQueue, job: Job | str, message: str | BaseException = "") -> None:
+    """This attempt has failed."""
+    _given(queue).fail(job, message)
+
+
+@_named
+def job_status_summary(counts: Mapping[str, int]) -> str:
+    """Counts per state as one line; asks no store (``queue.counts()`` does)."""
+    return summary_text(counts)
+
+
+@_named
+def job_worker(
+    stop: threading.Event | None,
+    queue: JobQueue,
+    handler: work.Handler,
+    *,
+    types: Sequence[str] | None = None,
+    poll: Duration = work.DEFAULT_POLL,
+    lease: Duration = DEFAULT_LEASE,
+    timeout: Duration | None = None,
+) -> int:
+    """Handle jobs until ``stop`` is set; how many there were."""
+    return _given(queue).work(
+        handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
+    )
+
+
+@_named
+def job_worker_pool(
+    stop: threading.Event | None,
+    queue: JobQueue,
+    workers: int,
+    handler: work.Handler,
+    *,
+    types: Sequence[str] | None = None,
+    poll: Duration = work.DEFAULT_POLL,
+    lease: Duration = DEFAULT_LEASE,
+    timeout: Duration | None = None,
+) -> int:
+    """The same on that many threads; returns when all have ended."""
+    return _given(queue).work_pool(
+        workers, handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
+    )
+
+
+@_named
+def job_cleanup(queue: JobQueue, older_than: Duration, *, keep_dead: bool = False) -> int:
+    """Delete jobs that ended longer ago than that; how many."""
+    return _given(queue).cleanup(older_than, keep_dead=keep_dead)

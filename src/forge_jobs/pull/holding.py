@@ -1,0 +1,154 @@
+"""The jobs this process holds: how they end, are handed back, and are kept alive."""
+
+import threading
+
+from forge_jobs.client.portal import StoreAccess
+from forge_jobs.core.decide import Finish, decide, done
+from forge_jobs.core.errors import LeaseLost, Refused
+from forge_jobs.core.instant import SECOND, from_datetime
+from forge_jobs.core.job import Claim, ClaimedJob
+from forge_jobs.core.outcome import AnyOutcome
+from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff, Retry
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.queues import QueueConfig
+
+from .asked import id_text
+from .claiming import Claiming
+from .job import Job, JobStatus, shown
+from .seats import Seats
+
+
+class Holding:
+    """Every job that was dequeued here and has not ended, by id.
+
+    A Job carries its own claim, so that another process (a forked child) can end it too; an id
+    alone means the claim that was made here.
+    """
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        queue: str,
+        *,
+        seats: Seats,
+        claiming: Claiming,
+        retry: Retry | None,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._access = access
+        self._queue = queue
+        self._seats = seats
+        self._claiming = claiming
+        self._retry = retry
+        self._clock = clock
+        self._entropy = entropy
+        self._config: tuple[int, QueueConfig | None] = (-1, None)
+        self._held: dict[str, Job] = {}
+        self.forget_parent()
+
+    def forget_parent(self) -> None:
+        """In a forked child: another thread of the parent may have held the lock."""
+        self._guard = threading.Lock()
+
+    def add(self, job: Job) -> None:
+        """A job was dequeued."""
+        with self._guard:
+            self._held[job.id] = job
+
+    def find(self, job: Job | str) -> tuple[Job, ClaimedJob]:
+        """The job that is meant and the claim on it; LeaseLost, Refused or NotFound without one."""
+        if isinstance(job, Job):
+            if job.claim is not None:
+                return job, job.claim
+            job_id = job.id
+        else:
+            job_id = id_text(job)
+        with self._guard:
+            held = self._held.get(job_id)
+        if held is not None and held.claim is not None:
+            return held, held.claim
+        status = shown(self._claiming.record(job_id))
+        if status is JobStatus.RUNNING:
+            raise LeaseLost(f"job {job_id} is running, but it was not dequeued here")
+        raise Refused(f"job {job_id} is {status}, not running: dequeue it first")
+
+    def done(self, job: Job, claim: ClaimedJob, result: bytes | None) -> Finish:
+        """The end of a success."""
+        return done(claim, result=result, ran_s=self._ran_s(job))
+
+    def finish(self, job: Job, claim: ClaimedJob, outcome: AnyOutcome) -> Finish:
+        """The end that any other outcome leads to."""
+        return decide(
+            claim,
+            outcome,
+            now=self._clock.now(),
+            roll=self._entropy.roll(),
+            backoff=self._backoff(),
+            ran_s=self._ran_s(job),
+        )
+
+    def end(self, job: Job, finish: Finish) -> None:
+        """Write the end of a claim."""
+        assert job.owner is not None
+        with self._guard:
+            held = self._held.get(job.id) is job
+        try:
+            self._claiming.end(job.owner, finish, job_id=job.id, held=held)
+        except (LeaseLost, Refused):
+            self._let_go(job)
+            raise
+        self._let_go(job)
+
+    def release(self, job: Job, claim: ClaimedJob) -> None:
+        """Hand a claim back as if it had never been made."""
+        assert job.owner is not None
+        self._claiming.release(job.owner, Claim(claim.key, claim.epoch))
+        self._let_go(job)
+
+    def beat(self, job: Job, claim: ClaimedJob) -> bool:
+        """Begin the lease of a job anew; False when it was cancelled, LeaseLost when too late."""
+        if not self._access.run(lambda store: self.abeat(store, job, claim)):
+            raise self._claiming.lost(job.id)
+        return not job.signals.cancelled
+
+    async def abeat(self, store: Store, job: Job, claim: ClaimedJob) -> bool:
+        """The same on the I/O thread; False when it is too late."""
+        assert job.owner is not None
+        if not await self._seats.beat(store, job.owner):
+            job.signals.lost = True
+            self._seats.lose(job.owner)
+            return False
+        await self.look(store, job, claim)
+        return True
+
+    async def look(self, store: Store, job: Job, claim: ClaimedJob) -> None:
+        """Hear whether somebody cancelled the job."""
+        assert job.owner is not None
+        control = await store.processes.control(job.owner)
+        job.signals.cancelled = claim.key in control.cancels
+
+    def _let_go(self, job: Job) -> None:
+        with self._guard:
+            if self._held.get(job.id) is job:
+                del self._held[job.id]
+
+    def _ran_s(self, job: Job) -> float:
+        if job.started_at is None:
+            return 0.0
+        began = from_datetime(job.started_at, field="started_at")
+        return max(self._clock.now() - began, 0) / SECOND
+
+    def _backoff(self) -> Backoff:
+        if self._retry is not None:
+            return self._retry.backoff
+        version = self._claiming.control_version
+        if self._config[0] != version:
+            found = self._access.run(lambda store: store.queues.get(self._queue))
+            self._config = (version, found)
+        settings = self._config[1]
+        if settings is None or not settings.backoff_enabled:
+            return DEFAULT_BACKOFF
+        return Backoff(base_s=settings.backoff_base_s, max_s=settings.backoff_max_s)

@@ -1,0 +1,154 @@
+"""Seats: who holds a job that was dequeued, for as long as its lease lasts.
+
+A seat is a process of the store's process contract whose lease is the job's: liveness, fence and
+crash accounting are the same as for workers. A seat holds one job at a time and serves again when
+that job has ended, so that a script that works one job after the other registers once.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from typing import Final
+
+from forge_jobs.client.portal import StoreAccess
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy, new_ulid
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.processes import NewProcess, Pulse
+
+# The store is given this much more than was asked for, so that a seat whose last beat is no older
+# than that can be used again without another one.
+_SLACK: Final = 0.1
+_FORGOTTEN_AFTER_LEASES: Final = 3
+_LEAVE_S: Final = 2.0
+_BUSY: Final = Pulse(running=1)
+
+
+class Seat:
+    """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs."""
+
+    __slots__ = ("beaten", "key", "lease_s", "number")
+
+    def __init__(self, key: int, lease_s: float, beaten: float) -> None:
+        self.key = key
+        self.lease_s = lease_s
+        self.beaten = beaten
+        self.number = 0
+
+    def next_number(self) -> int:
+        """The number of its next exchange."""
+        self.number += 1
+        return self.number
+
+
+class Seats:
+    """The seats of one process for one queue."""
+
+    def __init__(self, access: StoreAccess, queue: str, clock: Clock, entropy: Entropy) -> None:
+        self._access = access
+        self._queue = queue
+        self._clock = clock
+        self._entropy = entropy
+        self.forget()
+
+    def forget(self) -> None:
+        """In a forked child: every seat belongs to the parent."""
+        self._guard = threading.Lock()
+        self._free: list[Seat] = []
+        self._taken: dict[int, Seat] = {}
+
+    def take(self, lease_s: float) -> Seat:
+        """A seat whose lease has at least ``lease_s`` to run."""
+        seat = self._free_one(lease_s)
+        if seat is None:
+            return self._register(lease_s)
+        if self._clock.mono() - seat.beaten <= lease_s * _SLACK:
+            return seat
+        key = seat.key
+        try:
+            alive = self._access.run(lambda store: self.beat(store, key))
+        except BaseException:
+            self.drop(seat)
+            raise
+        if alive:
+            return seat
+        self.lose(key)
+        return self._register(lease_s)
+
+    def give_back(self, key: int) -> None:
+        """Its job has ended, or there was none; no effect for a seat of another process."""
+        with self._guard:
+            seat = self._taken.pop(key, None)
+            if seat is not None:
+                self._free.append(seat)
+
+    def lose(self, key: int) -> None:
+        """The store holds the seat for dead."""
+        with self._guard:
+            self._taken.pop(key, None)
+
+    def drop(self, seat: Seat) -> None:
+        """Nobody knows what it holds: let the store take it back, without waiting for that."""
+        self.lose(seat.key)
+        with contextlib.suppress(Exception):
+            self._access.spawn(lambda: _leave(self._access.store, [seat.key]))
+
+    async def beat(self, store: Store, key: int) -> bool:
+        """Renew the lease of a seat, also of another process's; False when it was lost."""
+        sent = self._clock.mono()
+        answer = await store.processes.beat(key, _BUSY)
+        with self._guard:
+            seat = self._taken.get(key)
+        if seat is not None and answer.alive:
+            seat.beaten = sent
+        return answer.alive
+
+    def leave(self) -> None:
+        """Give up the seats that hold nothing. What the others hold is lost with their lease:
+        handing it back unspent would let a job that ends its script be tried for ever."""
+        with self._guard:
+            free, self._free = self._free, []
+        if free:
+            keys = [seat.key for seat in free]
+            self._access.spawn(lambda: _leave(self._access.store, keys)).result(_LEAVE_S)
+
+    def _free_one(self, lease_s: float) -> Seat | None:
+        with self._guard:
+            for place in range(len(self._free) - 1, -1, -1):
+                if self._free[place].lease_s == lease_s:
+                    seat = self._free.pop(place)
+                    self._taken[seat.key] = seat
+                    return seat
+        return None
+
+    def _register(self, lease_s: float) -> Seat:
+        began = self._clock.mono()
+        with self._guard:
+            # Jobs that were dequeued here and never ended.
+            for seat in list(self._taken.values()):
+                if began - seat.beaten > seat.lease_s * _FORGOTTEN_AFTER_LEASES:
+                    del self._taken[seat.key]
+        new = NewProcess(
+            host_id=new_ulid(self._clock.now(), self._entropy),
+            label=f"pull-{self._queue}-{os.getpid()}",
+            queues=(self._queue,),
+            pid=os.getpid(),
+            hostname=socket.gethostname(),
+            lease_s=lease_s * (1 + _SLACK),
+        )
+        seat = Seat(self._access.run(lambda store: _join(store, new)), lease_s, began)
+        with self._guard:
+            self._taken[seat.key] = seat
+        return seat
+
+
+async def _join(store: Store, new: NewProcess) -> int:
+    # No service may be running to remove the rows of scripts that were killed.
+    await store.processes.bury()
+    return await store.processes.register(new)
+
+
+async def _leave(store: Store, keys: list[int]) -> None:
+    for key in keys:
+        await store.processes.leave(key)
