@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         BadAppPath,
         BadArguments,
         BadConfig,
+        BadCron,
         BadDuration,
         BadName,
         BadOption,
@@ -56,8 +57,10 @@ if TYPE_CHECKING:
     from forge_jobs.core.job import JobRecord
     from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
     from forge_jobs.core.retry import Retry
+    from forge_jobs.core.schedule import CronSpec
     from forge_jobs.core.status import JobStatus
     from forge_jobs.engine.context import Context, JobCtx
+    from forge_jobs.engine.declared import ensure_schedules
     from forge_jobs.engine.registry import HandlerRegistry, JobHandler
     from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter, Router
     from forge_jobs.engine.runtime import (
@@ -69,7 +72,9 @@ if TYPE_CHECKING:
     )
     from forge_jobs.engine.services import (
         CleanupReport,
+        CronTickReport,
         cleanup_once,
+        cron_tick_once,
         reap_stale_jobs,
         rebalance_once,
     )
@@ -85,14 +90,11 @@ if TYPE_CHECKING:
     AcquireOutcome: Any
     CmdExecHandler: Any
     CmdExecPayload: Any
-    CronTickReport: Any
     NoopEcho: Any
     RateLimiter: Any
     WorkerPoolConfig: Any
     WorkerPoolHandler: Any
-    cron_tick_once: Any
     ensure_default_rate_limits: Any
-    ensure_schedules: Any
     metrics_roll_once: Any
 
 _NAMES = {
@@ -105,27 +107,30 @@ _NAMES = {
     ),
     "core.dead_letter": "DeadJob",
     "core.errors": (
-        "BadAppPath BadArguments BadConfig BadDuration BadName BadOption BadPayload BadTime BadUrl "
-        "Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken LeaseLost "
+        "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload BadTime "
+        "BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken LeaseLost "
         "NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused ResultTimeout SchemaMismatch "
         "StoreError Unavailable Unknown UnknownKind"
     ),
     "core.job": "JobRecord",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
     "core.retry": "Retry",
+    "core.schedule": "CronSpec",
     "core.status": "JobStatus",
     "engine.context": "Context JobCtx",
+    "engine.declared": "ensure_schedules",
     "engine.registry": "HandlerRegistry JobHandler",
     "engine.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
-    "engine.services": "CleanupReport cleanup_once reap_stale_jobs rebalance_once",
+    "engine.services": (
+        "CleanupReport CronTickReport cleanup_once cron_tick_once reap_stale_jobs rebalance_once"
+    ),
     "pull": "JobQueue",
 }
 _LATER = (
     "CMD_EXEC_KIND DEFAULT_RATE_LIMIT_SCOPES NOOP_ECHO_KIND WORKER_POOL_KIND AcquireOutcome "
-    "CmdExecHandler CmdExecPayload CronTickReport NoopEcho RateLimiter WorkerPoolConfig "
-    "WorkerPoolHandler cron_tick_once ensure_default_rate_limits ensure_schedules "
-    "metrics_roll_once"
+    "CmdExecHandler CmdExecPayload NoopEcho RateLimiter WorkerPoolConfig WorkerPoolHandler "
+    "ensure_default_rate_limits metrics_roll_once"
 )
 _HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
 _TO_COME = frozenset(_LATER.split())
@@ -142,6 +147,7 @@ __all__ = [
     "BadAppPath",
     "BadArguments",
     "BadConfig",
+    "BadCron",
     "BadDuration",
     "BadName",
     "BadOption",
@@ -155,6 +161,7 @@ __all__ = [
     "Conflict",
     "Context",
     "Corrupt",
+    "CronSpec",
     "CronTickReport",
     "Dead",
     "DeadJob",

@@ -5,7 +5,6 @@ from typing import Any, NoReturn
 from forge_jobs.core.errors import NotYet
 
 _LIMITS = "rate limits come with the cluster services"
-_CRON = "cron comes with the cluster services"
 _CLUSTER = "it comes with the cluster services"
 _HANDLERS = "the ready-made handlers come with a later version"
 
@@ -22,9 +21,6 @@ LATER: dict[str, str] = {
     "WorkerPoolHandler": _HANDLERS,
     "WorkerPoolConfig": _HANDLERS,
     "WORKER_POOL_KIND": _HANDLERS,
-    "cron_tick_once": _CRON,
-    "CronTickReport": _CRON,
-    "ensure_schedules": _CRON,
     "metrics_roll_once": _CLUSTER,
 }
 

@@ -20,6 +20,7 @@ ATTEMPTS_MOST: Final = 1_000_000
 SKIP_AFTER_S: Final = 60.0
 # Missed ticks are counted so far; "100" in a history means 100 or more.
 COUNTED_MOST: Final = 100
+_DAY: Final = 86_400 * SECOND
 
 
 class Missed(StrEnum):
@@ -37,7 +38,7 @@ class Overlap(StrEnum):
     ALLOW = "allow"
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class CronSpec(Struct, frozen=True, kw_only=True):
     """Everything people decide about a schedule. ``queue`` None: the queue of the kind.
 
     ``template`` is a NewJob as JSON: what the task gives its jobs beside what stands here.
@@ -58,10 +59,12 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True):
-    """What a look at a schedule leads to: ticks that fire, and how many were let go."""
+    """What a look at a schedule leads to: ticks that fire, how many were let go, and the last one
+    that has come, fired or not."""
 
     ticks: tuple[Instant, ...]
     missed: int
+    latest: Instant
     next_at: Instant | None
 
 
@@ -78,13 +81,13 @@ def spec(
     overlap: str | None = None,
     jitter: Duration = 0,
     where: str = "schedule",
-) -> Spec:
-    """A checked Spec for jobs like ``job``. Raises BadCron, BadName, BadOption, BadDuration.
+) -> CronSpec:
+    """A checked CronSpec for jobs like ``job``. Raises BadCron, BadName, BadOption, BadDuration.
 
     Without ``queue`` the kind's queue is looked up at each fire. Without ``overlap``, ticks skip
     while an earlier job is live, except with ``missed="all"``, which wants every tick to run.
     """
-    said = Spec(
+    said = CronSpec(
         name=names.kind_name(job.kind) if name is None else name,
         expression=expression,
         kind=job.kind,
@@ -101,7 +104,7 @@ def spec(
     return checked(said, where=where)
 
 
-def checked(said: Spec, *, where: str = "schedule") -> Spec:
+def checked(said: CronSpec, *, where: str = "schedule") -> CronSpec:
     """The same, or an error that names what is wrong with it."""
     names.schedule_name(said.name)
     names.kind_name(said.kind)
@@ -118,7 +121,17 @@ def checked(said: Spec, *, where: str = "schedule") -> Spec:
     return said
 
 
-def due(said: Spec, tick: Instant, now: Instant) -> Due:
+def first_tick(said: CronSpec, now: Instant, *, last_at: Instant | None = None) -> Instant | None:
+    """The tick a schedule begins or goes on with.
+
+    Never one that was fired before: after a clock was set back, the last tick lies ahead. A tick
+    more than a day ahead was fired by a clock that was wrong, and is no guide.
+    """
+    since = now if last_at is None or last_at > now + _DAY else max(now, last_at)
+    return cron.read(said.expression, said.zone).next_after(since)
+
+
+def due(said: CronSpec, tick: Instant, now: Instant) -> Due:
     """Which ticks fire, given that ``tick`` is the earliest unfired one and not later than ``now``.
 
     Bounded whatever the schedule and however long the pause.
@@ -131,7 +144,7 @@ def due(said: Spec, tick: Instant, now: Instant) -> Due:
     if policy is Missed.SKIP and now - fires[-1] > SKIP_AFTER_S * SECOND:
         fires = []
     dropped = min(len(ticks) - len(fires), COUNTED_MOST)
-    return Due(tuple(fires), dropped, clock.next_after(now))
+    return Due(tuple(fires), dropped, ticks[-1], clock.next_after(now))
 
 
 def _latest(clock: cron.Cron, tick: Instant, now: Instant, *, wanted: int) -> list[Instant]:
@@ -159,7 +172,7 @@ def template_of(job: NewJob) -> bytes:
 
 
 def job_for(
-    said: Spec, *, queue: str, tick: Instant | None = None, run_at: Instant | None = None
+    said: CronSpec, *, queue: str, tick: Instant | None = None, run_at: Instant | None = None
 ) -> NewJob:
     """The job of one tick; of none when a person fires the schedule.
 

@@ -7,19 +7,22 @@ how it goes.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from forge_jobs.config import EngineSettings
+from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.kit.io_thread import IoPort
 from forge_jobs.kit.service import PeriodicService, ServiceLoop, StopFlag, run_service
+from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
 
 from .afar import Afar
 from .context import Enqueuer, Surroundings
+from .declared import ensure_schedules
 from .floor import Floor, FloorParts
 from .intake import Intake
 from .job_loop import JobLoop
@@ -36,6 +39,7 @@ from .registry import HandlerRegistry
 from .routing import Router
 from .run import State
 from .services.cleanup import Cleanup
+from .services.cron import Cron
 from .services.fold import Fold
 from .services.lead import LEAD_TTL_S, Leadership
 from .services.promote import Promote
@@ -62,13 +66,16 @@ class Plan:
     enqueuer: Enqueuer
     card: Card
     replaces: str | None = None
+    schedules: Sequence[CronSpec] = ()
 
     def queue_of(self, kind: str) -> str:
         """The queue of a kind: what its task says, else the router."""
+        return self.queue_known(kind) or self.router.route(kind)
+
+    def queue_known(self, kind: str) -> str | None:
+        """The queue of a kind if its task is known here and says it."""
         handler = self.handlers.get(kind)
-        if handler is not None and handler.queue is not None:
-            return handler.queue
-        return self.router.route(kind)
+        return None if handler is None else handler.queue
 
 
 class WorkerProcess:
@@ -130,6 +137,7 @@ class WorkerProcess:
             ttl_s=min(LEAD_TTL_S, settings.lease_s),
         )
         self._stop = StopFlag()
+        self._wakes = {Cron.name: WakeFlag(self._job_loop.loop)}
         self._tasks: list[asyncio.Task[None]] = []
         self._afar = Afar(plan.io, self._job_loop)
 
@@ -151,6 +159,7 @@ class WorkerProcess:
         await plan.store.queues.publish(
             {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
         )
+        await ensure_schedules(plan.store, plan.schedules)
         await self._member.join(replaces=plan.replaces)
         # At once: the lease runs, and a slow store must not make a fresh process look dead.
         self._spawn_afar()
@@ -168,9 +177,8 @@ class WorkerProcess:
         self._tasks.append(asyncio.create_task(self._pump.run(), name="forge-pump"))
         for service in self._services():
             loop = ServiceLoop(plan.clock, plan.entropy, self._stop, self._leadership.is_leader)
-            self._tasks.append(
-                asyncio.create_task(run_service(service, loop), name=f"forge-{service.name}")
-            )
+            work = run_service(service, loop, wake=self._wakes.get(service.name))
+            self._tasks.append(asyncio.create_task(work, name=f"forge-{service.name}"))
         _LOG.info(
             "worker started",
             extra={"host_id": self.host_id, "queues": list(plan.queues)},
@@ -209,6 +217,7 @@ class WorkerProcess:
     def control_changed(self) -> None:
         """Operators did something: look at queues and at what they want of this process."""
         self._supervisor.look_soon()
+        self._wakes[Cron.name].ring()
 
     async def begin_anew(self) -> None:
         """Declared dead: start another life."""
@@ -272,6 +281,7 @@ class WorkerProcess:
             Fold(store),
             Rebalance(store, most=plan.settings.slots_most),
             Unserved(store, clock=plan.clock),
+            Cron(store, queue_of=plan.queue_known, router=plan.router, entropy=plan.entropy),
         ]
 
     def _spawn_afar(self) -> None:

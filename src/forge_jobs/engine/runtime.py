@@ -7,6 +7,7 @@ from typing import NoReturn, cast
 from forge_jobs.config import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings, parse_queues
 from forge_jobs.core.errors import NoQueues, NotYet
 from forge_jobs.core.names import queue_name
+from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoPort, IoThread
@@ -110,6 +111,7 @@ class QueueRuntime:
         self._version: str | None = None
         self._worker_id: str | None = None
         self._replaces: str | None = None
+        self._schedules: list[CronSpec] = []
         self._handle: QueueHandle | None = None
 
     def with_queues(self, queues: Iterable[str] | Mapping[str, int]) -> "QueueRuntime":
@@ -142,6 +144,11 @@ class QueueRuntime:
         """This process takes the place of one that is known to be dead: its jobs are free when
         this one registers."""
         self._replaces = host_id
+        return self
+
+    def with_schedules(self, schedules: Iterable[CronSpec]) -> "QueueRuntime":
+        """Declare these schedules when the process starts; see ``ensure_schedules``."""
+        self._schedules = list(schedules)
         return self
 
     async def ensure_queue(self, name: str, slots: int) -> QueueConfig:
@@ -183,6 +190,7 @@ class QueueRuntime:
                     version or "",
                 ),
                 replaces=self._replaces,
+                schedules=self._schedules,
             )
         )
         try:

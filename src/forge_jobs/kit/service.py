@@ -14,6 +14,7 @@ from typing import Protocol
 
 from .clock import Clock
 from .entropy import Entropy
+from .wake import WakeFlag
 
 _LOG = logging.getLogger("forge_jobs.service")
 
@@ -35,6 +36,7 @@ class Next:
 
     after_s: float | None = None
     at: int | None = None
+    is_sharp: bool = False
 
     @classmethod
     def again(cls) -> "Next":
@@ -45,6 +47,11 @@ class Next:
     def after(cls, seconds: float) -> "Next":
         """Nothing to do for that long."""
         return cls(after_s=seconds)
+
+    @classmethod
+    def sharp(cls, seconds: float) -> "Next":
+        """Something is due then: neither earlier nor, by jitter, later."""
+        return cls(after_s=seconds, is_sharp=True)
 
     @classmethod
     def at_instant(cls, instant: int, *, at_most_s: float) -> "Next":
@@ -75,10 +82,17 @@ class StopFlag:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._sleepers: list[WakeFlag] = []
 
     def set(self) -> None:
         """End every loop that watches this flag."""
         self._event.set()
+        for sleeper in self._sleepers:
+            sleeper.ring()
+
+    def rouses(self, sleeper: WakeFlag) -> None:
+        """Ring this one, too, when the end comes."""
+        self._sleepers.append(sleeper)
 
     def is_set(self) -> bool:
         """Whether the end was announced."""
@@ -110,18 +124,26 @@ class ServiceLoop:
 
 
 async def run_service(
-    service: PeriodicService, loop: ServiceLoop, *, last_tick: bool = False
+    service: PeriodicService,
+    loop: ServiceLoop,
+    *,
+    last_tick: bool = False,
+    wake: WakeFlag | None = None,
 ) -> None:
-    """Call ``service.tick`` until told to stop; with ``last_tick`` once more after that."""
+    """Call ``service.tick`` until told to stop; with ``last_tick`` once more after that. A ring of
+    ``wake`` ends a sleep early."""
     errors = 0
+    if wake is not None:
+        loop.stop.rouses(wake)
     while not loop.stop.is_set():
+        is_sharp = False
         try:
             if service.scope is Scope.CLUSTER and not await loop.is_leader():
                 delay_s = _FOLLOWER_S
             else:
                 async with asyncio.timeout(loop.tick_limit_s):
                     following = await service.tick()
-                delay_s = _delay_s(following, loop.clock.now())
+                delay_s, is_sharp = _delay_s(following, loop.clock.now()), following.is_sharp
             errors = 0
         except Exception as error:
             delay_s = _ERROR_DELAYS_S[min(errors, len(_ERROR_DELAYS_S) - 1)]
@@ -130,9 +152,11 @@ async def run_service(
                 "service tick failed",
                 extra={"service": service.name, "error": repr(error), "retry_in": delay_s},
             )
-        if delay_s > 0:
+        if delay_s > 0 and not is_sharp:
             delay_s *= 1 + loop.jitter * loop.entropy.roll()
-        if await loop.stop.wait(delay_s):
+        if wake is not None and delay_s > 0:
+            await wake.wait(delay_s)
+        elif await loop.stop.wait(delay_s):
             break
     if last_tick:
         await _tick_once_more(service, loop)

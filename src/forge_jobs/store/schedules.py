@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.schedule import Spec
+from forge_jobs.core.schedule import CronSpec
 
 FIRES_KEPT: Final = 50
 
 
-class Schedule(Spec, frozen=True, kw_only=True):
+class Schedule(CronSpec, frozen=True, kw_only=True):
     """A stored schedule. ``next_at`` is the tick that fires next: None while disabled, and until
     the first look at a schedule that was stored without one.
 

@@ -1,7 +1,15 @@
 """Background work of a worker process: each a tick without a loop, a sleep or a try."""
 
 from .cleanup import CleanupReport, cleanup_once
+from .cron import CronTickReport, cron_tick_once
 from .reaper import reap_stale_jobs
 from .rebalance import rebalance_once
 
-__all__ = ["CleanupReport", "cleanup_once", "reap_stale_jobs", "rebalance_once"]
+__all__ = [
+    "CleanupReport",
+    "CronTickReport",
+    "cleanup_once",
+    "cron_tick_once",
+    "reap_stale_jobs",
+    "rebalance_once",
+]

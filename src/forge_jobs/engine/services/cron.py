@@ -1,0 +1,219 @@
+"""Fires what the calendar says: one job per tick, whoever looks and however often."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core.errors import Invalid, StoreError
+from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.schedule import due, first_tick, job_for
+from forge_jobs.engine.routing import Router
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.service import Next, Scope
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.schedules import Fire, FireOutcome, Schedule, Shot
+
+_LOG = logging.getLogger("forge_jobs.cron")
+_LIMIT = 100
+_SHOTS_MOST = 100
+_LOOK_S = 5.0
+_RETRY_S = 1.0
+# Behind the tick, never before it: store time and ours may differ by the length of a call.
+_LATE_S = 0.002
+
+QueueOf = Callable[[str], str | None]
+
+
+class CronTickReport(Struct, frozen=True, kw_only=True):
+    """What one look at the schedules did; counts are ticks, but for seeded and errors.
+
+    ``skipped``: the job of an earlier tick was still live. ``missed``: let go by the schedule's
+    missed-run policy. ``seeded``: schedules that got their first tick. ``errors``: schedules that
+    could not be fired now, or were disabled because what they say cannot be read.
+    """
+
+    fired: int = 0
+    skipped: int = 0
+    missed: int = 0
+    seeded: int = 0
+    errors: int = 0
+    next_due: Instant | None = None
+
+
+class Cron:
+    """Exactly one fire per tick follows from the guard in the store, not from the leadership.
+
+    ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have
+    published counts, then the router.
+    """
+
+    name = "cron"
+    scope = Scope.CLUSTER
+
+    def __init__(self, store: Store, *, queue_of: QueueOf, router: Router, entropy: Entropy):
+        self._store = store
+        self._queue_of = queue_of
+        self._router = router
+        self._entropy = entropy
+
+    async def tick(self) -> Next:
+        """Fire what is due, then sleep until the next tick."""
+        look = _Look(self._store, self._queue_of, self._router, self._entropy)
+        report = await look.go()
+        if look.trouble is not None:
+            if not report.fired:
+                raise look.trouble
+            return Next.after(_RETRY_S)
+        if look.more:
+            return Next.again()
+        if report.next_due is None:
+            return Next.after(_LOOK_S)
+        wait_s = (report.next_due - look.now) / SECOND + _LATE_S
+        return Next.sharp(min(max(wait_s, 0.0), _LOOK_S))
+
+
+async def cron_tick_once(
+    storage: Store, *, router: Router | None = None, entropy: Entropy = SYSTEM_ENTROPY
+) -> CronTickReport:
+    """Fire everything that is due by the store's clock, once.
+
+    A schedule without a queue goes where workers have published its kind, else where ``router``
+    says. Raises what the store raises if nothing could be done.
+    """
+    total = CronTickReport()
+    while True:
+        look = _Look(storage, lambda kind: None, router, entropy)
+        step = await look.go()
+        total = CronTickReport(
+            fired=total.fired + step.fired,
+            skipped=total.skipped + step.skipped,
+            missed=total.missed + step.missed,
+            seeded=total.seeded + step.seeded,
+            errors=total.errors + step.errors,
+            next_due=step.next_due,
+        )
+        if look.trouble is not None and not (total.fired or total.skipped or total.seeded):
+            raise look.trouble
+        if look.trouble is not None or not look.more:
+            return total
+
+
+class _Look:
+    """One look at everything that is due."""
+
+    def __init__(
+        self, store: Store, queue_of: QueueOf, router: Router | None, entropy: Entropy
+    ) -> None:
+        self._store = store
+        self._queue_of = queue_of
+        self._router = router
+        self._entropy = entropy
+        self._published: dict[str, str] | None = None
+        self._counts = dict.fromkeys(FireOutcome, 0)
+        self._missed = self._seeded = self._errors = 0
+        self._next_due: Instant | None = None
+        self.now: Instant = 0
+        self.more = False
+        self.trouble: StoreError | None = None
+
+    async def go(self) -> CronTickReport:
+        found = await self._store.schedules.due(limit=_LIMIT)
+        self.now, self._next_due = found.now, found.next_at
+        self.more = len(found.schedules) == _LIMIT
+        for schedule in found.schedules:
+            try:
+                await self._serve(schedule)
+            except Invalid as error:
+                await self._disable(schedule, str(error))
+            except StoreError as error:
+                # The tick stays stored and is fired by the next look; others may fare better.
+                self._errors += 1
+                self.trouble = error
+        return CronTickReport(
+            fired=self._counts[FireOutcome.FIRED],
+            skipped=self._counts[FireOutcome.SKIPPED],
+            missed=self._missed,
+            seeded=self._seeded,
+            errors=self._errors,
+            next_due=self._next_due,
+        )
+
+    async def _serve(self, schedule: Schedule) -> None:
+        if schedule.next_at is None:
+            await self._seed(schedule)
+            return
+        said = due(schedule, schedule.next_at, self.now)
+        ticks, next_at = said.ticks[:_SHOTS_MOST], said.next_at
+        if len(said.ticks) > _SHOTS_MOST:
+            next_at, self.more = said.ticks[_SHOTS_MOST], True
+        if ticks:
+            queue = await self._queue(schedule)
+            shots = [self._shot(schedule, tick, queue) for tick in ticks]
+            shots[0] = replace(shots[0], missed=said.missed)
+        else:
+            shots = [Shot(said.latest, None, said.missed - 1)]
+        fires = await self._store.schedules.fire(
+            schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
+        )
+        if fires is not None:
+            self._count(schedule, fires, said.missed)
+        if next_at is None:
+            self.more = True
+        else:
+            self._next_due = min(self._next_due or next_at, next_at)
+
+    def _shot(self, schedule: Schedule, tick: Instant, queue: str) -> Shot:
+        run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
+        # A job that is due takes its place in the line now, however late the tick is.
+        later = run_at if run_at > self.now else None
+        return Shot(tick, job_for(schedule, queue=queue, tick=tick, run_at=later))
+
+    async def _seed(self, schedule: Schedule) -> None:
+        next_at = first_tick(schedule, self.now, last_at=schedule.last_at)
+        if next_at is None:
+            await self._disable(schedule, "its expression names no further moment")
+            return
+        seeded = replace(schedule, next_at=next_at)
+        if await self._store.schedules.put(seeded, expect=schedule.version):
+            self._seeded += 1
+        self._next_due = min(self._next_due or next_at, next_at)
+
+    async def _disable(self, schedule: Schedule, message: str) -> None:
+        self._errors += 1
+        stopped = replace(schedule, enabled=False, next_at=None, error=message)
+        try:
+            done = await self._store.schedules.put(stopped, expect=schedule.version)
+        except StoreError as error:
+            self.trouble = error
+            return
+        if done:
+            _LOG.error(
+                "schedule disabled: it cannot be read",
+                extra={"schedule": schedule.name, "error": message},
+            )
+
+    async def _queue(self, schedule: Schedule) -> str:
+        if schedule.queue is not None:
+            return schedule.queue
+        known = self._queue_of(schedule.kind)
+        if known is not None:
+            return known
+        if self._published is None:
+            self._published = await self._store.queues.kinds()
+        published = self._published.get(schedule.kind)
+        if published is not None:
+            return published
+        return DEFAULT_QUEUE if self._router is None else self._router.route(schedule.kind)
+
+    def _count(self, schedule: Schedule, fires: Sequence[Fire], missed: int) -> None:
+        for fire in fires:
+            self._counts[fire.outcome] += 1
+        self._missed += missed
+        if missed:
+            _LOG.warning(
+                "schedule missed ticks",
+                extra={"schedule": schedule.name, "missed": missed, "policy": schedule.missed},
+            )
