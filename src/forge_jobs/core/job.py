@@ -41,7 +41,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
 
     Times may be given relative to store time (``delay_s``, ``expires_s``) or absolute (``run_at``,
     ``expires_at``, which win). ``payload`` is JSON text that comes back byte for byte. ``hold``
-    stores the job as held: its limit key is known to be full.
+    stores the job as held, whether or not its lot has room. ``track``: its task is known to have
+    limits of its own, so it stands in a line of its own within the queue from the start.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     lane: str | None = None
     order: LaneOrder = LaneOrder.NONE
     hold: bool = False
+    track: bool = False
     on_dead: Successor | None = None
     trace: str | None = None
 
@@ -134,7 +136,7 @@ class LogLine(Struct, frozen=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A stored job, whole, as people and tests read it."""
+    """A stored job, whole, as people and tests read it. ``lot``: where a held job waits."""
 
     key: int
     id: str
@@ -165,6 +167,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     lane: str | None = None
     order: LaneOrder = LaneOrder.NONE
+    lot: str | None = None
     crashes: int = 0
     throttles: int = 0
     throttled_since: Instant | None = None

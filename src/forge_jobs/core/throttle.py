@@ -1,7 +1,7 @@
-"""The throttle gate of a queue: how long it closes and when its memory fades.
+"""The throttle gate of a queue or scope: how long it closes and when its memory fades.
 
 The gate counts limiter *events*, not workers: throttles that arrive while it is closed change
-nothing, so ten handlers hitting one limit close the queue once.
+nothing, so ten handlers hitting one limit close it once.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ COUNT_MOST = 30
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A queue's throttle state: closed while ``until`` lies ahead."""
+    """The throttle state of a queue or scope: closed while ``until`` lies ahead."""
 
     until: Instant | None = None
     count: int = 0
@@ -27,6 +27,9 @@ class Gate:
 
 
 OPEN = Gate()
+# Without a hint a scope backs off on its own, unless the queue has a curve; a queue without one
+# waits a flat minute.
+SCOPE_CURVE = Backoff(base_s=15.0, max_s=3_600.0)
 
 
 def throttle_delay_s(gate: Gate, hint_s: float | None, curve: Backoff | None) -> float:

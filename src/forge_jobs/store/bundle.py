@@ -10,6 +10,7 @@ from forge_jobs.core.job import Enqueued, NewJob
 
 from .jobs import JobStore
 from .ledger import LedgerStore
+from .limits import LimitStore
 from .processes import ProcessStore
 from .queues import QueueStore
 from .schedules import ScheduleStore
@@ -101,6 +102,8 @@ class Store(Protocol):
     def schedules(self) -> ScheduleStore: ...
     @property
     def ledger(self) -> LedgerStore: ...
+    @property
+    def limits(self) -> LimitStore: ...
     @property
     def upkeep(self) -> Upkeep: ...
     @property

@@ -64,6 +64,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """One round of a worker process: what it ends, what it has room for.
 
     ``number`` rises with every exchange of the process; claims are stamped with it (see ``owned``).
+    ``timed`` False keeps the times of these ends out of the books.
     """
 
     owner: int
@@ -73,6 +74,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     started: Sequence[Claim] = ()
     notes: Sequence[Note] = ()
     want: Sequence[Want] = ()
+    timed: bool = True
 
 
 class Exchanged(Struct, frozen=True, kw_only=True):
@@ -151,6 +153,14 @@ class JobStore(Protocol):
         that for ``dedupe_for_s`` from its end, or with ``UniqueWhile.WAITING`` only until the job
         is marked started (a prefetch does not free it). Deleting the job frees its key.
         Wakes workers of the queues after the commit; a failed wake-up fails nothing.
+
+        A job whose lane is busy or whose limit key is full is stored as held, and so is one that
+        comes due, is brought back or run now by a person. A lane belongs to its queue; in order of
+        keys it lets one job at a time on (``serial``), or one when all older ones have ended
+        (``strict``); priorities do not count within a lane. Jobs of a key go on by priority, then
+        key. A job that is pending or running takes its key's room and its lane's seat until it
+        ends or waits for a later time; whatever makes room lets the next one on in its own
+        transaction.
         """
         ...
 
@@ -169,6 +179,12 @@ class JobStore(Protocol):
         cancelled, with the request's reason as ``last_error``. THROTTLE to scheduled moves the
         queue's gate (``core.throttle.throttled``), DONE lets it fade (``succeeded``). Errors go to
         the history; that of a missing handler whose job goes on waiting only to ``last_error``.
+
+        Limits (``store.limits``): a queue's or task's cap counts its running jobs in this very
+        transaction; a rate takes one saved-up start per claim; jobs of a task with a closed scope
+        are passed over without touching them. A task that has such limits stands in a line of its
+        own, so that it delays no other. THROTTLE with a ``scope`` closes that scope instead of the
+        queue. Nothing is claimed ahead under a cap.
         """
         ...
 
@@ -190,7 +206,7 @@ class JobStore(Protocol):
         ...
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
-        """Move up to ``limit`` held jobs of a key to pending, oldest first; how many moved."""
+        """Move up to ``limit`` held jobs of a lot to pending, room or not; how many moved."""
         ...
 
     async def cancel(

@@ -123,7 +123,7 @@ def delete(tables: Tables, row: Row, now: Instant) -> Effect:
     if row.status is JobStatus.RUNNING:
         moves.request_stop(tables, row, Event.DELETE, now, _DELETED)
         return Effect.REQUESTED
-    moves.remove(tables, row)
+    moves.remove(tables, row, now)
     return Effect.CHANGED
 
 

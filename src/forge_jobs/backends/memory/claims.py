@@ -5,9 +5,10 @@ from typing import Final
 from forge_jobs.core.decide import Finish, reaped, settled
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import Claim, ClaimedJob
+from forge_jobs.core.limits import scope_gate, task_limit
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Attempts, Event, JobStatus
-from forge_jobs.core.throttle import succeeded, throttle_delay_s, throttled
+from forge_jobs.core.throttle import SCOPE_CURVE, succeeded, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Note, Verdict
 
 from . import keys, moves
@@ -45,7 +46,9 @@ def mine(tables: Tables, owner: int, claim: Claim) -> Row | None:
     return row if row is not None and row.held_by(owner, claim) else None
 
 
-def finish(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+def finish(
+    tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool = True
+) -> Verdict:
     """Write the end of a claim, if it still is this owner's to write."""
     row = tables.jobs.get(end.key)
     if row is None or row.epoch != end.epoch:
@@ -68,8 +71,9 @@ def finish(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
         row.last_error = row.cancel_reason
     elif target is JobStatus.DONE:
         row.result = end.result
-        tables.gates[row.queue] = succeeded(tables.gate(row.queue), now)
-    tables.books.ran(row, end.ran_s, now)
+        _ease(tables, row, now)
+    if timed:
+        tables.books.ended(row, end, now)
     attempts = Attempts.GIVEN_BACK if given_back else Attempts.KEPT
     moves.move(tables, row, end.event, target, now, attempts=attempts)
     for job in end.jobs:
@@ -122,13 +126,23 @@ def _throttle(tables: Tables, row: Row, end: Finish, now: Instant) -> float | No
         row.throttled_since = now
     if end.status is JobStatus.DEAD:
         return end.delay_s
-    gate, queue = tables.gate(row.queue), tables.queues.get(row.queue)
-    curve = None
+    name = row.queue if end.scope is None else scope_gate(end.scope)
+    gate, queue = tables.gate(name), tables.queues.get(row.queue)
+    curve = None if end.scope is None else SCOPE_CURVE
     if queue is not None and queue.backoff_enabled:
         curve = Backoff(base_s=queue.backoff_base_s, max_s=queue.backoff_max_s)
     delay_s = throttle_delay_s(gate, end.delay_s, curve)
-    tables.gates[row.queue] = throttled(gate, now, delay_s)
+    tables.gates[name] = throttled(gate, now, delay_s)
     return delay_s
+
+
+def _ease(tables: Tables, row: Row, now: Instant) -> None:
+    """A success lets the throttles of its queue and its scopes fade."""
+    limit = tables.limits.get(task_limit(row.job.kind))
+    scopes = () if limit is None else limit.scopes
+    for name in (row.queue, *map(scope_gate, scopes)):
+        if name in tables.gates:
+            tables.gates[name] = succeeded(tables.gate(name), now)
 
 
 def _note_error(row: Row, end: Finish, now: Instant) -> None:

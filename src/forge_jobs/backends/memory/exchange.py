@@ -6,9 +6,10 @@ from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.store.jobs import Exchange, Exchanged, Promoted, Want
+from forge_jobs.store.jobs import Exchange, Exchanged, Promoted
 
 from . import claims, moves
+from .serving import Serving
 from .tables import Tables
 
 
@@ -20,7 +21,8 @@ def exchange(tables: Tables, request: Exchange, now: Instant) -> Exchanged:
     owner = request.owner
     for said in request.notes:
         claims.note(tables, owner, said)
-    verdicts = [claims.finish(tables, owner, end, now) for end in request.finish]
+    timed = request.timed
+    verdicts = [claims.finish(tables, owner, end, now, timed=timed) for end in request.finish]
     for claim in request.release:
         row = claims.mine(tables, owner, claim)
         if row is not None:
@@ -100,30 +102,15 @@ def _serve(
         asked = max(want.free, 0) + max(want.prefetch, 0)
         got: Sequence[ClaimedJob] = ()
         if not tables.gate(want.queue).closed(now):
-            got = _claim(tables, request, want, now)
+            serving = Serving(tables, request, want, now)
+            got = serving.claim()
             claimed.extend(got)
+            openings.extend(serving.openings)
         if len(got) < asked:
             opening = _opening(tables, want.queue, now)
             if opening is not None:
                 openings.append(opening)
     return claimed, min(openings, default=None)
-
-
-def _claim(tables: Tables, request: Exchange, want: Want, now: Instant) -> list[ClaimedJob]:
-    free, prefetch = max(want.free, 0), max(want.prefetch, 0)
-    claimed: list[ClaimedJob] = []
-    while len(claimed) < free + prefetch:
-        row = tables.lines.first_pending(want.queue, want.kinds)
-        if row is None:
-            break
-        if row.expired(now):
-            moves.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
-            continue
-        start = len(claimed) < free
-        claimed.append(
-            claims.claim(tables, row, request.owner, request.number, start=start, now=now)
-        )
-    return claimed
 
 
 def _opening(tables: Tables, queue: str, now: Instant) -> Instant | None:
@@ -132,6 +119,7 @@ def _opening(tables: Tables, queue: str, now: Instant) -> Instant | None:
     gate = tables.gate(queue)
     if gate.until is None or not gate.closed(now):
         return None if waiting is None else waiting.run_at
-    if tables.lines.first_pending(queue) is not None:
+    lines = (None, *tables.lines.tracks(queue))
+    if any(tables.lines.first_pending(queue, track=track) is not None for track in lines):
         return gate.until
     return None if waiting is None else max(waiting.run_at, gate.until)

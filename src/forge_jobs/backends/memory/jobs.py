@@ -74,9 +74,8 @@ class MemoryJobs:
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
         with self._tables.change() as now:
-            oldest = self._tables.lines.held(limit_key)[: max(limit, 0)]
-            for key in oldest:
-                row = self._tables.jobs[key]
+            oldest = self._tables.lines.lots.waiting(limit_key)[: max(limit, 0)]
+            for row in oldest:
                 moves.move(self._tables, row, Event.UNHOLD, JobStatus.PENDING, now)
             return len(oldest)
 
@@ -119,7 +118,7 @@ class MemoryJobs:
                 if not keys.remembered(tables, row, now):
                     old.append(row)
             for row in old:
-                moves.remove(tables, row)
+                moves.remove(tables, row, now)
             return len(old)
 
     async def get(self, job_id: str) -> JobRecord | None:

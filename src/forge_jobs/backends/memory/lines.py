@@ -11,6 +11,7 @@ from typing import TypeAlias
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import TERMINAL, WAITING, JobStatus
 
+from .lots import Lots
 from .rows import Row
 
 _Pending: TypeAlias = "tuple[int, Instant, int, int]"
@@ -22,11 +23,11 @@ class Lines:
 
     def __init__(self, jobs: dict[int, Row]) -> None:
         self._jobs = jobs
-        self._pending: dict[str, list[_Pending]] = {}
+        self._pending: dict[tuple[str, str | None], list[_Pending]] = {}
         self._due: dict[str, list[_Timed]] = {}
         self._expiring: list[_Timed] = []
         self._ended: dict[tuple[str, JobStatus], list[_Timed]] = {}
-        self._held: dict[str | None, dict[int, None]] = {}
+        self.lots = Lots()
         self.running: dict[int, dict[int, None]] = {}
 
     def place(self, row: Row) -> None:
@@ -36,18 +37,17 @@ class Lines:
             assert row.owner is not None
             self.running.setdefault(row.owner, {})[key] = None
         elif status is JobStatus.PENDING:
-            line = self._pending.setdefault(row.queue, [])
+            line = self._pending.setdefault((row.queue, row.track), [])
             heapq.heappush(line, (row.job.priority, row.run_at, key, stamp))
         elif status in TERMINAL:
             assert row.finished_at is not None
             ended = self._ended.setdefault((row.queue, status), [])
             heapq.heappush(ended, (row.finished_at, key, stamp))
-        elif status is JobStatus.HELD:
-            self._held.setdefault(row.job.limit_key, {})[key] = None
-        else:
+        elif status is not JobStatus.HELD:
             heapq.heappush(self._due.setdefault(row.queue, []), (row.run_at, key, stamp))
         if row.expires_at is not None and status in WAITING:
             heapq.heappush(self._expiring, (row.expires_at, key, stamp))
+        self.lots.enter(row)
 
     def withdraw(self, row: Row) -> None:
         """Take a row out of the lines that are not cleaned lazily, before it is moved."""
@@ -56,15 +56,18 @@ class Lines:
             del held[row.key]
             if not held:
                 del self.running[row.owner]
-        elif row.status is JobStatus.HELD:
-            held = self._held[row.job.limit_key]
-            del held[row.key]
-            if not held:
-                del self._held[row.job.limit_key]
+        self.lots.leave(row)
 
-    def first_pending(self, queue: str, kinds: Collection[str] = ()) -> Row | None:
-        """The next job of a queue, of these kinds if any are named, by priority, due time, key."""
-        line = self._pending.get(queue)
+    def tracks(self, queue: str) -> list[str]:
+        """The tracks of a queue that may have jobs."""
+        return sorted(track for name, track in self._pending if name == queue and track is not None)
+
+    def first_pending(
+        self, queue: str, kinds: Collection[str] = (), track: str | None = None
+    ) -> Row | None:
+        """The next job of a queue's line, of these kinds if any are named, by priority, due time
+        and key; ``track`` names another line than the queue's own."""
+        line = self._pending.get((queue, track))
         if kinds:
             return self._first_of(line or [], kinds)
         while line:
@@ -99,10 +102,6 @@ class Lines:
                 if row is not None and row.stamp == stamp:
                     yield row
             self._first(line)
-
-    def held(self, limit_key: str) -> list[int]:
-        """Keys of the held jobs of a limit key, oldest first."""
-        return sorted(self._held.get(limit_key, ()))
 
     def pending(self) -> Iterator[Row]:
         """Every pending job, in no particular order."""

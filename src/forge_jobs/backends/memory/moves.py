@@ -20,6 +20,9 @@ from .tables import Tables
 _LEGAL: Final = frozenset(
     (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
 )
+# From these a job goes on to pending or running without asking for room: it has it.
+_HAS_ROOM: Final = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.HELD)
+ADMITTED_MOST: Final = 1_000
 _NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
 _OUTCOMES: Final = frozenset(
     (rule.event, rule.target)
@@ -51,14 +54,16 @@ def insert(tables: Tables, job: NewJob, now: Instant) -> Enqueued:
     expires_at = job.expires_at
     if expires_at is None and job.expires_s is not None:
         expires_at = after(now, job.expires_s)
-    if run_at > now:
-        status = JobStatus.SCHEDULED
-    else:
-        status = JobStatus.HELD if job.hold else JobStatus.PENDING
-    _check(None, Event.ENQUEUE, status, Attempts.KEPT)
+    status = JobStatus.SCHEDULED if run_at > now else JobStatus.PENDING
     tables.last_key += 1
     key = tables.last_key
     row = Row(key, ids.job_id(key, now, tables.tag), job, now, run_at, expires_at, status)
+    row.track = job.kind if job.track else None
+    if status is JobStatus.PENDING:
+        row.lot = _lot_at_first(tables, row)
+        if row.lot is not None:
+            row.status = status = JobStatus.HELD
+    _check(None, Event.ENQUEUE, status, Attempts.KEPT)
     tables.jobs[key] = row
     tables.keys.append(key)
     keys.take(tables, row)
@@ -77,15 +82,22 @@ def move(
     *,
     attempts: Attempts = Attempts.KEPT,
     owner: int | None = None,
+    lot: str | None = None,
 ) -> None:
     """One legal move; anything else is refused and changes nothing.
 
     Keeps the invariants: owner if and only if running, ``finished_at`` if and only if ended, an
-    epoch that never falls, keys, counters and lines; a death stores the ``on_dead`` job.
+    epoch that never falls, keys, counters and lines; a death stores the ``on_dead`` job. A job that
+    comes due while its lane or key is full is held at once, and whoever waited for a job that goes
+    on or ends follows it.
     """
     source = row.status
     _check(source, event, target, attempts)
+    waits_in = None
+    if target is JobStatus.PENDING and source not in _HAS_ROOM:
+        waits_in = tables.lines.lots.lot_for(row, tables.limits)
     tables.lines.withdraw(row)
+    row.lot = lot
     match attempts:
         case Attempts.SPENT:
             row.attempts += 1
@@ -109,6 +121,38 @@ def move(
         keys.ended(tables, row, now)
         if target is JobStatus.DEAD and row.job.on_dead is not None:
             _tell(tables, row, now)
+    if waits_in is not None:
+        move(tables, row, Event.HOLD, JobStatus.HELD, now, lot=waits_in)
+    elif target not in _HAS_ROOM and event is not Event.HOLD:
+        _make_room(tables, row, now)
+
+
+def admit(tables: Tables, lot: str, now: Instant, *, most: int = ADMITTED_MOST) -> int:
+    """Let jobs of a lot go on as far as there is room; how many left it."""
+    lots, limits = tables.lines.lots, tables.limits
+    ready = lots.ready(lot, limits, most)
+    for row in ready:
+        further = lots.next_lot(row, lot, limits)
+        if further is None:
+            move(tables, row, Event.UNHOLD, JobStatus.PENDING, now)
+        else:
+            tables.lines.withdraw(row)
+            row.lot = further
+            tables.lines.place(row)
+    return len(ready)
+
+
+def _make_room(tables: Tables, row: Row, now: Instant) -> None:
+    if tables.capped(row.queue, row.job.kind):
+        tables.wake(row.queue)
+    for lot in row.bound_by:
+        admit(tables, lot, now)
+
+
+def _lot_at_first(tables: Tables, row: Row) -> str | None:
+    if row.job.hold:
+        return next(iter(reversed(row.bound_by)), "")
+    return tables.lines.lots.lot_for(row, tables.limits)
 
 
 def request_stop(tables: Tables, row: Row, event: Event, now: Instant, reason: str) -> None:
@@ -125,7 +169,7 @@ def cancel(tables: Tables, row: Row, event: Event, now: Instant, reason: str) ->
     row.last_error = reason
 
 
-def remove(tables: Tables, row: Row) -> None:
+def remove(tables: Tables, row: Row, now: Instant) -> None:
     """Delete a job that is not running, with its logs and its key."""
     _check(row.status, Event.DELETE, None, Attempts.KEPT)
     tables.lines.withdraw(row)
@@ -134,6 +178,8 @@ def remove(tables: Tables, row: Row) -> None:
     tables.logs.pop(row.key, None)
     del tables.jobs[row.key]
     del tables.keys[bisect_left(tables.keys, row.key)]
+    for lot in row.bound_by:
+        admit(tables, lot, now)
 
 
 def blame(row: Row, message: str, now: Instant) -> None:

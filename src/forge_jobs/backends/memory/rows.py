@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import AttemptError, Claim, ClaimedJob, JobRecord, NewJob
+from forge_jobs.core.job import AttemptError, Claim, ClaimedJob, JobRecord, LaneOrder, NewJob
+from forge_jobs.core.limits import lane_lot
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.processes import NewProcess, ProcessRecord, Pulse
 
@@ -13,7 +14,8 @@ class Row:
     """One job. Only ``moves`` writes ``status``, ``owner``, ``epoch``, ``attempts`` and ``stamp``.
 
     ``last_owner`` remembers who held the present epoch, so that a repeated finish is recognised.
-    ``stamp`` changes with every move: an index entry with an older stamp is void.
+    ``stamp`` changes with every move: an index entry with an older stamp is void. ``lot`` is where
+    a held job waits; ``track`` names the line of its own in which its kind stands.
     """
 
     key: int
@@ -42,10 +44,30 @@ class Row:
     cancel_requested_at: Instant | None = None
     cancel_reason: str = ""
     stamp: int = 0
+    lot: str | None = None
+    track: str | None = None
 
     @property
     def queue(self) -> str:
         return self.job.queue
+
+    @property
+    def priority(self) -> int:
+        return self.job.priority
+
+    @property
+    def lane_lot(self) -> str | None:
+        """Its lane, if the lane binds it."""
+        job = self.job
+        if job.lane is None or job.order is LaneOrder.NONE:
+            return None
+        return lane_lot(job.queue, job.lane)
+
+    @property
+    def bound_by(self) -> list[str]:
+        """The lots in which it may have to wait."""
+        lots = (self.lane_lot, self.job.limit_key)
+        return [lot for lot in lots if lot is not None]
 
     @property
     def started(self) -> bool:
@@ -65,7 +87,7 @@ class Row:
             self.key, self.epoch, job.kind, job.queue, job.payload, self.attempts,
             job.max_attempts, self.enqueued_at, self.run_at, self.started, job.priority,
             self.crashes, job.timeout_s, self.throttled_since, self.missing_since, job.tags,
-            job.limit_key, job.trace,
+            job.limit_key or self.lane_lot, job.trace,
         )  # fmt: skip
 
     def record(self) -> JobRecord:
@@ -100,6 +122,7 @@ class Row:
             limit_key=job.limit_key,
             lane=job.lane,
             order=job.order,
+            lot=self.lot,
             crashes=self.crashes,
             throttles=self.throttles,
             throttled_since=self.throttled_since,

@@ -17,6 +17,7 @@ from forge_jobs.store.bundle import (
 
 from .jobs import MemoryJobs
 from .ledger import MemoryLedger
+from .limits import MemoryLimits
 from .processes import MemoryProcesses
 from .queues import MemoryQueues
 from .schedules import MemorySchedules
@@ -39,6 +40,7 @@ class MemoryStore:
         self.queues = MemoryQueues(self._tables)
         self.schedules = MemorySchedules(self._tables)
         self.ledger = MemoryLedger(self._tables)
+        self.limits = MemoryLimits(self._tables)
         self.upkeep = MemoryUpkeep(self._tables)
 
     @property

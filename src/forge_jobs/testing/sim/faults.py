@@ -20,6 +20,7 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.store.bundle import Capabilities, Ring, Store, Subscription, Upkeep
 from forge_jobs.store.jobs import JobStore
 from forge_jobs.store.ledger import LedgerStore
+from forge_jobs.store.limits import LimitStore
 from forge_jobs.store.processes import ProcessStore
 from forge_jobs.store.queues import QueueStore
 from forge_jobs.store.schedules import ScheduleStore
@@ -242,6 +243,7 @@ class FaultyStore:
         self.queues: QueueStore = far("queues", target.queues)
         self.schedules: ScheduleStore = far("schedules", target.schedules)
         self.ledger: LedgerStore = far("ledger", target.ledger)
+        self.limits: LimitStore = far("limits", target.limits)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
             target.capabilities, sync_enqueue=False, transactions=()

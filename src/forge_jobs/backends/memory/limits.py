@@ -1,0 +1,116 @@
+"""The contract for limits on memory: their numbers, scopes, and how full lots are."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from forge_jobs.core.errors import NotFound
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.limits import (
+    LANE,
+    SCOPE,
+    UNBOUNDED,
+    Declared,
+    Limit,
+    operated,
+    published,
+    refilled,
+    scope_gate,
+)
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.throttle import OPEN, Gate
+from forge_jobs.store.limits import Admitted, LimitChange, Lot
+
+from . import moves
+from .lots import key_most
+from .serving import running_under
+from .tables import Tables
+
+
+class MemoryLimits:
+    """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def publish(self, declared: Sequence[Declared]) -> None:
+        with self._tables.change() as now:
+            for told in declared:
+                known = self._tables.limits.get(told.name)
+                limit = published(known, told, now)
+                if limit is not known:
+                    self._put(limit, now)
+
+    async def all(self) -> list[Limit]:
+        with self._tables.look() as now:
+            return [refilled(limit, now) for _, limit in sorted(self._tables.limits.items())]
+
+    async def change(self, name: str, change: LimitChange) -> Limit:
+        with self._tables.change() as now:
+            known = self._tables.limits.get(name)
+            limit = operated(known, name, structs.asdict(change), now)
+            self._put(limit, now)
+            return limit
+
+    async def reset(self, name: str) -> None:
+        with self._tables.change() as now:
+            limit = self._tables.limits.get(name)
+            if limit is None:
+                raise NotFound(f"there is no limit {name!r}")
+            self._put(structs.replace(limit, by_operator=False, updated_at=now), now)
+
+    async def gates(self) -> dict[str, Gate]:
+        with self._tables.look():
+            return {
+                name.removeprefix(SCOPE): gate
+                for name, gate in sorted(self._tables.gates.items())
+                if name.startswith(SCOPE) and gate != OPEN
+            }
+
+    async def open_scope(self, scope: str) -> None:
+        with self._tables.change():
+            name = scope_gate(scope)
+            declared = any(scope in limit.scopes for limit in self._tables.limits.values())
+            if not declared and name not in self._tables.gates:
+                raise NotFound(f"no task declares the scope {scope!r}")
+            self._tables.gates.pop(name, None)
+            self._tables.operated()
+
+    async def look(self, name: str) -> Lot:
+        with self._tables.look():
+            lots, limits = self._tables.lines.lots, self._tables.limits
+            if name.startswith(LANE):
+                first = lots.first_of(name)
+                taken = 0 if lots.seated(name) is None else 1
+                return Lot(
+                    name=name, taken=taken, most=1, first=None if first is None else first.id
+                )
+            if "/" in name:
+                most = key_most(name, limits)
+                return Lot(
+                    name=name, taken=lots.taken(name), most=None if most == UNBOUNDED else most
+                )
+            limit = limits.get(name)
+            most = None if limit is None else limit.cap
+            return Lot(name=name, taken=running_under(self._tables, name), most=most)
+
+    async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
+        with self._tables.change() as now:
+            names = [name for name in self._tables.lines.lots.names() if name > (after or "")]
+            chosen = names[: max(limit, 1)]
+            moved = sum(moves.admit(self._tables, lot, now) for lot in chosen)
+            return Admitted(moved, chosen[-1] if len(names) > len(chosen) else None)
+
+    def _put(self, limit: Limit, now: Instant) -> None:
+        tables = self._tables
+        tables.limits[limit.name] = limit
+        tables.operated()
+        # Jobs of its keys that have not started are measured anew.
+        going = [
+            row for row in tables.lines.lots.going(limit.name) if row.status is JobStatus.PENDING
+        ]
+        for row in going:
+            lot = row.job.limit_key
+            moves.move(tables, row, Event.HOLD, JobStatus.HELD, now, lot=lot)
+        for lot in tables.lines.lots.names():
+            moves.admit(tables, lot, now)

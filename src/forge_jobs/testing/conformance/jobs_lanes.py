@@ -1,0 +1,155 @@
+"""Lanes: one job at a time in the order of enqueueing, and what a retry means for the others."""
+
+import pytest
+
+from forge_jobs.core.job import Enqueued, LaneOrder
+from forge_jobs.core.limits import Declared, key_lot, lane_lot
+from forge_jobs.core.outcome import Dead, Failed
+from forge_jobs.core.retry import Backoff
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Want
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import Worker, claim_of, counted, enqueue, new_job, record
+
+SERIAL, STRICT, NONE = LaneOrder.SERIAL, LaneOrder.STRICT, LaneOrder.NONE
+_SOON = Backoff(base_s=10.0, jitter=0.0)
+
+
+async def put(store: Store, lane: str, order: LaneOrder, **options: object) -> Enqueued:
+    """Store a job in a lane."""
+    return await enqueue(store, lane=lane, order=order, **options)
+
+
+@pytest.mark.asyncio
+class TestLanes:
+    """What ``serial``, ``strict`` and ``none`` promise."""
+
+    @pytest.mark.parametrize("order", [SERIAL, STRICT], ids=str)
+    async def test_one_at_a_time_in_the_order_of_enqueueing(
+        self, store: Store, worker: Worker, order: LaneOrder
+    ) -> None:
+        made = [
+            await put(store, lane, order, priority=priority)
+            for lane, priority in (("a", 5), ("a", 0), ("b", 0), ("a", -5))
+        ]
+        seen: list[int] = []
+        for _ in range(3):
+            jobs = await worker.claim(free=9)
+            lanes = {job.limit_key for job in jobs}
+            assert len(lanes) == len(jobs)
+            seen += [job.key for job in jobs if job.key != made[2].key]
+            await worker.send(*(worker.finish(job) for job in jobs))
+        assert seen == [made[0].key, made[1].key, made[3].key]
+        assert await counted(store) == {("q", JobStatus.DONE): 4}
+
+    async def test_none_binds_nobody(self, store: Store, worker: Worker) -> None:
+        for _ in range(3):
+            await put(store, "a", NONE)
+        assert len(await worker.claim(free=9)) == 3
+
+    async def test_a_lane_belongs_to_its_queue(self, store: Store, worker: Worker) -> None:
+        await put(store, "a", SERIAL)
+        await put(store, "a", SERIAL, queue="other")
+        answer = await worker.exchange(want=[Want("q", 5), Want("other", 5)])
+        assert len(answer.claims) == 2
+
+    async def test_within_one_call(self, store: Store, worker: Worker) -> None:
+        answers = await store.jobs.enqueue(
+            [new_job(lane=lane, order=SERIAL) for lane in ("a", "b", "a", "b")]
+        )
+        states = [answer.status for answer in answers]
+        assert states == [JobStatus.PENDING] * 2 + [JobStatus.HELD] * 2
+        held = await record(store, answers[2].id)
+        assert (held.lot, held.lane) == (lane_lot("q", "a"), "a")
+        assert len(await worker.claim(free=9)) == 2
+
+    async def test_serial_does_not_wait_for_a_retry(self, store: Store, worker: Worker) -> None:
+        first = await put(store, "a", SERIAL)
+        second = await put(store, "a", SERIAL)
+        third = await put(store, "a", SERIAL)
+        await worker.end(await worker.claim_one(), Failed("x"), backoff=_SOON)
+        job = await worker.claim_one()
+        assert job.key == second.key
+        await worker.wait(11)
+        # The retry has come due: it does not overlap, and goes before those enqueued after it.
+        assert await worker.claim(free=9) == []
+        await worker.end(job, Dead("x"))
+        job = await worker.claim_one()
+        assert job.key == first.key
+        await worker.end(job, Dead("x"))
+        assert (await worker.claim_one()).key == third.key
+
+    async def test_strict_waits_until_its_head_has_ended(
+        self, store: Store, worker: Worker
+    ) -> None:
+        first = await put(store, "a", STRICT)
+        second = await put(store, "a", STRICT)
+        await put(store, "b", STRICT)
+        jobs = await worker.claim(free=9)
+        assert jobs[0].key == first.key
+        await worker.end(jobs[0], Failed("x"), backoff=_SOON)
+        assert await worker.claim(free=9) == []
+        assert (await record(store, second.id)).status is JobStatus.HELD
+        lot = await store.limits.look(lane_lot("q", "a"))
+        assert (lot.first, lot.most) == (first.id, 1)
+        await worker.wait(11)
+        job = await worker.claim_one()
+        assert job.key == first.key
+        await worker.end(job, Dead("x"))
+        assert (await worker.claim_one()).key == second.key
+
+    @pytest.mark.parametrize("how", ["cancel", "delete", "expire"])
+    async def test_a_strict_head_that_goes_away_blocks_nobody(
+        self, store: Store, worker: Worker, clock: MovableClock, how: str
+    ) -> None:
+        first = await put(store, "a", STRICT, delay_s=60.0, expires_s=100.0)
+        second = await put(store, "a", STRICT)
+        assert second.status is JobStatus.HELD
+        chosen = Selection(ids=(first.id,))
+        match how:
+            case "cancel":
+                await store.jobs.cancel(chosen, reason="x", limit=1)
+            case "delete":
+                await store.jobs.delete(chosen, limit=1)
+            case _:
+                await worker.wait(101)
+                await store.jobs.promote(limit=10)
+        assert (await worker.claim_one()).key == second.key
+
+    async def test_a_hand_back_keeps_the_seat(self, store: Store, worker: Worker) -> None:
+        first = await put(store, "a", SERIAL)
+        await put(store, "a", SERIAL)
+        job = await worker.claim_one()
+        await worker.exchange(release=[claim_of(job)])
+        assert [job.key for job in await worker.claim(free=9)] == [first.key]
+
+    async def test_a_lane_and_a_key_bind_together(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
+        key = key_lot("fetch", "a")
+        first = await enqueue(store, kind="fetch", limit_key=key)
+        seated = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
+        behind = await put(store, "a", SERIAL, kind="other")
+        assert (await record(store, seated.id)).lot == key
+        assert (await record(store, behind.id)).lot == lane_lot("q", "a")
+        [job] = await worker.claim(free=9)
+        assert job.key == first.key
+        await worker.end(job, Dead("x"))
+        [job] = await worker.claim(free=9)
+        assert job.key == seated.key
+        await worker.end(job, Dead("x"))
+        [job] = await worker.claim(free=9)
+        assert job.key == behind.key
+
+    async def test_a_dead_worker_frees_no_seat_twice(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        first = await put(store, "a", SERIAL)
+        await put(store, "a", SERIAL)
+        await worker.claim_one()
+        clock.advance(60)
+        await store.jobs.reap(crash_note="x", limit=10)
+        heir = await Worker.join(store, clock, host_id="host-2")
+        assert [job.key for job in await heir.claim(free=9)] == [first.key]

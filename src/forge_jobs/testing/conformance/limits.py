@@ -1,0 +1,377 @@
+"""Declared limits: caps and rates of queues and tasks, and caps per key."""
+
+import pytest
+
+from forge_jobs.core.errors import BadOption, NotFound
+from forge_jobs.core.instant import SECOND
+from forge_jobs.core.job import ClaimedJob
+from forge_jobs.core.limits import Declared, key_lot, rate_of
+from forge_jobs.core.outcome import Dead, Failed, Snooze, Throttled
+from forge_jobs.core.retry import Backoff
+from forge_jobs.core.select import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Want
+from forge_jobs.store.limits import LimitChange
+from forge_jobs.testing.clock import MovableClock
+
+from .worker import LEASE_S, Worker, claim_of, counted, enqueue, new_job, record
+
+_HOSTS = Declared(name="task:fetch", concurrency=1, per="args.host")
+
+
+def rated(name: str, text: str, **more: int) -> Declared:
+    """A declaration of a rate alone."""
+    per_s, burst = rate_of(text)
+    return Declared(name=name, rate_per_s=per_s, burst=more.get("burst", burst))
+
+
+def fetch(host: str, **options: object) -> dict[str, object]:
+    """A job of the task whose hosts are limited."""
+    return {"kind": "fetch", "limit_key": key_lot("fetch", host), **options}
+
+
+def keys(jobs: list[ClaimedJob]) -> list[int]:
+    return [job.key for job in jobs]
+
+
+@pytest.mark.asyncio
+class TestLimitNumbers:
+    """Who sets a limit, and who wins."""
+
+    async def test_code_declares_and_changes_its_mind(self, store: Store) -> None:
+        await store.limits.publish([Declared(name="queue:q", concurrency=3)])
+        await store.limits.publish([rated("queue:q", "60/m"), _HOSTS])
+        queue, task = await store.limits.all()
+        assert (queue.name, queue.concurrency, queue.rate_per_s) == ("queue:q", None, 1.0)
+        assert (task.name, task.concurrency, task.per) == ("task:fetch", 1, "args.host")
+        assert not queue.by_operator
+
+    async def test_an_operators_word_stays(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([Declared(name="queue:q", concurrency=3)])
+        before = (await store.processes.control(worker.key)).version
+        told = await store.limits.change("queue:q", LimitChange(concurrency=7))
+        assert (told.concurrency, told.by_operator) == (7, True)
+        assert (await store.processes.control(worker.key)).version != before
+        await store.limits.publish([Declared(name="queue:q", concurrency=1)])
+        [limit] = await store.limits.all()
+        assert (limit.concurrency, limit.by_operator) == (7, True)
+        await store.limits.reset("queue:q")
+        await store.limits.publish([Declared(name="queue:q", concurrency=1)])
+        [limit] = await store.limits.all()
+        assert (limit.concurrency, limit.by_operator) == (1, False)
+
+    async def test_an_operator_may_limit_what_code_does_not(self, store: Store) -> None:
+        limit = await store.limits.change("task:work", LimitChange(rate_per_s=2.0))
+        assert (limit.rate_per_s, limit.burst, limit.tokens) == (2.0, 2.0, 2.0)
+        lifted = await store.limits.change("task:work", LimitChange(rate_per_s=None))
+        assert lifted.rate_per_s is None
+
+    async def test_publishing_the_same_again_changes_nothing(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.limits.publish([_HOSTS])
+        before = (await store.processes.control(worker.key)).version
+        await store.limits.publish([_HOSTS])
+        assert (await store.processes.control(worker.key)).version == before
+
+    async def test_numbers_out_of_range_are_refused(self, store: Store) -> None:
+        with pytest.raises(BadOption, match="concurrency"):
+            await store.limits.change("queue:q", LimitChange(concurrency=-1))
+        with pytest.raises(BadOption, match="rate"):
+            await store.limits.change("queue:q", LimitChange(rate_per_s=0.0))
+        with pytest.raises(BadOption, match="burst"):
+            await store.limits.change("queue:q", LimitChange(burst=0.0))
+        with pytest.raises(NotFound):
+            await store.limits.reset("queue:unknown")
+        assert await store.limits.all() == []
+
+
+@pytest.mark.asyncio
+class TestCaps:
+    """How many jobs of a queue or task run at once, over all processes."""
+
+    async def test_a_queue_runs_no_more_than_its_cap(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.limits.publish([Declared(name="queue:q", concurrency=3)])
+        other = await Worker.join(store, clock, host_id="host-2")
+        await store.jobs.enqueue([new_job() for _ in range(8)])
+        await enqueue(store, queue="elsewhere")
+        mine = await worker.claim(free=2)
+        theirs = await other.claim(free=5)
+        assert (len(mine), len(theirs)) == (2, 1)
+        assert await worker.claim(free=5) == []
+        assert len(await worker.claim("elsewhere")) == 1
+        answer = await worker.exchange(finish=[worker.finish(mine[0])], want=[Want("q", 5)])
+        assert len(answer.claims) == 1
+
+    async def test_nothing_is_claimed_ahead_under_a_cap(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([Declared(name="task:work", concurrency=5)])
+        await store.jobs.enqueue([new_job(track=True) for _ in range(8)])
+        jobs = await worker.claim(free=2, prefetch=4)
+        assert [job.started for job in jobs] == [True, True]
+
+    @pytest.mark.parametrize("track", [True, False])
+    async def test_a_full_task_does_not_delay_another(
+        self, store: Store, worker: Worker, track: bool
+    ) -> None:
+        await store.limits.publish([Declared(name="task:work", concurrency=2)])
+        for _ in range(6):
+            await enqueue(store, track=track)
+        last = await enqueue(store, kind="other")
+        jobs = await worker.claim(free=10)
+        assert [job.kind for job in jobs] == ["work", "work", "other"]
+        assert jobs[-1].key == last.key
+        await worker.end(jobs[0], Failed("no luck"))
+        assert [job.kind for job in await worker.claim(free=10)] == ["work"]
+
+    async def test_the_order_of_the_line_holds_over_all_tasks(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.limits.publish([Declared(name="task:work", concurrency=10)])
+        made = [
+            await enqueue(store, kind=kind, priority=priority, track=kind == "work")
+            for kind, priority in (("work", 1), ("other", 0), ("work", 0), ("other", 1))
+        ]
+        order = [made[1].key, made[2].key, made[0].key, made[3].key]
+        assert keys(await worker.claim(free=10)) == order
+
+    async def test_a_dead_worker_leaks_nothing(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.limits.publish([Declared(name="task:work", concurrency=1), _HOSTS])
+        await store.jobs.enqueue([new_job(track=True), new_job(track=True)])
+        await store.jobs.enqueue([new_job(**fetch("a")), new_job(**fetch("a"))])
+        assert len(await worker.claim(free=10)) == 2
+        clock.advance(LEASE_S + 1)
+        await store.jobs.reap(crash_note="x", limit=10)
+        heir = await Worker.join(store, clock, host_id="host-2")
+        for _ in range(2):
+            jobs = await heir.claim(free=10)
+            assert len(jobs) == 2
+            await heir.send(*(heir.finish(job) for job in jobs))
+        assert await counted(store) == {("q", JobStatus.DONE): 4}
+
+    async def test_an_operators_cap_counts_at_once(self, store: Store, worker: Worker) -> None:
+        await store.jobs.enqueue([new_job() for _ in range(9)])
+        assert len(await worker.claim(free=2)) == 2
+        await store.limits.change("task:work", LimitChange(concurrency=3))
+        assert len(await worker.claim(free=9)) == 1
+        await store.limits.change("task:work", LimitChange(concurrency=0))
+        assert await worker.claim(free=9) == []
+        await store.limits.change("task:work", LimitChange(concurrency=None))
+        assert len(await worker.claim(free=9)) == 6
+
+    async def test_look_tells_how_full_it_is(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([Declared(name="task:work", concurrency=2)])
+        await store.jobs.enqueue([new_job(track=True) for _ in range(3)])
+        await worker.claim(free=9)
+        lot = await store.limits.look("task:work")
+        assert (lot.taken, lot.most) == (2, 2)
+        lot = await store.limits.look("queue:q")
+        assert (lot.taken, lot.most) == (2, None)
+
+
+@pytest.mark.asyncio
+class TestRates:
+    """How often jobs of a queue or task start, over all processes."""
+
+    @pytest.mark.parametrize("name", ["queue:q", "task:work"])
+    async def test_starts_are_measured_out(
+        self, store: Store, worker: Worker, clock: MovableClock, name: str
+    ) -> None:
+        await store.limits.publish([rated(name, "2/s", burst=4)])
+        other = await Worker.join(store, clock, host_id="host-2")
+        await store.jobs.enqueue([new_job(track=True) for _ in range(20)])
+        assert len(await worker.claim(free=3)) == 3
+        answer = await other.exchange(want=[Want("q", 3)])
+        assert len(answer.claims) == 1
+        assert answer.next_due == clock.now() + SECOND // 2
+        await worker.wait(0.5)
+        assert len(await worker.claim(free=9)) == 1
+        await worker.wait(10)
+        assert len(await worker.claim(free=9)) == 4
+
+    async def test_an_empty_bucket_does_not_delay_another_task(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.limits.publish([rated("task:work", "1/m")])
+        await store.jobs.enqueue([new_job(track=True) for _ in range(5)])
+        await enqueue(store, kind="other")
+        assert [job.kind for job in await worker.claim(free=9)] == ["work", "other"]
+
+    async def test_ahead_only_while_starts_abound(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([rated("queue:q", "1/s", burst=5)])
+        await store.jobs.enqueue([new_job() for _ in range(9)])
+        jobs = await worker.claim(free=1, prefetch=2)
+        assert [job.started for job in jobs] == [True, False, False]
+        jobs = await worker.claim(free=1, prefetch=2)
+        assert [job.started for job in jobs] == [True]
+
+    async def test_a_clock_that_steps_back_adds_nothing(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.limits.publish([rated("queue:q", "1/s", burst=2)])
+        await store.jobs.enqueue([new_job() for _ in range(9)])
+        assert len(await worker.claim(free=9)) == 2
+        clock.jump(-1.0)
+        assert await worker.claim(free=9) == []
+        clock.advance(1.5)
+        assert await worker.claim(free=9) == []
+        clock.advance(0.5)
+        assert len(await worker.claim(free=9)) == 1
+
+
+@pytest.mark.asyncio
+class TestKeys:
+    """How many jobs of one key of a task run at once."""
+
+    async def test_a_full_key_is_held_and_delays_no_other(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.limits.publish([_HOSTS])
+        first = await enqueue(store, **fetch("a"))
+        second = await enqueue(store, **fetch("a"))
+        third = await enqueue(store, **fetch("b"))
+        assert [one.status for one in (first, second, third)] == [
+            JobStatus.PENDING, JobStatus.HELD, JobStatus.PENDING,
+        ]  # fmt: skip
+        held = await record(store, second.id)
+        assert (held.status, held.lot) == (JobStatus.HELD, key_lot("fetch", "a"))
+        jobs = await worker.claim(free=9)
+        assert keys(jobs) == [first.key, third.key]
+        assert jobs[0].limit_key == key_lot("fetch", "a")
+        lot = await store.limits.look(key_lot("fetch", "a"))
+        assert (lot.taken, lot.most) == (1, 1)
+
+    async def test_within_one_call(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([Declared(name="task:fetch", concurrency=2, per="args.host")])
+        answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(5)])
+        states = [answer.status for answer in answers]
+        assert states == [JobStatus.PENDING] * 2 + [JobStatus.HELD] * 3
+        assert await counted(store) == {("q", JobStatus.PENDING): 2, ("q", JobStatus.HELD): 3}
+        assert keys(await worker.claim(free=9)) == [answer.key for answer in answers[:2]]
+
+    @pytest.mark.parametrize(
+        "end", ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"]
+    )
+    async def test_whatever_ends_a_job_lets_the_next_one_go(
+        self, store: Store, worker: Worker, clock: MovableClock, end: str
+    ) -> None:
+        await store.limits.publish([_HOSTS])
+        expires_s = 5.0 if end == "expired" else None
+        first = await enqueue(store, **fetch("a", expires_s=expires_s))
+        second = await enqueue(store, **fetch("a"))
+        chosen = Selection(ids=(first.id,))
+        match end:
+            case "cancelled":
+                await store.jobs.cancel(chosen, reason="x", limit=1)
+            case "deleted":
+                await store.jobs.delete(chosen, limit=1)
+            case "expired":
+                clock.advance(6)
+                await store.jobs.promote(limit=10)
+            case _:
+                outcome = {
+                    "done": None,
+                    "failed": Failed("no luck"),
+                    "dead": Dead("hopeless"),
+                    "snooze": Snooze(30),
+                    "throttle": Throttled(retry_after=0.001),
+                }[end]
+                job = await worker.claim_one()
+                await worker.send(worker.finish(job, outcome))
+        assert (await record(store, second.id)).status is JobStatus.PENDING
+        clock.advance(0.01)
+        assert keys(await worker.claim(free=9)) == [second.key]
+
+    async def test_the_ending_exchange_claims_the_next(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([_HOSTS])
+        answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
+        job = await worker.claim_one()
+        answer = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 5)])
+        assert keys(list(answer.claims)) == [answers[1].key]
+
+    async def test_a_hand_back_keeps_its_place(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([_HOSTS])
+        first = await enqueue(store, **fetch("a"))
+        second = await enqueue(store, **fetch("a"))
+        job = await worker.claim_one()
+        await worker.exchange(release=[claim_of(job)])
+        assert (await record(store, second.id)).status is JobStatus.HELD
+        assert keys(await worker.claim(free=9)) == [first.key]
+
+    async def test_urgent_jobs_of_a_key_go_first(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([_HOSTS])
+        for priority in (0, 5, -5, 0):
+            await enqueue(store, **fetch("a", priority=priority))
+        seen: list[int] = []
+        for _ in range(4):
+            job = await worker.claim_one()
+            seen.append(job.priority)
+            await worker.end(job, outcome=Dead("x"))
+        assert seen == [0, -5, 0, 5]
+
+    async def test_what_comes_due_waits_for_room(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        await store.limits.publish([_HOSTS])
+        later = await enqueue(store, **fetch("a", delay_s=5.0))
+        assert later.status is JobStatus.SCHEDULED
+        first = await enqueue(store, **fetch("a"))
+        job = await worker.claim_one()
+        assert job.key == first.key
+        await worker.wait(6)
+        assert await worker.claim(free=9) == []
+        assert (await record(store, later.id)).status is JobStatus.HELD
+        await worker.end(job, Failed("again"), backoff=Backoff(base_s=1.0))
+        assert keys(await worker.claim(free=9)) == [later.key]
+        await worker.wait(2)
+        assert await worker.claim(free=9) == []
+        failed = await record(store, first.id)
+        assert (failed.status, failed.lot) == (JobStatus.HELD, key_lot("fetch", "a"))
+
+    async def test_a_person_brings_one_back_into_a_full_key(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await store.limits.publish([_HOSTS])
+        dead = await enqueue(store, **fetch("a"))
+        await worker.end(await worker.claim_one(), Dead("x"))
+        await enqueue(store, **fetch("a"))
+        scheduled = await enqueue(store, **fetch("a", delay_s=60.0))
+        acted = await store.jobs.retry(Selection(ids=(dead.id,)), limit=1)
+        assert acted.changed == 1
+        acted = await store.jobs.run_now(Selection(ids=(scheduled.id,)), limit=1)
+        assert acted.changed == 1
+        for job_id in (dead.id, scheduled.id):
+            assert (await record(store, job_id)).status is JobStatus.HELD
+        assert len(await worker.claim(free=9)) == 1
+
+    async def test_an_operator_widens_and_narrows_a_key(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([_HOSTS])
+        await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(6)])
+        await store.limits.change("task:fetch", LimitChange(concurrency=4))
+        assert await counted(store) == {("q", JobStatus.PENDING): 4, ("q", JobStatus.HELD): 2}
+        await worker.claim(free=1)
+        await store.limits.change("task:fetch", LimitChange(concurrency=2))
+        assert len(await worker.claim(free=9)) == 1
+        await store.limits.change("task:fetch", LimitChange(concurrency=None))
+        assert len(await worker.claim(free=9)) == 4
+
+    async def test_a_key_without_a_limit_holds_nobody(self, store: Store, worker: Worker) -> None:
+        await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
+        assert len(await worker.claim(free=9)) == 3
+
+    async def test_the_net_lets_forgotten_ones_go(self, store: Store, worker: Worker) -> None:
+        await store.limits.publish([_HOSTS])
+        for host in ("a", "b", "c"):
+            await enqueue(store, **fetch(host, hold=True))
+            await enqueue(store, **fetch(host, hold=True))
+        assert await worker.claim(free=9) == []
+        step = await store.limits.admit(limit=2)
+        assert (step.moved, step.next is not None) == (2, True)
+        step = await store.limits.admit(limit=2, after=step.next)
+        assert (step.moved, step.next) == (1, None)
+        assert len(await worker.claim(free=9)) == 3
+        assert (await store.limits.admit(limit=100)).moved == 0
