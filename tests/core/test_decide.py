@@ -43,7 +43,19 @@ def test_done_carries_result_and_jobs() -> None:
     finish = decide(JOB, Done(), now=NOW, result=b"1", jobs=following, ran_s=0.5)
     assert finish == done(JOB, result=b"1", jobs=following, ran_s=0.5)
     assert finish == Finish(
-        7, 3, Event.DONE, JobStatus.DONE, "mail", "send", 0.0, b"1", None, None, following, 0.5
+        7,
+        3,
+        Event.DONE,
+        JobStatus.DONE,
+        "mail",
+        "send",
+        0.0,
+        b"1",
+        None,
+        None,
+        following,
+        0.5,
+        enqueued_at=NOW,
     )
 
 

@@ -37,7 +37,10 @@ class SqliteDatabase:
 
     jobs = "SELECT id, CAST(payload AS TEXT), status, attempts, owner FROM forge_jobs"
     processes = "SELECT pid, started_at FROM forge_processes"
-    counted = "SELECT coalesce(sum(done), 0) FROM forge_minutes"
+    counted = (
+        "SELECT coalesce(sum(d), 0) FROM (SELECT told ->> 'done' AS d FROM forge_minutes UNION ALL"
+        " SELECT value ->> 'done' FROM forge_ledger, json_each(told))"
+    )
 
     def __init__(self, file: Path) -> None:
         self.url = f"sqlite:///{file}"

@@ -45,8 +45,8 @@ class Finish(Struct, frozen=True, gc=False):
 
     ``delay_s`` is counted from store time; None with THROTTLE means that the queue's curve decides.
     ``jobs`` are inserted in the same transaction, only if the finish is applied. ``ran_s`` is how
-    long the handler ran, for the metrics. ``queue`` and ``kind`` repeat the row's, so that counting
-    needs no reading.
+    long the handler ran and ``waited_s`` how long the job was due before that, for the metrics.
+    ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting needs no reading.
     """
 
     key: int
@@ -61,6 +61,8 @@ class Finish(Struct, frozen=True, gc=False):
     scope: str | None = None
     jobs: tuple[NewJob, ...] = ()
     ran_s: float = 0.0
+    waited_s: float = 0.0
+    enqueued_at: Instant = 0
 
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
@@ -86,10 +88,11 @@ def decide(
     result: bytes | None = None,
     jobs: tuple[NewJob, ...] = (),
     ran_s: float = 0.0,
+    waited_s: float = 0.0,
 ) -> Finish:
     """The finish for one outcome. ``result`` (encoded) and ``jobs`` go along with Done only."""
     if isinstance(outcome, Done):
-        return done(job, result=result, jobs=jobs, ran_s=ran_s)
+        return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
     match outcome:
         case Failed() | Stopped():
             # Stopped becomes ``cancelled`` in the store; if the request is gone it is a failure.
@@ -110,16 +113,22 @@ def decide(
     return Finish(
         job.key, job.epoch, move.event, move.status, job.queue, job.kind,
         delay_s=move.delay_s, error=move.error, scope=scope, ran_s=ran_s,
+        waited_s=waited_s, enqueued_at=job.enqueued_at,
     )  # fmt: skip
 
 
 def done(
-    job: ClaimedJob, *, result: bytes | None, jobs: tuple[NewJob, ...] = (), ran_s: float = 0.0
+    job: ClaimedJob,
+    *,
+    result: bytes | None,
+    jobs: tuple[NewJob, ...] = (),
+    ran_s: float = 0.0,
+    waited_s: float = 0.0,
 ) -> Finish:
     """The finish of a success, which needs neither time nor chance."""
     return Finish(
         job.key, job.epoch, _DONE_EVENT, _DONE, job.queue, job.kind,
-        0.0, result, None, None, jobs, ran_s,
+        0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at,
     )  # fmt: skip
 
 

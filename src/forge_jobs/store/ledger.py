@@ -9,6 +9,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
 from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.core.vitals import Vitals
 
 
 class LedgerStore(Protocol):
@@ -30,7 +31,20 @@ class LedgerStore(Protocol):
     async def minutes(
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
-        """What happened per minute, queue and kind, oldest first; ``until`` is excluded."""
+        """What happened per minute, queue and kind, oldest first; ``until`` is excluded. Times
+        are in it unless the exchange that told them was not ``timed``."""
+        ...
+
+    async def totals(self) -> list[Minute]:
+        """Everything that ever happened, per queue and kind, under minute 0: what grows only."""
+        ...
+
+    async def note_vitals(self, vitals: Vitals) -> None:
+        """Keep how a process fared; further reports about the same minute are added to it."""
+        ...
+
+    async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
+        """How processes fared, oldest minute first, then by host_id; ``until`` is excluded."""
         ...
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -42,5 +56,6 @@ class LedgerStore(Protocol):
         ...
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
-        """Forget minutes older than that; how many were removed."""
+        """Forget minutes older than that, of queues and processes, at most ``limit`` of each; how
+        many were removed. ``totals`` stay."""
         ...

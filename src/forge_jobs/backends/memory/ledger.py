@@ -6,6 +6,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
 from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.core.vitals import Vitals
 
 from . import bulk
 from .tables import Tables
@@ -39,6 +40,18 @@ class MemoryLedger:
         with self._tables.look():
             return self._tables.books.minutes(since, until, queue)
 
+    async def totals(self) -> list[Minute]:
+        with self._tables.look():
+            return self._tables.books.totals()
+
+    async def note_vitals(self, vitals: Vitals) -> None:
+        with self._tables.change():
+            self._tables.books.noted(vitals)
+
+    async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
+        with self._tables.look():
+            return self._tables.books.vitals(since, until)
+
     async def logs(self, job_id: str) -> list[LogLine]:
         with self._tables.look():
             row = self._tables.find(job_id)
@@ -49,4 +62,5 @@ class MemoryLedger:
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         with self._tables.change():
-            return self._tables.books.forget(before, limit)
+            books = self._tables.books
+            return books.forget(before, limit) + books.forget_vitals(before, limit)

@@ -47,6 +47,7 @@ class _End(Struct, frozen=True):
     delay_s: float | None
     error: str | None
     ran_s: float
+    waited_s: float | None
 
 
 class _Head(Struct, frozen=True):
@@ -205,18 +206,19 @@ class Exchanger:
 
 
 # The arguments of forge.exchange between the claims' own and the ends': see _before and _after.
-_NO_ENDS: Final = (None,) * 11
+_NO_ENDS: Final = (None,) * 12
 _NO_CLAIMS: Final = (None,) * 5
 
 
 def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float]) -> list[Any]:
     """What ends, hand-backs, started marks and notes of a round need."""
-    done = [end for end in ends if end.event is Event.DONE]
+    done, timed = [end for end in ends if end.event is Event.DONE], request.timed
     rest = [
         _End(
             end.key, end.epoch, end.event.value, end.status.value,
             delays.get(end.key, end.delay_s),
             None if end.error is None else rows.storable(end.error), end.ran_s,
+            end.waited_s if timed and end.event is not Event.MISSING else None,
         )
         for end in ends
         if end.event is not Event.DONE
@@ -229,9 +231,10 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
                 [end.epoch for end in done],
                 [end.result for end in done],
                 [end.ran_s for end in done],
+                [end.waited_s for end in done] if timed else None,
             )
             if done
-            else (None, None, None, None)
+            else (None,) * 5
         ),
         rows.as_json(rest) if rest else None,
         *_pairs(request.release),

@@ -1,14 +1,19 @@
 """The ledger contract on Postgres: the books are appended to by every move and folded by a tick."""
 
+import msgspec
+
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
-from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.core.tally import CappedCount, Count, Minute, by_name, for_ever
+from forge_jobs.core.vitals import Vitals, combined
 
-from . import rows, sqlfiles
+from . import roll, rows, sqlfiles
 from .looks import Looks, filter_values
 from .rows import KEY_MOST
 from .session import Link, Server
+
+_vitals_of = msgspec.json.Decoder(Vitals).decode
 
 
 class PostgresLedger:
@@ -45,20 +50,24 @@ class PostgresLedger:
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
         found = await self._server.ask(self._sql["minutes"], since, until, queue, writes=False)
-        return [
-            Minute(
-                at=row["at"],
-                queue=row["queue"],
-                kind=row["kind"],
-                enqueued=row["enqueued"],
-                done=row["done"],
-                retried=row["retried"],
-                dead=row["dead"],
-                cancelled=row["cancelled"],
-                ran_s=row["ran_s"],
-            )
-            for row in found
-        ]
+        return by_name(filter(roll.says_something, map(roll.read, found)))
+
+    async def totals(self) -> list[Minute]:
+        found = await self._server.ask(self._sql["totals"], writes=False)
+        return for_ever(filter(roll.says_something, map(roll.read, found)))
+
+    async def note_vitals(self, vitals: Vitals) -> None:
+        async def work(link: Link) -> None:
+            known = await link.row(self._sql["known_vitals"], vitals.at, vitals.host_id)
+            told = vitals if known is None else combined([_vitals_of(known["told"]), vitals])
+            text = msgspec.json.encode(told).decode()
+            await link.fetch(self._sql["set_vitals"], told.at, told.host_id, text)
+
+        await self._server.within(work)
+
+    async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
+        found = await self._server.ask(self._sql["vitals"], since, until, writes=False)
+        return [_vitals_of(row["told"]) for row in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:
         async def work(link: Link) -> list[LogLine]:
@@ -70,11 +79,27 @@ class PostgresLedger:
         return await self._server.within(work, writes=False)
 
     async def fold(self, *, limit: int) -> bool:
-        row = await self._server.ask_row(self._sql["fold"], limit)
-        return row is not None and row[0] >= limit
+        if await self._server.ask_row(self._sql["any_line"], writes=False) is None:
+            return False
+
+        async def work(link: Link) -> int:
+            lines = await link.fetch(self._sql["take_lines"], max(limit, 1))
+            changes, parts = roll.deltas(lines), roll.parts(lines)
+            if changes:
+                await link.fetch(self._sql["add_counts"], rows.as_json(changes))
+            if parts:
+                minutes = [roll.as_row(part) for part in by_name(parts)]
+                totals = [roll.as_row(part) for part in for_ever(parts)]
+                await link.fetch(self._sql["add_minutes"], rows.as_json(minutes))
+                await link.fetch(self._sql["add_totals"], rows.as_json(totals))
+            return len(lines)
+
+        return await self._server.within(work) >= limit
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
-        return len(await self._server.ask(self._sql["purge_minutes"], before, max(limit, 0)))
+        most = max(limit, 0)
+        minutes = await self._server.ask(self._sql["purge_minutes"], before, most)
+        return len(minutes) + len(await self._server.ask(self._sql["purge_vitals"], before, most))
 
 
 def _is_plain(wanted: Filter) -> bool:

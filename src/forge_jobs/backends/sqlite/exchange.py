@@ -130,7 +130,7 @@ class ExchangeOperation:
                 touched[row.key] = row
         if quick:
             try:
-                finish.done(tx, request.owner, quick)
+                finish.done(tx, request.owner, quick, timed=request.timed)
             except Again:
                 self._careful = True
                 raise
@@ -152,7 +152,7 @@ class ExchangeOperation:
         told: list[Verdict] = []
         for end in slow:
             row = rows.get(end.key)
-            told.append(finish.finish(tx, self._request.owner, end, row))
+            told.append(finish.finish(tx, self._request.owner, end, row, timed=self._request.timed))
             if row is not None and told[-1] is Verdict.APPLIED:
                 touched[row.key] = row
         if len(told) == len(self._request.finish):

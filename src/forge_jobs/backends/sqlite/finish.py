@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import structs
+
 from forge_jobs.backends.sqltext import SqlText
 from forge_jobs.core.decide import Finish, reaped, settled
 from forge_jobs.core.errors import Invalid
@@ -47,7 +49,7 @@ def check(finishes: Sequence[Finish]) -> None:
             raise Invalid(f"a claim cannot end as {end.status} by {end.event}")
 
 
-def done(tx: Tx, owner: int, ends: Sequence[Finish]) -> None:
+def done(tx: Tx, owner: int, ends: Sequence[Finish], *, timed: bool) -> None:
     """Plain jobs that ended well; Again if any of these claims turns out to be something else.
 
     The caller knows that none of them carries jobs, holds a key or was asked to stop.
@@ -55,17 +57,14 @@ def done(tx: Tx, owner: int, ends: Sequence[Finish]) -> None:
     now, books = tx.now, tx.books
     plain: dict[int, list[int]] = {}
     telling: dict[int, list[tuple[int, str]]] = {}
-    groups: dict[tuple[str, str], int] = {}
-    ran: dict[tuple[str, str], float] = {}
+    groups: dict[tuple[str, str], list[Finish]] = {}
     for end in ends:
         result = end.result
         if result is None:
             plain.setdefault(end.epoch, []).append(end.key)
         else:
             telling.setdefault(end.epoch, []).append((end.key, result.decode()))
-        group = (end.queue, end.kind)
-        groups[group] = groups.get(group, 0) + 1
-        ran[group] = ran.get(group, 0.0) + end.ran_s
+        groups.setdefault((end.queue, end.kind), []).append(end)
     for epoch, ended in plain.items():
         low, high = min(ended), max(ended)
         if high - low + 1 == len(ended) == len(set(ended)):
@@ -78,12 +77,13 @@ def done(tx: Tx, owner: int, ends: Sequence[Finish]) -> None:
         values = (now, as_json(told), epoch, owner)
         if tx.execute(_DONE_WITH_RESULT, values).rowcount != len(told):
             raise Again
-    for (queue, kind), jobs in groups.items():
-        books.moved(queue, kind, JobStatus.RUNNING, JobStatus.DONE, jobs)
-        books.ran(queue, kind, ran[queue, kind])
+    for (queue, kind), group in groups.items():
+        books.moved(queue, kind, JobStatus.RUNNING, JobStatus.DONE, len(group))
+        if timed:
+            books.ended(queue, kind, group)
 
 
-def finish(tx: Tx, owner: int, end: Finish, row: Row | None) -> Verdict:
+def finish(tx: Tx, owner: int, end: Finish, row: Row | None, *, timed: bool = True) -> Verdict:
     """Write the end of one claim into its row, if it still is this owner's to write."""
     if row is None or row.epoch != end.epoch or row.owner != owner:
         return Verdict.STALE
@@ -107,8 +107,11 @@ def finish(tx: Tx, owner: int, end: Finish, row: Row | None) -> Verdict:
         row.result = None if end.result is None else end.result.decode()
         row.result_changed = True
     row.keep(state)
-    tx.books.ran(row.queue, row.kind, end.ran_s)
     moves.move(tx, row, end.event, target, Attempts.GIVEN_BACK if given_back else Attempts.KEPT)
+    if end.event is Event.THROTTLE and given_back:
+        tx.books.throttled(row.queue, row.kind)
+    if timed:
+        tx.books.ended(row.queue, row.kind, [structs.replace(end, enqueued_at=row.enqueued_at)])
     if end.jobs:
         enqueue.insert(tx, end.jobs)
     return Verdict.APPLIED

@@ -8,8 +8,9 @@ from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.core.vitals import Vitals
 
-from . import looks
+from . import looks, roll
 from .books import SQL
 from .reader import Reader
 from .transaction import Tx
@@ -36,25 +37,45 @@ class SqliteLedger:
     async def minutes(
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
-        return await self._reader.call(partial(_minutes, since, until, queue))
+        return await self._reader.call(partial(roll.minutes, since, until, queue))
+
+    async def totals(self) -> list[Minute]:
+        return await self._reader.call(roll.totals)
+
+    async def note_vitals(self, vitals: Vitals) -> None:
+        await self._writer.call(partial(roll.note_vitals, vitals))
+
+    async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
+        return await self._reader.call(partial(roll.vitals, since, until))
 
     async def logs(self, job_id: str) -> list[LogLine]:
         return await self._reader.call(lambda connection: looks.logs(connection, job_id, self.tag))
 
     async def fold(self, *, limit: int) -> bool:
-        folded, top = await self._reader.call(_marks)
-        if top > folded:
-            await self._writer.call(Tx.fold)
-        return False
+        folded, top, lines = await self._reader.call(_marks)
+        if not lines and top <= folded:
+            return False
+        return await self._writer.call(partial(_fold, limit))
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
-        return await self._writer.call(
-            lambda tx: tx.execute(SQL["purge_minutes"], (before, max(limit, 0))).rowcount
-        )
+        return await self._writer.call(partial(_purge, before, max(limit, 0)))
 
 
-def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
-    return connection.execute(SQL["marks"]).fetchone()
+def _fold(limit: int, tx: Tx) -> bool:
+    tx.fold()
+    tx.write_books()
+    return roll.fold(tx.execute, limit)
+
+
+def _purge(before: Instant, limit: int, tx: Tx) -> int:
+    return sum(
+        tx.execute(SQL[name], (before, limit)).rowcount
+        for name in ("purge_minutes", "purge_vitals")
+    )
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    return connection.execute(SQL["behind"]).fetchone()
 
 
 def _counts(connection: sqlite3.Connection) -> list[Count]:
@@ -78,23 +99,3 @@ def _count(wanted: Filter, cap: int, connection: sqlite3.Connection) -> CappedCo
 
 def _oldest_due(connection: sqlite3.Connection) -> dict[str, Instant]:
     return dict(connection.execute(SQL["oldest_due"]).fetchall())
-
-
-def _minutes(
-    since: Instant, until: Instant, queue: str | None, connection: sqlite3.Connection
-) -> list[Minute]:
-    rows = connection.execute(SQL["minutes"], (since, until, queue)).fetchall()
-    return [
-        Minute(
-            at=at,
-            queue=name,
-            kind=kind,
-            enqueued=enqueued,
-            done=done,
-            retried=retried,
-            dead=dead,
-            cancelled=cancelled,
-            ran_s=ran_s,
-        )
-        for at, name, kind, enqueued, done, retried, dead, cancelled, ran_s in rows
-    ]

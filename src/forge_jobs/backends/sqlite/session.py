@@ -12,6 +12,7 @@ from typing import Final
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.kit.clock import Clock
 
+from . import roll
 from .connection import WAL_KEPT, abandon, connect, set_synchronous
 from .faults import is_busy, translated
 from .place import Place
@@ -26,6 +27,9 @@ _LOOK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
 _TRIES_MOST: Final = 800
 _BETWEEN_TRIES_S: Final = 0.002
+# Nobody folds where no worker runs: then the writers do, this many lines at a time.
+_LINES_MANY: Final = 2_048
+_LINES_STEP: Final = 256
 _NORMAL: Final = "normal"
 _FULL: Final = "full"
 
@@ -187,6 +191,8 @@ class Session:
         try:
             ran = _run(tx, group, self._clock.mono)
             tx.finish()
+            if tx.line >= _LINES_MANY and tx.line % _LINES_STEP == 0:
+                roll.fold(connection.execute, _LINES_MANY)
         except Exception as error:
             _roll_back(connection)
             self._one_by_one(connection, group, error, committed, patient)

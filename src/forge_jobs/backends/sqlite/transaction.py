@@ -26,8 +26,8 @@ class Tx:
     """
 
     __slots__ = (
-        "_folded_key", "_operated", "_top", "afterwards", "books", "execute", "folded", "now",
-        "tag", "woken",
+        "_folded_key", "_operated", "_top", "afterwards", "books", "execute", "folded", "line",
+        "now", "tag", "woken",
     )  # fmt: skip
 
     def __init__(self, execute: Execute, now: Instant, tag: int) -> None:
@@ -38,6 +38,7 @@ class Tx:
         self.woken: set[str] = set()
         self.afterwards: list[Callable[[], object]] = []
         self.folded = False
+        self.line = 0
         self._folded_key = -1
         self._top = -1
         self._operated = False
@@ -86,4 +87,9 @@ class Tx:
         """The last statements before the commit."""
         if self.folded and self._top > self._folded_key:
             self.execute(_SET_FOLDED, (self._top,))
-        self.books.write(self.execute)
+        self.write_books()
+
+    def write_books(self) -> None:
+        """Bring the entries so far into the tables."""
+        books, self.books = self.books, Books(self.now)
+        self.line = books.write(self.execute)

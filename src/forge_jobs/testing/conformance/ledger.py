@@ -2,6 +2,7 @@
 
 import pytest
 
+from forge_jobs.core.histogram import histogram
 from forge_jobs.core.instant import MINUTE
 from forge_jobs.core.outcome import Dead, Done, Failed
 from forge_jobs.core.select import Filter, Selection
@@ -100,9 +101,9 @@ class TestMinutes:
         await worker.wait(60)
         jobs = await worker.claim(free=3)
         await worker.send(
-            worker.finish(jobs[0], ran_s=0.5),
-            worker.finish(jobs[1], Failed("x"), ran_s=0.25),
-            worker.finish(jobs[2], Dead("x")),
+            worker.finish(jobs[0], waited_s=1.0, ran_s=0.5),
+            worker.finish(jobs[1], Failed("x"), waited_s=2.0, ran_s=0.25),
+            worker.finish(jobs[2], Dead("x"), waited_s=1.0),
         )
         [left] = (
             await store.jobs.page(Filter(statuses=(JobStatus.PENDING,), queue="q"), limit=9)
@@ -115,11 +116,14 @@ class TestMinutes:
                 at=start + MINUTE,
                 queue="q",
                 kind="a",
+                started=3,
                 done=1,
                 retried=1,
                 dead=1,
                 cancelled=1,
-                ran_s=0.75,
+                waited=histogram([1.0, 2.0, 1.0]),
+                ran=histogram([0.5, 0.25, 0.0]),
+                took=histogram([60.0]),
             ),
         ]
         for _ in range(2):

@@ -96,6 +96,7 @@ class Worker:
         started: Sequence[Claim] = (),
         notes: Sequence[Note] = (),
         want: Sequence[Want] = (),
+        timed: bool = True,
     ) -> Exchanged:
         """One round."""
         self.number += 1
@@ -108,6 +109,7 @@ class Worker:
                 started=started,
                 notes=notes,
                 want=want,
+                timed=timed,
             )
         )
 
@@ -140,6 +142,7 @@ class Worker:
         result: bytes | None = None,
         jobs: tuple[NewJob, ...] = (),
         ran_s: float = 0.0,
+        waited_s: float = 0.0,
     ) -> Finish:
         """What the engine would send for an outcome (Done unless told otherwise)."""
         return decide(
@@ -151,6 +154,7 @@ class Worker:
             result=result,
             jobs=jobs,
             ran_s=ran_s,
+            waited_s=waited_s,
         )
 
     async def beat(self) -> Beat:

@@ -230,15 +230,22 @@ CREATE TABLE forge.buckets (
 -- another", one line per move and transaction. Nobody waits for a counter; a tick folds the lines
 -- into counters and minutes, and readers add the lines that are not folded yet.
 CREATE TABLE forge.ledger (
-    minute  bigint  NOT NULL,
-    jobs    integer NOT NULL,
-    retried integer NOT NULL DEFAULT 0,
-    ran_s   double precision NOT NULL DEFAULT 0,
-    queue   text    COLLATE "C" NOT NULL,
-    kind    text    COLLATE "C" NOT NULL,
+    minute    bigint  NOT NULL,
+    jobs      integer NOT NULL,
+    retried   integer NOT NULL DEFAULT 0,
+    throttled integer NOT NULL DEFAULT 0,
+    waited_s  double precision NOT NULL DEFAULT 0,
+    ran_s     double precision NOT NULL DEFAULT 0,
+    took_s    double precision NOT NULL DEFAULT 0,
+    queue     text    COLLATE "C" NOT NULL,
+    kind      text    COLLATE "C" NOT NULL,
     -- NULL: it did not exist before, or does not any more.
-    source  text    COLLATE "C",
-    target  text    COLLATE "C"
+    source    text    COLLATE "C",
+    target    text    COLLATE "C",
+    -- How long jobs were due, ran and took: the bucket of each as one byte (see forge.bucket).
+    waited    bytea,
+    ran       bytea,
+    took      bytea
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 CREATE TABLE forge.counters (
@@ -249,18 +256,38 @@ CREATE TABLE forge.counters (
     PRIMARY KEY (queue, kind, status)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500);
 
+-- Histograms are {"sum_s": …, "buckets": {number: samples}}, NULL when empty.
 CREATE TABLE forge.minutes (
     at        bigint NOT NULL,
     queue     text   COLLATE "C" NOT NULL,
     kind      text   COLLATE "C" NOT NULL,
     enqueued  bigint NOT NULL,
+    started   bigint NOT NULL,
     done      bigint NOT NULL,
     retried   bigint NOT NULL,
     dead      bigint NOT NULL,
     cancelled bigint NOT NULL,
-    ran_s     double precision NOT NULL,
+    throttled bigint NOT NULL,
+    released  bigint NOT NULL,
+    waited    jsonb,
+    ran       jsonb,
+    took      jsonb,
     PRIMARY KEY (at, queue, kind)
 ) WITH (fillfactor = 70);
+
+-- The same over all time; at is 0.
+CREATE TABLE forge.totals (
+    LIKE forge.minutes,
+    PRIMARY KEY (queue, kind)
+) WITH (fillfactor = 50);
+
+-- How worker processes fared per minute, as JSON (core.vitals.Vitals).
+CREATE TABLE forge.vitals (
+    at      bigint NOT NULL,
+    host_id text   COLLATE "C" NOT NULL,
+    told    text   NOT NULL,
+    PRIMARY KEY (at, host_id)
+);
 
 -- One row, raised by every action of an operator; every process compares it.
 CREATE TABLE forge.control (

@@ -12,6 +12,52 @@ LANGUAGE sql VOLATILE AS $$
     SELECT COALESCE(p_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 $$;
 
+-- The bucket of a span as one byte. The bounds are those of core.histogram and must never differ; a
+-- plain expression, so that it becomes part of the statement that uses it.
+CREATE FUNCTION forge.bucket(p_s double precision) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT set_byte('\x00'::bytea, 0, width_bucket(p_s, '{
+        1e-05, 2e-05, 5e-05, 0.0001, 0.000112, 0.000125, 0.00014, 0.00016, 0.00018, 0.0002,
+        0.000224, 0.00025, 0.00028, 0.000315, 0.000355, 0.0004, 0.00045, 0.0005, 0.00056,
+        0.00063, 0.00071, 0.0008, 0.0009, 0.001, 0.00112, 0.00125, 0.0014, 0.0016, 0.0018,
+        0.002, 0.00224, 0.0025, 0.0028, 0.00315, 0.00355, 0.004, 0.0045, 0.005, 0.0056, 0.0063,
+        0.0071, 0.008, 0.009, 0.01, 0.0112, 0.0125, 0.014, 0.016, 0.018, 0.02, 0.0224, 0.025,
+        0.028, 0.0315, 0.0355, 0.04, 0.045, 0.05, 0.056, 0.063, 0.071, 0.08, 0.09, 0.1, 0.112,
+        0.125, 0.14, 0.16, 0.18, 0.2, 0.224, 0.25, 0.28, 0.315, 0.355, 0.4, 0.45, 0.5, 0.56,
+        0.63, 0.71, 0.8, 0.9, 1.0, 1.12, 1.25, 1.4, 1.6, 1.8, 2.0, 2.24, 2.5, 2.8, 3.15, 3.55,
+        4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0, 10.0, 11.2, 12.5, 14.0, 16.0, 18.0, 20.0, 22.4,
+        25.0, 28.0, 31.5, 35.5, 40.0, 45.0, 50.0, 56.0, 63.0, 71.0, 80.0, 90.0, 100.0, 112.0,
+        125.0, 140.0, 160.0, 180.0, 200.0, 224.0, 250.0, 280.0, 315.0, 355.0, 400.0, 450.0,
+        500.0, 560.0, 630.0, 710.0, 800.0, 900.0, 1000.0, 1120.0, 1250.0, 1400.0, 1600.0,
+        1800.0, 2000.0, 2240.0, 2500.0, 2800.0, 3150.0, 3550.0, 4000.0, 4500.0, 5000.0, 5600.0,
+        6300.0, 7100.0, 8000.0, 9000.0, 10000.0, 11200.0, 12500.0, 14000.0, 16000.0, 18000.0,
+        20000.0, 22400.0, 25000.0, 28000.0, 31500.0, 35500.0, 40000.0, 45000.0, 50000.0,
+        56000.0, 63000.0, 71000.0, 80000.0, 90000.0, 100000.0, 112000.0, 125000.0, 140000.0,
+        160000.0, 180000.0, 200000.0, 224000.0, 250000.0, 280000.0, 315000.0, 355000.0,
+        400000.0, 450000.0, 500000.0, 560000.0, 630000.0, 710000.0, 800000.0, 900000.0,
+        1000000.0
+    }'::double precision[]))
+$$;
+
+-- Two histograms as one; either may be NULL.
+CREATE FUNCTION forge.merged(p_one jsonb, p_other jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_one IS NULL THEN p_other WHEN p_other IS NULL THEN p_one ELSE
+        jsonb_build_object(
+            'sum_s', COALESCE((p_one ->> 'sum_s')::double precision, 0)
+                + COALESCE((p_other ->> 'sum_s')::double precision, 0),
+            'buckets', (
+                SELECT jsonb_object_agg(n.key, n.samples) FROM (
+                    SELECT b.key, sum(b.value::bigint) AS samples FROM (
+                        SELECT * FROM jsonb_each_text(p_one -> 'buckets')
+                        UNION ALL
+                        SELECT * FROM jsonb_each_text(p_other -> 'buckets')
+                    ) AS b
+                    GROUP BY b.key
+                ) AS n
+            )) END
+$$;
+
 -- Rows that were given their last state leave for history. Both tables have the same columns in the
 -- same order.
 CREATE FUNCTION forge.move_ended(p_jobs bigint[]) RETURNS void
@@ -138,17 +184,23 @@ BEGIN
             last_error = CASE WHEN t.target = 'cancelled' THEN c.reason
                 ELSE COALESCE(e.error, j.last_error) END
         FROM jsonb_to_recordset(p_ends) AS e(key bigint, epoch integer, event text, status text,
-                delay_s double precision, error text, ran_s double precision)
+                delay_s double precision, error text, ran_s double precision,
+                waited_s double precision)
         LEFT JOIN forge.cancels c ON c.job = e.key
         CROSS JOIN LATERAL (
             SELECT CASE WHEN c.job IS NULL THEN e.status ELSE 'cancelled' END AS target) AS t
         WHERE j.id = e.key AND j.epoch = e.epoch AND j.id = ANY (v_jobs)
-        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.ran_s
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.event, e.ran_s, e.waited_s
     ),
     booked AS (
-        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, retried, ran_s)
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, retried, throttled,
+            waited_s, ran_s, waited, ran)
         SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
-            count(*) FILTER (WHERE status = 'failed'), sum(ran_s)
+            count(*) FILTER (WHERE status = 'failed'),
+            count(*) FILTER (WHERE status = 'scheduled' AND event = 'throttle'),
+            COALESCE(sum(waited_s), 0), COALESCE(sum(ran_s) FILTER (WHERE waited_s IS NOT NULL), 0),
+            string_agg(forge.bucket(waited_s), ''),
+            string_agg(forge.bucket(ran_s), '') FILTER (WHERE waited_s IS NOT NULL)
         FROM moved GROUP BY queue, kind, status
     )
     SELECT array_agg(id) FILTER (WHERE status IN ('dead', 'cancelled')),

@@ -11,11 +11,12 @@
 --   pick_us: how long looking for jobs took (see floors)
 -- p_floors: {queue: [[priority, run_at, id], …]}: where to begin looking in a queue whose line has a
 -- long tail of dead index entries that vacuum may not remove yet.
+-- p_done_waited: how long each was due before it ran; NULL keeps all times out of the books.
 -- p_kinds: per queue the only kinds wanted, joined by commas, or NULL; such a queue has no floors.
 CREATE FUNCTION forge.exchange(
     p_now bigint, p_owner bigint, p_number bigint,
     p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[],
-    p_done_ran double precision[], p_ends jsonb,
+    p_done_ran double precision[], p_done_waited double precision[], p_ends jsonb,
     p_release_keys bigint[], p_release_epochs integer[],
     p_started_keys bigint[], p_started_epochs integer[],
     p_notes jsonb, p_lines jsonb,
@@ -55,11 +56,11 @@ BEGIN
     IF p_done_keys IS NOT NULL THEN
         WITH gone AS (
             DELETE FROM forge.jobs j
-            USING unnest(p_done_keys, p_done_epochs, p_done_results, p_done_ran)
-                AS f(key, epoch, result, ran_s)
+            USING unnest(p_done_keys, p_done_epochs, p_done_results, p_done_ran, p_done_waited)
+                AS f(key, epoch, result, ran_s, waited_s)
             WHERE j.id = f.key AND j.epoch = f.epoch
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-            RETURNING j.*, f.result AS outcome, f.ran_s
+            RETURNING j.*, f.result AS outcome, f.ran_s, f.waited_s
         ),
         kept AS (
             INSERT INTO forge.history (
@@ -78,8 +79,17 @@ BEGIN
             FROM gone
         ),
         booked AS (
-            INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, ran_s)
-            SELECT v_minute, queue, kind, 'running', 'done', count(*), sum(ran_s)
+            INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, waited_s, ran_s,
+                took_s, waited, ran, took)
+            SELECT v_minute, queue, kind, 'running', 'done', count(*),
+                COALESCE(sum(waited_s), 0),
+                COALESCE(sum(ran_s) FILTER (WHERE waited_s IS NOT NULL), 0),
+                COALESCE(sum((v_now - enqueued_at)::double precision / 1000000)
+                    FILTER (WHERE waited_s IS NOT NULL), 0),
+                string_agg(forge.bucket(waited_s), ''),
+                string_agg(forge.bucket(ran_s), '') FILTER (WHERE waited_s IS NOT NULL),
+                string_agg(forge.bucket((v_now - enqueued_at)::double precision / 1000000), '')
+                    FILTER (WHERE waited_s IS NOT NULL)
             FROM gone GROUP BY queue, kind
         )
         SELECT array_agg(id), bool_or(dedupe_key IS NOT NULL) INTO v_done, v_keyed FROM gone;

@@ -39,67 +39,103 @@ WITH RECURSIVE heads(queue, priority, run_at) AS (
 SELECT queue, min(run_at) AS run_at FROM heads GROUP BY queue;
 
 -- name: minutes
--- What happened per minute, queue and kind: what was folded and what was not yet. Index: the primary
--- key.
-SELECT m.at, m.queue, m.kind, sum(m.enqueued)::bigint AS enqueued, sum(m.done)::bigint AS done,
-    sum(m.retried)::bigint AS retried, sum(m.dead)::bigint AS dead,
-    sum(m.cancelled)::bigint AS cancelled, sum(m.ran_s) AS ran_s
-FROM (
-    SELECT at, queue, kind, enqueued, done, retried, dead, cancelled, ran_s FROM forge.minutes
-    WHERE at >= $1 AND at < $2
-    UNION ALL
-    SELECT minute, queue, kind,
-        CASE WHEN source IS NULL THEN jobs ELSE 0 END, CASE WHEN target = 'done' THEN jobs ELSE 0 END,
-        retried, CASE WHEN target = 'dead' THEN jobs ELSE 0 END,
-        CASE WHEN target = 'cancelled' THEN jobs ELSE 0 END, ran_s
-    FROM forge.ledger WHERE minute >= $1 AND minute < $2
-) AS m
-WHERE $3::text IS NULL OR m.queue = $3
-GROUP BY m.at, m.queue, m.kind
-HAVING sum(m.enqueued) + sum(m.done) + sum(m.retried) + sum(m.dead) + sum(m.cancelled) > 0
-    OR sum(m.ran_s) > 0
-ORDER BY m.at, m.queue, m.kind;
+-- What happened per minute, queue and kind: what was folded (source is '') and lines that were not
+-- yet; one statement, so that all of it is of one moment. Index: the primary key.
+SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
+    dead, cancelled, throttled, released, waited::text, ran::text, took::text,
+    0::double precision AS waited_s, 0::double precision AS ran_s, 0::double precision AS took_s,
+    NULL::bytea AS waited_b, NULL::bytea AS ran_b, NULL::bytea AS took_b
+FROM forge.minutes WHERE at >= $1 AND at < $2 AND ($3::text IS NULL OR queue = $3)
+UNION ALL
+SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
+    NULL, NULL, NULL, waited_s, ran_s, took_s, waited, ran, took
+FROM forge.ledger WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3);
 
--- name: fold
--- Bring lines of the ledger into counters and minutes, in the order of their keys so that two who
--- fold at once do not block each other for long. How many lines there were.
-WITH lines AS (
-    DELETE FROM forge.ledger WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM forge.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
-    RETURNING *
-),
-counted AS (
-    INSERT INTO forge.counters AS c (queue, kind, status, jobs)
-    SELECT m.queue, m.kind, m.status, sum(m.jobs) FROM (
-        SELECT queue, kind, source AS status, -jobs AS jobs FROM lines WHERE source IS NOT NULL
-        UNION ALL
-        SELECT queue, kind, target, jobs FROM lines WHERE target IS NOT NULL
-    ) AS m
-    GROUP BY m.queue, m.kind, m.status HAVING sum(m.jobs) <> 0
-    ORDER BY m.queue, m.kind, m.status
-    ON CONFLICT (queue, kind, status) DO UPDATE SET jobs = c.jobs + EXCLUDED.jobs
-),
-summed AS (
-    INSERT INTO forge.minutes AS m (at, queue, kind, enqueued, done, retried, dead, cancelled, ran_s)
-    SELECT s.minute, s.queue, s.kind, s.enqueued, s.done, s.retried, s.dead, s.cancelled, s.ran_s
-    FROM (
-        SELECT minute, queue, kind,
-            COALESCE(sum(jobs) FILTER (WHERE source IS NULL), 0) AS enqueued,
-            COALESCE(sum(jobs) FILTER (WHERE target = 'done'), 0) AS done,
-            sum(retried) AS retried,
-            COALESCE(sum(jobs) FILTER (WHERE target = 'dead'), 0) AS dead,
-            COALESCE(sum(jobs) FILTER (WHERE target = 'cancelled'), 0) AS cancelled,
-            sum(ran_s) AS ran_s
-        FROM lines GROUP BY minute, queue, kind
-    ) AS s
-    WHERE s.enqueued + s.done + s.retried + s.dead + s.cancelled > 0 OR s.ran_s > 0
-    ORDER BY s.minute, s.queue, s.kind
-    ON CONFLICT (at, queue, kind) DO UPDATE SET
-        enqueued = m.enqueued + EXCLUDED.enqueued, done = m.done + EXCLUDED.done,
-        retried = m.retried + EXCLUDED.retried, dead = m.dead + EXCLUDED.dead,
-        cancelled = m.cancelled + EXCLUDED.cancelled, ran_s = m.ran_s + EXCLUDED.ran_s
-)
-SELECT count(*) AS lines FROM lines;
+-- name: totals
+-- The same for all time.
+SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
+    dead, cancelled, throttled, released, waited::text, ran::text, took::text,
+    0::double precision AS waited_s, 0::double precision AS ran_s, 0::double precision AS took_s,
+    NULL::bytea AS waited_b, NULL::bytea AS ran_b, NULL::bytea AS took_b
+FROM forge.totals
+UNION ALL
+SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
+    NULL, NULL, NULL, waited_s, ran_s, took_s, waited, ran, took
+FROM forge.ledger;
+
+-- name: any_line
+-- Whether there is anything to fold.
+SELECT 1 AS any FROM forge.ledger LIMIT 1;
+
+-- name: take_lines
+-- Lines of the ledger to be folded: whoever folds at the same time gets others.
+DELETE FROM forge.ledger WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
+RETURNING minute AS at, queue, kind, source, target, jobs, retried, throttled, waited_s, ran_s,
+    took_s, waited AS waited_b, ran AS ran_b, took AS took_b;
+
+-- name: add_counts
+-- Numbers of jobs by state, in the order of their keys so that two who fold at once do not block
+-- each other for long. Index: the primary key.
+INSERT INTO forge.counters AS c (queue, kind, status, jobs)
+SELECT d.queue, d.kind, d.status, d.jobs
+FROM jsonb_to_recordset($1::jsonb) AS d(queue text, kind text, status text, jobs bigint)
+ORDER BY d.queue COLLATE "C", d.kind COLLATE "C", d.status COLLATE "C"
+ON CONFLICT (queue, kind, status) DO UPDATE SET jobs = c.jobs + EXCLUDED.jobs;
+
+-- name: add_minutes
+-- What happened in a minute, added to what is known of it. Index: the primary key.
+INSERT INTO forge.minutes AS m
+SELECT p.at, p.queue, p.kind, p.enqueued, p.started, p.done, p.retried, p.dead, p.cancelled,
+    p.throttled, p.released, p.waited, p.ran, p.took
+FROM jsonb_to_recordset($1::jsonb) AS p(at bigint, queue text, kind text, enqueued bigint,
+    started bigint, done bigint, retried bigint, dead bigint, cancelled bigint, throttled bigint,
+    released bigint, waited jsonb, ran jsonb, took jsonb)
+ORDER BY p.at, p.queue COLLATE "C", p.kind COLLATE "C"
+ON CONFLICT (at, queue, kind) DO UPDATE SET
+    enqueued = m.enqueued + EXCLUDED.enqueued, started = m.started + EXCLUDED.started,
+    done = m.done + EXCLUDED.done, retried = m.retried + EXCLUDED.retried,
+    dead = m.dead + EXCLUDED.dead, cancelled = m.cancelled + EXCLUDED.cancelled,
+    throttled = m.throttled + EXCLUDED.throttled, released = m.released + EXCLUDED.released,
+    waited = forge.merged(m.waited, EXCLUDED.waited), ran = forge.merged(m.ran, EXCLUDED.ran),
+    took = forge.merged(m.took, EXCLUDED.took);
+
+-- name: add_totals
+-- The same for all time. Index: the primary key.
+INSERT INTO forge.totals AS m
+SELECT p.at, p.queue, p.kind, p.enqueued, p.started, p.done, p.retried, p.dead, p.cancelled,
+    p.throttled, p.released, p.waited, p.ran, p.took
+FROM jsonb_to_recordset($1::jsonb) AS p(at bigint, queue text, kind text, enqueued bigint,
+    started bigint, done bigint, retried bigint, dead bigint, cancelled bigint, throttled bigint,
+    released bigint, waited jsonb, ran jsonb, took jsonb)
+ORDER BY p.queue COLLATE "C", p.kind COLLATE "C"
+ON CONFLICT (queue, kind) DO UPDATE SET
+    enqueued = m.enqueued + EXCLUDED.enqueued, started = m.started + EXCLUDED.started,
+    done = m.done + EXCLUDED.done, retried = m.retried + EXCLUDED.retried,
+    dead = m.dead + EXCLUDED.dead, cancelled = m.cancelled + EXCLUDED.cancelled,
+    throttled = m.throttled + EXCLUDED.throttled, released = m.released + EXCLUDED.released,
+    waited = forge.merged(m.waited, EXCLUDED.waited), ran = forge.merged(m.ran, EXCLUDED.ran),
+    took = forge.merged(m.took, EXCLUDED.took);
+
+-- name: known_vitals
+-- What is known of a process in a minute; the row is nobody else's until the transaction ends.
+SELECT told FROM forge.vitals WHERE at = $1 AND host_id = $2 FOR UPDATE;
+
+-- name: set_vitals
+-- The new state of it. Index: the primary key.
+INSERT INTO forge.vitals (at, host_id, told) VALUES ($1, $2, $3)
+ON CONFLICT (at, host_id) DO UPDATE SET told = EXCLUDED.told;
+
+-- name: vitals
+-- How processes fared. Index: the primary key.
+SELECT told FROM forge.vitals WHERE at >= $1 AND at < $2 ORDER BY at, host_id;
+
+-- name: purge_vitals
+-- Forget old ones. Index: the primary key.
+DELETE FROM forge.vitals WHERE (at, host_id) IN (
+    SELECT at, host_id FROM forge.vitals WHERE at < $1
+    ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING 1;
 
 -- name: purge_minutes
 -- Forget old minutes. Index: the primary key.

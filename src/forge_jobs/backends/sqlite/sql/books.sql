@@ -2,6 +2,12 @@
 -- What is folded, and the highest key that was ever given out. Index: both ends of the primary key.
 SELECT folded, max(folded, coalesce((SELECT max(id) FROM forge_jobs), 0)) FROM forge_marks;
 
+-- name: behind
+-- What the books still have to take in: keys (see marks), and whether the ledger has a line.
+SELECT folded, max(folded, coalesce((SELECT max(id) FROM forge_jobs), 0)),
+       EXISTS (SELECT 1 FROM forge_ledger)
+FROM forge_marks;
+
 -- name: unfolded
 -- Jobs that were only enqueued since the books were last brought up to date; few, because every
 -- other write folds first. One row of JSON, so that it costs one step. Index: primary key.
@@ -35,21 +41,44 @@ FROM json_each(?1)
 WHERE true
 ON CONFLICT (queue, kind, status) DO UPDATE SET jobs = jobs + excluded.jobs;
 
--- name: add_minutes
--- What happened in one transaction, added to its minute. Index: primary key.
-INSERT INTO forge_minutes (at, queue, kind, enqueued, done, retried, dead, cancelled, ran_s)
+-- name: add_line
+-- What happened in one transaction: one line, appended.
+INSERT INTO forge_ledger (told) VALUES (?1);
+
+-- name: lines
+-- The oldest lines of the ledger as one row: the last key, how many, and all of them as JSON.
+SELECT max(id), count(*), json_group_array(json(told))
+FROM (SELECT id, told FROM forge_ledger ORDER BY id LIMIT ?1);
+
+-- name: drop_lines
+-- Lines that are in the minutes now. Index: primary key.
+DELETE FROM forge_ledger WHERE id <= ?1;
+
+-- name: known_minutes
+-- What is known of these minutes. Index: primary key.
+SELECT json_group_array(json(m.told))
+FROM json_each(?1) AS n JOIN forge_minutes AS m
+  ON m.at = json_extract(n.value, '$[0]') AND m.queue = json_extract(n.value, '$[1]')
+ AND m.kind = json_extract(n.value, '$[2]');
+
+-- name: set_minutes
+-- The new state of these minutes. Index: primary key.
+INSERT OR REPLACE INTO forge_minutes (at, queue, kind, told)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-       json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
-       json_extract(value, '$[6]'), json_extract(value, '$[7]'), json_extract(value, '$[8]')
-FROM json_each(?1)
-WHERE true
-ON CONFLICT (at, queue, kind) DO UPDATE SET
-    enqueued = enqueued + excluded.enqueued,
-    done = done + excluded.done,
-    retried = retried + excluded.retried,
-    dead = dead + excluded.dead,
-    cancelled = cancelled + excluded.cancelled,
-    ran_s = ran_s + excluded.ran_s;
+       json_extract(value, '$[3]')
+FROM json_each(?1);
+
+-- name: known_totals
+-- What is known of these queues and kinds. Index: primary key.
+SELECT json_group_array(json(t.told))
+FROM json_each(?1) AS n JOIN forge_totals AS t
+  ON t.queue = json_extract(n.value, '$[0]') AND t.kind = json_extract(n.value, '$[1]');
+
+-- name: set_totals
+-- The new state of these totals. Index: primary key.
+INSERT OR REPLACE INTO forge_totals (queue, kind, told)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+FROM json_each(?1);
 
 -- name: counts
 -- Jobs by queue and state, with what is not folded yet. Index: primary keys.
@@ -74,22 +103,54 @@ FROM (
 GROUP BY queue, kind, status;
 
 -- name: minutes
--- What happened per minute, with what is not folded yet. Index: primary keys.
-SELECT at, queue, kind, sum(enqueued), sum(done), sum(retried), sum(dead), sum(cancelled), sum(ran_s)
-FROM (
-    SELECT at, queue, kind, enqueued, done, retried, dead, cancelled, ran_s
-    FROM forge_minutes
-    WHERE at >= ?1 AND at < ?2
-    UNION ALL
-    SELECT enqueued_at / 60000000 * 60000000, queue, kind, 1, 0, 0, 0, 0, 0.0
-    FROM forge_jobs
-    WHERE id > (SELECT folded FROM forge_marks)
-      AND enqueued_at / 60000000 * 60000000 >= ?1
-      AND enqueued_at / 60000000 * 60000000 < ?2
-)
-WHERE ?3 IS NULL OR queue = ?3
-GROUP BY at, queue, kind
-ORDER BY at, queue, kind;
+-- What happened per minute: folded, in the ledger, and jobs that were only enqueued; in one row, so
+-- that all of it is of one moment. Index: primary keys.
+SELECT
+    (SELECT json_group_array(json(told)) FROM forge_minutes
+     WHERE at >= ?1 AND at < ?2 AND (?3 IS NULL OR queue = ?3)),
+    (SELECT json_group_array(json(told)) FROM forge_ledger),
+    (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
+                                         'enqueued', jobs))
+     FROM (
+         SELECT enqueued_at / 60000000 * 60000000 AS minute, queue, kind, count(*) AS jobs
+         FROM forge_jobs
+         WHERE id > (SELECT folded FROM forge_marks)
+         GROUP BY minute, queue, kind
+     ));
+
+-- name: totals
+-- The same for all time. Index: primary keys.
+SELECT
+    (SELECT json_group_array(json(told)) FROM forge_totals),
+    (SELECT json_group_array(json(told)) FROM forge_ledger),
+    (SELECT json_group_array(json_object('at', minute, 'queue', queue, 'kind', kind,
+                                         'enqueued', jobs))
+     FROM (
+         SELECT enqueued_at / 60000000 * 60000000 AS minute, queue, kind, count(*) AS jobs
+         FROM forge_jobs
+         WHERE id > (SELECT folded FROM forge_marks)
+         GROUP BY minute, queue, kind
+     ));
+
+-- name: known_vitals
+-- What is known of a process in a minute. Index: primary key.
+SELECT told FROM forge_vitals WHERE at = ?1 AND host_id = ?2;
+
+-- name: set_vitals
+-- The new state of it. Index: primary key.
+INSERT OR REPLACE INTO forge_vitals (at, host_id, told) VALUES (?1, ?2, ?3);
+
+-- name: vitals
+-- How processes fared. Index: primary key.
+SELECT json_group_array(json(told))
+FROM (SELECT told FROM forge_vitals WHERE at >= ?1 AND at < ?2 ORDER BY at, host_id);
+
+-- name: purge_vitals
+-- Old ones, oldest first, no more than asked for. Index: primary key.
+DELETE FROM forge_vitals
+WHERE (at, host_id) IN (
+    SELECT at, host_id FROM forge_vitals WHERE at < ?1 ORDER BY at, host_id LIMIT ?2
+);
 
 -- name: purge_minutes
 -- Old minutes, oldest first, no more than asked for. Index: primary key.
