@@ -13,7 +13,19 @@ from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import Beat, NewProcess
 from forge_jobs.store.queues import QueueChange
 
-from .history import Beaten, Claimed, Finished, History, Left, Moved, Paused, Registered, Stored
+from .history import (
+    Beaten,
+    Claimed,
+    Finished,
+    History,
+    Left,
+    Moved,
+    Paused,
+    Registered,
+    Shared,
+    Slotted,
+    Stored,
+)
 
 
 class Numbered(msgspec.Struct):
@@ -64,6 +76,14 @@ class Recorder:
             )
         )  # fmt: skip
 
+    def slotted(self, who: str, queue: str, slots: int) -> None:
+        """A queue was given so many slots."""
+        self._history.add(Slotted(self._now(), who, queue, slots))
+
+    def shared(self, owner: int, queue: str, slots: int, held: int) -> None:
+        """A process has so many slots of a queue now."""
+        self._history.add(Shared(self._now(), self._who, owner, queue, slots, held))
+
     def done(
         self, who: str, op: str, args: Sequence[Any], options: dict[str, Any], result: Any
     ) -> None:
@@ -84,6 +104,8 @@ class Recorder:
                 change: QueueChange = args[1]
                 if change.paused is not UNSET:
                     self._history.add(Paused(self._now(), who, args[0], change.paused))
+                if change.slots is not UNSET:
+                    self.slotted(who, args[0], change.slots)
             case _:
                 pass
 

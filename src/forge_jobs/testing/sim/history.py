@@ -123,6 +123,22 @@ class Paused(Record, frozen=True):
     paused: bool
 
 
+class Slotted(Record, frozen=True):
+    """A queue has so many slots over the cluster from now on."""
+
+    queue: str
+    slots: int
+
+
+class Shared(Record, frozen=True):
+    """A worker process may use so many slots of a queue; ``held`` are kept from the others."""
+
+    owner: int
+    queue: str
+    slots: int
+    held: int
+
+
 class Acked(Record, frozen=True):
     """The producer was told that its job is stored."""
 

@@ -2,7 +2,7 @@
 
 from typing import Final as Constant
 
-from . import checkers, life_checkers, run_checkers
+from . import checkers, life_checkers, run_checkers, slot_checkers
 from .checkers import Checker, Violation
 from .final import Final
 from .history import History
@@ -26,6 +26,7 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     run_checkers.overlapping_runs,
     run_checkers.started_rightly,
     run_checkers.every_run_ended,
+    slot_checkers.within_slots,
 )
 
 

@@ -9,6 +9,7 @@ from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.store.processes import Share
 
 from .effects import Recorder
 
@@ -33,7 +34,24 @@ class WatchedBooks(Books):
         self._recorder.moved(row, Event.DELETE, row.status, gone=True)
 
 
+class WatchedShares(dict[tuple[int, str], Share]):
+    """The shares of all processes; each change is told."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __setitem__(self, place: tuple[int, str], share: Share) -> None:
+        super().__setitem__(place, share)
+        self._recorder.shared(*place, share.slots, share.held)
+
+    def __delitem__(self, place: tuple[int, str]) -> None:
+        super().__delitem__(place)
+        self._recorder.shared(*place, 0, 0)
+
+
 def watch(store: MemoryStore, recorder: Recorder) -> None:
     """Put the witness into a store that is still empty."""
     tables = store._tables  # pyright: ignore[reportPrivateUsage]
     tables.books = WatchedBooks(recorder)
+    tables.shares = WatchedShares(recorder)

@@ -166,6 +166,7 @@ class _World:
         ground, options, dice = self.ground, self._options, self._dice
         for queue in QUEUES:
             await ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
+            ground.recorder.slotted("world", queue, NORMAL_SLOTS)
         climate = Climate.draw(dice)
         names = [chr(ord("a") + place) for place in range(options.nodes)]
         self._fleet = fleet = Fleet(ground, Dice(f"{self._seed}:chaos"), climate, names)

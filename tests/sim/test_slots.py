@@ -1,0 +1,132 @@
+"""The judge of slots: on histories made by hand, and on worlds whose sharing is broken on purpose."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from forge_jobs.backends.memory import processes
+from forge_jobs.core.ids import job_id
+from forge_jobs.core.shares import Part, split
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.engine.supervisor import Supervisor
+from forge_jobs.store.processes import Kept, ProcessRecord
+from forge_jobs.testing.sim.final import Final
+from forge_jobs.testing.sim.history import (
+    Claimed,
+    History,
+    Moved,
+    Ran,
+    Record,
+    Registered,
+    Shared,
+    Slotted,
+)
+from forge_jobs.testing.sim.slot_checkers import within_slots
+from forge_jobs.testing.sim.world import Options, simulate
+
+SEEDS_MOST = 20
+SETTING: list[Record] = [
+    Slotted(0, "world", "main", 2),
+    Registered(0, "a", 1, 1_000),
+    Registered(0, "b", 2, 1_000),
+]
+
+
+def _rules(*records: Record) -> set[str]:
+    history = History()
+    for record in [*SETTING, *records]:
+        history.add(record)
+    return {violation.rule for violation in within_slots(history, Final({}, {}))}
+
+
+def _started(key: int, owner: int, at: int) -> list[Record]:
+    who = "ab"[owner - 1]
+    return [
+        Moved(at, who, key, Event.CLAIM, JobStatus.PENDING, JobStatus.RUNNING, 1, 1, owner),
+        Claimed(at, who, owner, key, 1, "main", 0, at, True),
+        Ran(at, who, key, job_id(key, 0, 7)),
+    ]
+
+
+def test_shares_within_the_total_are_fine() -> None:
+    shares = [Shared(1, "a", 1, "main", 1, 1), Shared(1, "a", 2, "main", 1, 1)]
+    assert _rules(*shares, *_started(1, 1, 5), *_started(2, 2, 6)) == set()
+
+
+def test_more_is_granted_than_there_is() -> None:
+    assert _rules(Shared(1, "a", 1, "main", 2, 2), Shared(1, "a", 2, "main", 1, 1)) == {"granted"}
+
+
+def test_less_than_is_held_may_be_granted_after_a_cut() -> None:
+    shares = [Shared(1, "a", 1, "main", 2, 2), Slotted(2, "operator", "main", 1)]
+    assert _rules(*shares, Shared(3, "a", 1, "main", 1, 2)) == set()
+
+
+def test_more_handlers_run_than_slots_are_held() -> None:
+    share = Shared(1, "a", 1, "main", 1, 1)
+    assert _rules(share, *_started(1, 1, 5), *_started(2, 1, 6)) == {"slots"}
+    ended = Ran(5, "a", 1, job_id(1, 0, 7), "returned")
+    assert _rules(share, *_started(1, 1, 5), ended, *_started(2, 1, 6)) == set()
+    lost = Moved(5, "b", 1, Event.REAP, JobStatus.RUNNING, JobStatus.PENDING, 2, 1, None, 1)
+    assert _rules(share, *_started(1, 1, 5), lost, *_started(2, 1, 6)) == set()
+
+
+def _greedy(total: int, parts: Sequence[Part], *, most: int) -> list[Part]:
+    fair = split(total, [part.host_id for part in parts if part.wants])
+    shared = [(part, fair[part.host_id] if part.wants else 0) for part in parts]
+    return [replace(part, slots=n, held=n) for part, n in shared if n != part.slots]
+
+
+def _newcomers_take_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(processes, "share_out", _greedy)
+
+
+def _running_jobs_are_given_up(patch: pytest.MonkeyPatch) -> None:
+    def kept(self: Supervisor, mine: ProcessRecord) -> list[Kept]:
+        return [
+            Kept(name, share.version, 0)
+            for name, share in mine.shares.items()
+            if share.held > share.slots
+        ]
+
+    patch.setattr(Supervisor, "_kept", kept)
+
+
+def _the_dead_keep_their_slots(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Supervisor, "forget", lambda self: None)  # pyright: ignore[reportUnknownLambdaType]
+
+
+def _looks_overtake_each_other(patch: pytest.MonkeyPatch) -> None:
+    class Open:
+        async def __aenter__(self) -> None: ...
+        async def __aexit__(self, *error: object) -> None: ...
+
+    real = Supervisor.__init__
+
+    def init(self: Supervisor, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+        self._turn = Open()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+    patch.setattr(Supervisor, "__init__", init)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        _newcomers_take_at_once,
+        _running_jobs_are_given_up,
+        _the_dead_keep_their_slots,
+        _looks_overtake_each_other,
+    ],
+)
+def test_broken_sharing_is_noticed(
+    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    for seed in range(SEEDS_MOST):
+        ended = simulate(seed, Options())
+        if {violation.rule for violation in ended.violations} & {"slots", "granted"}:
+            return
+    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds")
