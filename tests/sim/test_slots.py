@@ -93,16 +93,11 @@ def _running_jobs_are_given_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Supervisor, "_kept", kept)
 
 
-def _the_dead_keep_their_slots(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Supervisor, "forget", lambda self: None)  # pyright: ignore[reportUnknownLambdaType]
-
-
 @pytest.mark.parametrize(
     "sabotage",
     [
         _newcomers_take_at_once,
         _running_jobs_are_given_up,
-        _the_dead_keep_their_slots,
     ],
 )
 def test_broken_sharing_is_noticed(
