@@ -78,22 +78,24 @@ if TYPE_CHECKING:
         reap_stale_jobs,
         rebalance_once,
     )
+    from forge_jobs.handlers import (
+        CMD_EXEC_KIND,
+        NOOP_ECHO_KIND,
+        WORKER_POOL_KIND,
+        CmdExecHandler,
+        CmdExecPayload,
+        NoopEcho,
+        WorkerPoolConfig,
+        WorkerPoolHandler,
+    )
     from forge_jobs.pull import JobQueue
 
     __version__: str
 
     # The feature is still to come: importable, NotYet when used.
-    CMD_EXEC_KIND: Any
     DEFAULT_RATE_LIMIT_SCOPES: Any
-    NOOP_ECHO_KIND: Any
-    WORKER_POOL_KIND: Any
     AcquireOutcome: Any
-    CmdExecHandler: Any
-    CmdExecPayload: Any
-    NoopEcho: Any
     RateLimiter: Any
-    WorkerPoolConfig: Any
-    WorkerPoolHandler: Any
     ensure_default_rate_limits: Any
     metrics_roll_once: Any
 
@@ -107,10 +109,10 @@ _NAMES = {
     ),
     "core.dead_letter": "DeadJob",
     "core.errors": (
-        "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload BadTime "
-        "BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken KindTaken LeaseLost "
-        "NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused ResultTimeout SchemaMismatch "
-        "StoreError Unavailable Unknown UnknownKind"
+        "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload "
+        "BadTime BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken "
+        "KindTaken LeaseLost NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused "
+        "ResultTimeout SchemaMismatch StoreError Unavailable Unknown UnknownKind"
     ),
     "core.job": "JobRecord",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
@@ -126,11 +128,14 @@ _NAMES = {
         "CleanupReport CronTickReport cleanup_once cron_tick_once reap_stale_jobs rebalance_once"
     ),
     "pull": "JobQueue",
+    "handlers": (
+        "CMD_EXEC_KIND NOOP_ECHO_KIND WORKER_POOL_KIND CmdExecHandler CmdExecPayload NoopEcho "
+        "WorkerPoolConfig WorkerPoolHandler"
+    ),
 }
 _LATER = (
-    "CMD_EXEC_KIND DEFAULT_RATE_LIMIT_SCOPES NOOP_ECHO_KIND WORKER_POOL_KIND AcquireOutcome "
-    "CmdExecHandler CmdExecPayload NoopEcho RateLimiter WorkerPoolConfig WorkerPoolHandler "
-    "ensure_default_rate_limits metrics_roll_once"
+    "DEFAULT_RATE_LIMIT_SCOPES AcquireOutcome RateLimiter ensure_default_rate_limits "
+    "metrics_roll_once"
 )
 _HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
 _TO_COME = frozenset(_LATER.split())

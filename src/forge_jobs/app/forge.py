@@ -22,7 +22,8 @@ from forge_jobs.core import names, payload
 from forge_jobs.core.errors import NotYet, Refused
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import NewJob
-from forge_jobs.engine.registry import Handler, HandlerRegistry
+from forge_jobs.core.retry import Retry
+from forge_jobs.engine.registry import Handler, HandlerRegistry, JobHandler
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -119,6 +120,26 @@ class Forge:
     def handler(self, kind: str) -> Handler | None:
         """What runs jobs of that kind here."""
         return self.registry.get(kind)
+
+    def register(
+        self,
+        handler: JobHandler,
+        *,
+        queue: str | None = None,
+        timeout: Duration | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        """Let workers run jobs with a handler object: a ready-made one, or one of your own.
+
+        ``forge.register(CmdExecHandler(commands={...}), queue="shell")``, then
+        ``forge.enqueue("cmd_exec", {...})``.
+        """
+        self.registry.register(
+            handler,
+            queue=None if queue is None else names.queue_name(queue),
+            timeout_s=None if timeout is None else seconds(timeout, field="timeout"),
+            retry=retry,
+        )
 
     def queue(self, name: str, *, slots: int | None = None, **later: object) -> None:
         """Declare a queue that workers of this Forge serve, with its cluster-wide slots.

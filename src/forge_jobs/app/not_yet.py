@@ -6,21 +6,12 @@ from forge_jobs.core.errors import NotYet
 
 _LIMITS = "rate limits come with the cluster services"
 _CLUSTER = "it comes with the cluster services"
-_HANDLERS = "the ready-made handlers come with a later version"
 
 LATER: dict[str, str] = {
     "RateLimiter": _LIMITS,
     "AcquireOutcome": _LIMITS,
     "DEFAULT_RATE_LIMIT_SCOPES": _LIMITS,
     "ensure_default_rate_limits": _LIMITS,
-    "NoopEcho": _HANDLERS,
-    "NOOP_ECHO_KIND": _HANDLERS,
-    "CmdExecHandler": _HANDLERS,
-    "CmdExecPayload": _HANDLERS,
-    "CMD_EXEC_KIND": _HANDLERS,
-    "WorkerPoolHandler": _HANDLERS,
-    "WorkerPoolConfig": _HANDLERS,
-    "WORKER_POOL_KIND": _HANDLERS,
     "metrics_roll_once": _CLUSTER,
 }
 

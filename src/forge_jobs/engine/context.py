@@ -6,9 +6,9 @@ child process. It never touches the store by itself.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from forge_jobs.core import payload
 from forge_jobs.core.errors import BadOption, NotYet
@@ -53,15 +53,28 @@ class Link(Protocol):
         ...
 
 
+class Closable(Protocol):
+    """Something that a worker process keeps and lets go when it stops."""
+
+    async def close(self) -> None:
+        """Let go, within a moment."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all contexts of a process share. ``route`` names the queue of a kind."""
+    """What all contexts of a process share. ``route`` names the queue of a kind; ``shared`` is what
+    handlers keep for all their jobs, closed when the process stops."""
 
     host_id: str
     tag: int
     clock: Clock
     enqueuer: Enqueuer
     route: Callable[[str], str]
+    shared: dict[object, Any] = field(default_factory=dict[object, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,11 @@ class JobLog:
         """Something went wrong."""
         self._write(logging.ERROR, "error", message, args)
 
+    def keep(self, level: str, text: str) -> None:
+        """A line for the job's own log alone, not for the worker's: it may be long."""
+        line = LogLine(self._clock.now(), level, _storable(text, LINE_LONGEST))
+        self._link.say(progress=None, note=None, line=line)
+
     def _write(self, level: int, name: str, message: str, args: tuple[object, ...]) -> None:
         text = _storable(str(message) % args if args else str(message), LINE_LONGEST)
         self._link.say(progress=None, note=None, line=LogLine(self._clock.now(), name, text))
@@ -171,6 +189,14 @@ class Context:
     def rate_limit(self) -> NoReturn:
         """Rate limits come with the cluster services."""
         raise NotYet("ctx.rate_limit is not built yet: rate limits come with the cluster services")
+
+    def shared(self, key: object, make: Callable[[], C]) -> C:
+        """One object for all jobs of this worker process: made by whoever asks first, on the
+        worker's loop, and closed when the worker stops."""
+        found = self._around.shared.get(key)
+        if found is None:
+            found = self._around.shared[key] = make()
+        return found
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """How far the job is, from 0 to 1, with a word for people."""

@@ -48,6 +48,9 @@ class Places:
         if self._children is not None:
             closing.append(self._children.close())
         await asyncio.gather(*closing, return_exceptions=True)
+        kept = self._floor.around.shared
+        await asyncio.gather(*(one.close() for one in kept.values()), return_exceptions=True)
+        kept.clear()
 
     def _started_children(self) -> ChildRunner:
         if self._children is None:

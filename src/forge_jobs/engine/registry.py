@@ -74,9 +74,21 @@ class HandlerRegistry:
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
 
-    def register(self, handler: "JobHandler | Handler") -> None:
-        """Add a handler. KindTaken when its kind already has one; BadName for a bad kind."""
-        known = handler if isinstance(handler, Handler) else _adapted(handler)
+    def register(
+        self,
+        handler: "JobHandler | Handler",
+        *,
+        queue: str | None = None,
+        timeout_s: float | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        """Add a handler. KindTaken when its kind already has one; BadName for a bad kind.
+
+        The options are for handler objects; a ``Handler`` says all of it itself.
+        """
+        known = handler
+        if not isinstance(known, Handler):
+            known = _adapted(known, queue=queue, timeout_s=timeout_s, retry=retry)
         kind_name(known.kind)
         if known.kind in self._handlers:
             raise KindTaken(
@@ -97,10 +109,20 @@ class HandlerRegistry:
         return tuple(self._handlers.values())
 
 
-def _adapted(handler: JobHandler) -> Handler:
+def _adapted(
+    handler: JobHandler, *, queue: str | None, timeout_s: float | None, retry: Retry | None
+) -> Handler:
     run, decode = handler.run, payload.decode
 
     def call(data: bytes, make_context: Callable[[], Context]) -> Any:
         return run(make_context(), decode(data))
 
-    return Handler(kind=handler.kind, run_in=RunIn.LOOP, call=call)
+    return Handler(
+        kind=handler.kind,
+        run_in=RunIn.LOOP,
+        call=call,
+        queue=queue,
+        retry=retry,
+        timeout_s=timeout_s,
+        result_limit=getattr(handler, "result_limit", payload.RESULT_BYTES_MOST),
+    )

@@ -55,6 +55,8 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     woken = _wake_on_child()
+    if _is_unwanted(control):
+        _give_up(plan, report, "end -9")
     leader = _start(plan, report)
     _let_go_of_streams()
     _tell(report, f"up {leader}")
@@ -173,11 +175,22 @@ def _start(plan: Plan, report: int) -> int:
     os.close(fault_r)
     if fault:
         os.waitpid(pid, 0)
-        if plan.scratch:
-            _remove(plan.scratch)
-        _tell(report, fault.decode())
-        os._exit(0)
+        _give_up(plan, report, fault.decode())
     return pid
+
+
+def _is_unwanted(control: int) -> bool:
+    # Stopped, or without a worker, before the command was even started.
+    look = select.poll()
+    look.register(control, select.POLLIN)
+    return bool(look.poll(0))
+
+
+def _give_up(plan: Plan, report: int, line: str) -> NoReturn:
+    if plan.scratch:
+        _remove(plan.scratch)
+    _tell(report, line)
+    os._exit(0)
 
 
 def _prctl() -> "Callable[..., int] | None":

@@ -125,7 +125,7 @@ class ChildProcess:
         self: Self, streams: Sequence[tuple[int, InStream]], writer: int = -1
     ) -> Self:
         """Take the pipes over and watch for the end. OSError when a guard could not start its
-        command; the child is on its way out then, as after any other error."""
+        command; the child is gone then, as after any other error."""
         self._open_streams = len(streams)
         self._watch_end()
         try:
@@ -140,8 +140,8 @@ class ChildProcess:
             if self._guard is not None:
                 await self._guard.came_up()
         except BaseException:
-            self.kill()
             self._open_streams -= len(streams) - len(self._streams)
+            await self.end_surely(0)
             raise
         return self
 

@@ -1,0 +1,48 @@
+"""A job that does nothing, slowly, or fails, or asks for a pause: for demos and for trying out."""
+
+from typing import Any, Final
+
+import msgspec
+
+from forge_jobs.core.outcome import Dead, Failed, JobOutcome, Throttled
+from forge_jobs.engine.context import Context
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+
+NOOP_ECHO_KIND: Final = "noop_echo"
+_MILLISECOND_US: Final = 1_000
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    sleep_ms: float = 100
+    fail: bool = False
+    throttle_ms: float | None = None
+
+
+class NoopEcho:
+    """Sleeps ``sleep_ms`` (100) and gives its payload back.
+
+    With ``fail`` the attempt fails. With ``throttle_ms`` it asks for a pause that long, once: a job
+    that old goes on. ``fail`` wins over ``throttle_ms``.
+    """
+
+    kind: Final = NOOP_ECHO_KIND
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+
+    async def run(self, ctx: Context, payload: Any) -> JobOutcome | Any:
+        """One attempt."""
+        try:
+            wanted = msgspec.convert({} if payload is None else payload, _Payload)
+        except msgspec.ValidationError as error:
+            return Dead(f"{NOOP_ECHO_KIND}: the payload is wrong: {error}")
+        await self._clock.sleep(max(0.0, wanted.sleep_ms) / 1_000)
+        if wanted.fail:
+            return Failed(f"{NOOP_ECHO_KIND}: the payload asks for a failure")
+        if wanted.throttle_ms is not None and self._age_ms(ctx) < wanted.throttle_ms:
+            return Throttled(wanted.throttle_ms / 1_000)
+        return payload
+
+    def _age_ms(self, ctx: Context) -> float:
+        enqueued_us = int(ctx.job.enqueued_at.timestamp() * 1_000_000)
+        return (self._clock.now() - enqueued_us) / _MILLISECOND_US

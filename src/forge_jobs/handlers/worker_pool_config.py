@@ -1,0 +1,69 @@
+"""How a pool of worker programs is set up."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.kit.child_guard import GuardPlan
+
+WORKER_POOL_KIND: Final = "worker_pool"
+_UMASK: Final = 0o022
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPoolConfig:
+    """``argv`` starts one child; ``size`` is how many there are at most in a worker process, best
+    as many as the queue has slots.
+
+    Children get the worker's environment and ``env``, or ``env`` alone with ``inherit_env=False``.
+    ``timeout_secs`` counts the wait for a free child too. A child is ready when it says so, within
+    ``ready_secs``; ``handshake=False`` takes it as ready at once. It is replaced after ``max_jobs``
+    jobs, when it is larger than ``max_memory_mb`` after one, and when it breaks the protocol. One
+    line of it may have ``line_limit`` bytes. To be stopped, it has ``grace_secs`` after SIGTERM.
+    """
+
+    argv: Sequence[str]
+    kind: str = WORKER_POOL_KIND
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    inherit_env: bool = True
+    cwd: str | None = None
+    size: int = 1
+    timeout_secs: float = 600.0
+    handshake: bool = True
+    ready_secs: float = 30.0
+    line_limit: int = 1 << 20
+    max_jobs: int = 1_000
+    max_memory_mb: int | None = None
+    grace_secs: float = 2.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.argv, str) or not self.argv or not self.argv[0]:
+            raise BadOption("WorkerPoolConfig: argv must be a list that begins with the program")
+        for name, value, least in (
+            ("size", self.size, 1),
+            ("timeout_secs", self.timeout_secs, 1),
+            ("ready_secs", self.ready_secs, 1),
+            ("line_limit", self.line_limit, 1_024),
+            ("max_jobs", self.max_jobs, 1),
+            ("max_memory_mb", self.max_memory_mb, 1),
+            ("grace_secs", self.grace_secs, 0),
+        ):
+            if value is not None and value < least:
+                raise BadOption(f"WorkerPoolConfig: {name}={value!r} must be at least {least}")
+
+    def plan(self) -> GuardPlan:
+        """How a child is started now. OSError when there is no such program."""
+        env = {**os.environ, **self.env} if self.inherit_env else dict(self.env)
+        path = shutil.which(self.argv[0], path=env.get("PATH", os.defpath))
+        if path is None:
+            raise FileNotFoundError(2, f"there is no program {self.argv[0]!r}")
+        return GuardPlan(
+            path=os.path.abspath(path),
+            argv=tuple(self.argv),
+            env=env,
+            cwd=self.cwd or os.getcwd(),
+            umask=_UMASK,
+        )
