@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from forge_jobs.client.options import job_fields
 from forge_jobs.core import names, payload
-from forge_jobs.core.errors import BadOption
+from forge_jobs.core.errors import BadName, BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
 from forge_jobs.core.job import NewJob
 
@@ -43,7 +43,10 @@ def type_name(value: object) -> str:
     """The type of a job, or an error."""
     if value is None or value == "":
         raise BadOption("type is empty: say what kind of job it is, for example 'resize'")
-    return names.kind_name(value)  # pyright: ignore[reportArgumentType]
+    try:
+        return names.kind_name(value)  # pyright: ignore[reportArgumentType]
+    except BadName as error:
+        raise BadName("type", value, str(error).partition("allowed: ")[2]) from None
 
 
 def type_names(values: Sequence[str] | None) -> tuple[str, ...]:
