@@ -18,6 +18,7 @@ STORMS = {
     "kill": "tests.storm.kills",
     "restart": "tests.storm.restarts",
     "failover": "tests.storm.failovers",
+    "join": "tests.storm.joining",
 }
 
 
