@@ -1,0 +1,10 @@
+"""Mission Control: pages and an HTTP API for operators, as one ASGI app inside the package.
+
+``mission_control(forge, auth=…)`` mounts into any ASGI application; ``forge web`` serves it alone.
+"""
+
+from .access.credentials import Credentials, from_environment
+from .access.identity import Identity, Role
+from .app import mission_control
+
+__all__ = ["Credentials", "Identity", "Role", "from_environment", "mission_control"]

@@ -1,0 +1,1 @@
+"""Who is there, and what they may do. Nothing here knows a page or a route by name."""

@@ -1,0 +1,200 @@
+"""The ASGI app: every page, form and route behind the same checks."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from forge_jobs.core.errors import ForgeError, StoreError
+
+from . import answers, login
+from .access.credentials import Access, OwnCheck, ThisMachineOnly
+from .access.identity import Identify, Identity, Role
+from .api import route as api_route
+from .api.all import ROUTES
+from .desk import Desk, NotAllowed
+from .frame import Frame
+from .guard import Guard
+from .live import Hub
+from .pages.all import FORMS, PAGES
+from .pages.page import Form, Page
+
+if TYPE_CHECKING:
+    from forge_jobs.app import Forge
+
+STATIC: Final = Path(__file__).parent / "static"
+Answer = Callable[[Desk, Request], Awaitable[Response]]
+
+
+def mission_control(
+    forge: "Forge",
+    *,
+    auth: Access | Identify | None = None,
+    read_only: bool = False,
+    hosts: tuple[str, ...] = (),
+    title: str = "Mission Control",
+) -> "MissionControl":
+    """Pages and API for this Forge.
+
+    Without ``auth`` only this machine gets in, as admin. ``auth`` is ``Credentials``, or a callable
+    from request to an identity or a role. ``read_only`` leaves out every route that changes
+    something. ``hosts`` are the names it may be reached by; all, when empty.
+    """
+    match auth:
+        case None:
+            access: Access = ThisMachineOnly()
+        case _ if hasattr(auth, "identify"):
+            access = auth  # pyright: ignore[reportAssignmentType]
+        case _:
+            access = OwnCheck(auth)  # pyright: ignore[reportArgumentType]
+    return MissionControl(forge, access, read_only=read_only, hosts=hosts, title=title)
+
+
+class MissionControl:
+    """One Mission Control; an ASGI application."""
+
+    def __init__(
+        self,
+        forge: "Forge",
+        access: Access,
+        *,
+        read_only: bool,
+        hosts: tuple[str, ...],
+        title: str,
+    ) -> None:
+        self.forge = forge
+        self.access = access
+        self.read_only = read_only
+        self.hub = Hub(forge.clock)
+        self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
+        self._app = Guard(Starlette(routes=self._routes()), hosts=hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    def _routes(self) -> list[BaseRoute]:
+        return [
+            Route("/healthz", _alive, methods=["GET"]),
+            Route("/readyz", self._ready, methods=["GET"]),
+            Route("/login", self._login, methods=["GET", "POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
+            Route("/live", self._page_guard(Role.VIEWER, self._live), methods=["GET"]),
+            *(self._page_route(page) for page in PAGES),
+            *(self._form_route(form) for form in FORMS if not self.read_only),
+            *(self._api_route(one) for one in ROUTES if not (self.read_only and one.writes)),
+            Route("/api/{rest:path}", _no_such_route, methods=["GET", "POST", "PUT", "DELETE"]),
+        ]
+
+    # ------------------------------------------------------------------------------ who is there
+
+    async def _desk(self, request: Request) -> Desk | None:
+        identity = await self.access.identify(request, self.forge.clock.now())
+        if identity is None:
+            return None
+        return await self._desk_of(identity)
+
+    async def _desk_of(self, identity: Identity) -> Desk:
+        store = await self.forge.aready()
+        return Desk(self.forge, store, identity, self.read_only)
+
+    def _page_guard(self, role: Role, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        async def checked(request: Request) -> Response:
+            try:
+                desk = await self._desk(request)
+                if desk is None:
+                    return login.turned_away(request, self.access, self.frame)
+                if desk.identity.role < role:
+                    raise NotAllowed(f"this needs the role {role.word}: ask an admin")
+                return await answer(desk, request)
+            except ForgeError as error:
+                return self.frame.trouble(request, error)
+
+        return checked
+
+    def _api_guard(self, role: Role, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        async def checked(request: Request) -> Response:
+            try:
+                desk = await self._desk(request)
+                if desk is None:
+                    text = "who are you? send a bearer token, or log in"
+                    return answers.plain(401, "unauthorized", text)
+                if desk.identity.role < role:
+                    raise NotAllowed(f"this needs the role {role.word}: ask an admin")
+                return await answer(desk, request)
+            except ForgeError as error:
+                return answers.as_json(error)
+
+        return checked
+
+    # ------------------------------------------------------------------------------ what is there
+
+    def _page_route(self, page: Page) -> Route:
+        async def show(desk: Desk, request: Request) -> Response:
+            shown = await page.view(desk, _given(request))
+            return HTMLResponse(self.frame.whole(page, desk, request, shown))
+
+        return Route(page.path, self._page_guard(page.role, show), methods=["GET"])
+
+    def _form_route(self, form: Form) -> Route:
+        async def act(desk: Desk, request: Request) -> Response:
+            fields = await login.fields(request)
+            notice = await form.act(desk, {**fields, **request.path_params})
+            return self.frame.acted(request, notice, fields.get("back", "/"))
+
+        return Route(form.path, self._page_guard(form.role, act), methods=["POST"])
+
+    def _api_route(self, one: api_route.Route) -> Route:
+        async def call(desk: Desk, request: Request) -> Response:
+            return await api_route.run(one, desk, request)
+
+        path = one.path if one.path == "/metrics" else f"/api{one.path}"
+        return Route(path, self._api_guard(one.role, call), methods=[one.method])
+
+    async def _live(self, desk: Desk, request: Request) -> Response:
+        page, given = self.frame.named(request.query_params.get("view", "/"))
+
+        async def render() -> str:
+            fresh = await self._desk_of(desk.identity)
+            return self.frame.main(page, fresh, request, await page.view(fresh, given))
+
+        key = f"{desk.identity.role.word} {request.query_params.get('view', '/')}"
+        return StreamingResponse(
+            self.hub.stream(key, render),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+    # ---------------------------------------------------------------------------- coming and going
+
+    async def _ready(self, request: Request) -> Response:
+        try:
+            store = await self.forge.aready()
+            await store.queues.all()
+        except StoreError:
+            return PlainTextResponse("the store cannot be reached\n", 503)
+        return PlainTextResponse("ok\n")
+
+    async def _login(self, request: Request) -> Response:
+        return await login.answer(request, self.access, self.frame, self.forge.clock)
+
+    async def _logout(self, request: Request) -> Response:
+        return login.leave(request)
+
+
+async def _alive(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _no_such_route(request: Request) -> Response:
+    return answers.plain(404, "not_found", "there is no such route: see /api/openapi.json")
+
+
+def _given(request: Request) -> dict[str, str]:
+    return {**dict(request.query_params), **request.path_params}

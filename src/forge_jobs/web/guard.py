@@ -1,0 +1,126 @@
+"""What every request and answer goes through: size, origin, headers.
+
+Plain ASGI, so that streams pass through untouched.
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_MOST: Final = 2 << 20
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class TooLarge(Exception):
+    """The body is larger than any route takes."""
+
+
+class Guard:
+    """Refuses what comes from other sites or is too large, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...] = ()) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            status, text = refusal
+            await PlainTextResponse(text + "\n", status)(scope, receive, _dressed(send))
+            return
+        dressed = _Started(_dressed(send))
+        try:
+            await self._app(scope, _limited(receive), dressed)
+        except TooLarge:
+            if dressed.started:
+                raise
+            text = f"the body is larger than {BODY_MOST:,} bytes\n"
+            await PlainTextResponse(text, 413)(scope, receive, dressed)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts and host_name(host) not in self._hosts:
+            return 421, "this name is not served here: add it with --allow-host"
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > BODY_MOST:
+            return 413, f"the body is larger than {BODY_MOST:,} bytes"
+        if scope["method"] in _SAFE or "authorization" in headers:
+            return None
+        if not same_origin(headers, host):
+            return 403, "this request came from another site"
+        return None
+
+
+class _Started:
+    """Remembers whether the answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        await self._send(message)
+
+
+def same_origin(headers: Headers, host: str) -> bool:
+    """Browsers say where a request comes from; programs without a browser say nothing."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc.lower() == host.lower()
+
+
+def host_name(host: str) -> str:
+    """The name without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].strip("[").lower()
+    return host.partition(":")[0].lower()
+
+
+def _dressed(send: Send) -> Send:
+    async def dress(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            headers.setdefault("cache-control", "no-store")
+        await send(message)
+
+    return dress
+
+
+def _limited(receive: Receive) -> Receive:
+    seen = 0
+
+    async def limited() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > BODY_MOST:
+                raise TooLarge
+        return message
+
+    return limited

@@ -1,0 +1,106 @@
+"""Live pages: each page that somebody looks at is rendered at most once a second for all of them.
+
+A reader that is slow sees the newest state next, never a backlog: nothing is queued for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from forge_jobs.core.errors import ForgeError
+from forge_jobs.kit import redact
+from forge_jobs.kit.clock import Clock
+
+Render: TypeAlias = Callable[[], Awaitable[str]]
+
+PERIOD_S: Final = 1.0
+KEEP_ALIVE_S: Final = 15.0
+# A page that is dear to make is made less often: at most a twentieth of the time goes into it.
+_SHARE: Final = 20
+
+
+@dataclass(slots=True)
+class _View:
+    """One page as all its readers see it. ``number`` rises with every change."""
+
+    render: Render
+    number: int = 0
+    event: str = ""
+    body: str = ""
+    readers: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def show(self, event: str, body: str) -> None:
+        if (event, body) == (self.event, self.body):
+            return
+        self.event, self.body = event, body
+        self.number += 1
+        before, self.changed = self.changed, asyncio.Event()
+        before.set()
+
+
+class Hub:
+    """All live pages of one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._views: dict[str, _View] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def stream(self, key: str, render: Render) -> AsyncIterator[str]:
+        """Server-sent events of one page, from now until the reader leaves."""
+        view = self._join(key, render)
+        seen = 0
+        try:
+            yield "retry: 2000\n\n"
+            while True:
+                # before the body is read, so that a change in between is not missed
+                changed = view.changed
+                if view.number != seen:
+                    seen = view.number
+                    yield _event(view.event, view.body)
+                    continue
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        await changed.wait()
+                except TimeoutError:
+                    yield ": still here\n\n"
+        finally:
+            self._leave(key, view)
+
+    @property
+    def streams(self) -> int:
+        """How many readers there are."""
+        return sum(view.readers for view in self._views.values())
+
+    def _join(self, key: str, render: Render) -> _View:
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = _View(render)
+            self._tasks[key] = asyncio.create_task(self._keep(view), name=f"live {key}")
+        view.readers += 1
+        return view
+
+    def _leave(self, key: str, view: _View) -> None:
+        view.readers -= 1
+        if view.readers == 0:
+            self._views.pop(key, None)
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+
+    async def _keep(self, view: _View) -> None:
+        while True:
+            begun = self._clock.mono()
+            try:
+                view.show("view", await view.render())
+            except ForgeError as error:
+                view.show("trouble", redact.text(str(error)))
+            took = self._clock.mono() - begun
+            await self._clock.sleep(max(PERIOD_S, took * _SHARE))
+
+
+def _event(name: str, body: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in body.replace("\r", "").split("\n"))
+    return f"event: {name}\n{lines}\n"

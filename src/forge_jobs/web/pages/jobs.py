@@ -1,0 +1,148 @@
+"""Lists of jobs: all, and the three an operator asks for most. Filters live in the address."""
+
+import asyncio
+from typing import Final
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.ops import look
+from forge_jobs.ops.act import APPLIES, Action, Operator
+from forge_jobs.web.access.identity import Role
+from forge_jobs.web.desk import Desk
+
+from .filters import filter_of, kept
+from .page import Form, Given, Notice, Page, Shown
+
+PAGE_ROWS: Final = 50
+_DONE: Final = {
+    Action.RETRY: "back in line",
+    Action.CANCEL: "cancelled",
+    Action.DELETE: "deleted",
+    Action.RUN_NOW: "made due",
+    Action.DUPLICATE: "enqueued again",
+}
+
+
+async def view(desk: Desk, given: Given) -> Shown:
+    return await _list(desk, given, ())
+
+
+async def scheduled(desk: Desk, given: Given) -> Shown:
+    return await _list(desk, given, (JobStatus.SCHEDULED,))
+
+
+async def retries(desk: Desk, given: Given) -> Shown:
+    return await _list(desk, given, (JobStatus.FAILED,))
+
+
+async def dead(desk: Desk, given: Given) -> Shown:
+    return await _list(desk, given, (JobStatus.DEAD,))
+
+
+async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown:
+    wanted = filter_of(given, fixed)
+    after = given.get("after") or None
+    page, total, queues = await asyncio.gather(
+        look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
+        look.count(desk.store, wanted),
+        look.queues(desk.store, clock=desk.clock),
+    )
+    counts = {status: sum(queue.counts[status] for queue in queues) for status in JobStatus}
+    return {
+        "jobs": page.jobs,
+        "next": page.next,
+        "first": after is None,
+        "total": total,
+        "filter": kept(given),
+        "fixed": fixed,
+        "chosen": wanted.statuses,
+        "counts": counts,
+        "queues": [queue.name for queue in queues],
+        "actions": actions_for(wanted.statuses),
+    }
+
+
+def actions_for(statuses: tuple[JobStatus, ...]) -> list[str]:
+    """What can be done to every job of these states."""
+    listed = (Action.RETRY, Action.RUN_NOW, Action.CANCEL, Action.DELETE)
+    shown = statuses or tuple(JobStatus)
+    return [action.value for action in listed if any(s in APPLIES[action] for s in shown)]
+
+
+async def act(desk: Desk, given: Given) -> Notice:
+    """One action on chosen jobs, or on all that match the filter of the page."""
+    try:
+        action = Action(given["action"])
+    except ValueError:
+        raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
+    if action is Action.DELETE and not desk.may(Role.ADMIN):
+        raise BadOption("deleting needs the role admin")
+    ids = tuple(filter(None, given.get("ids", "").split(",")))
+    if ids:
+        selection = Selection(ids=ids)
+    elif given.get("all") == "yes":
+        selection = Selection(filter=_narrowed(action, given))
+    else:
+        raise BadOption("choose at least one job")
+    acted = await perform(desk.operator, action, selection)
+    return Notice(spelled(action, acted), command(action, ids, given))
+
+
+def _narrowed(action: Action, given: Given) -> Filter:
+    """On a list of all states the action reaches those it applies to."""
+    return filter_of(given)
+
+
+async def perform(operator: Operator, action: Action, selection: Selection) -> Acted:
+    """Do it, in bounded steps."""
+    match action:
+        case Action.RETRY:
+            return await operator.retry(selection)
+        case Action.CANCEL:
+            return await operator.cancel(selection)
+        case Action.DELETE:
+            return await operator.delete(selection)
+        case Action.RUN_NOW:
+            return await operator.run_now(selection)
+        case Action.DUPLICATE:
+            return (await operator.duplicate(selection)).acted
+
+
+def spelled(action: Action, acted: Acted) -> str:
+    """What was done, as a sentence."""
+    parts = [f"{acted.changed:,} {_DONE[action]}"]
+    if acted.requested:
+        parts.append(f"{acted.requested:,} running asked to stop")
+    if acted.skipped:
+        parts.append(f"{acted.skipped:,} skipped")
+    if acted.missing:
+        parts.append(f"{acted.missing:,} no longer there")
+    return ", ".join(parts)
+
+
+def command(action: Action, ids: tuple[str, ...], given: Given) -> str:
+    """The command that does the same."""
+    if ids:
+        shown = " ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
+        return f"forge jobs {action} {shown}"
+    options = "".join(
+        f" --{name} {given[name]}" for name in ("queue", "kind", "status", "tag") if given.get(name)
+    )
+    return f"forge jobs {action}{options}"
+
+
+PAGES: Final = (
+    Page(path="/jobs", name="jobs", title="Jobs", template="jobs.html", view=view, key="j"),
+    Page(
+        path="/scheduled", name="scheduled", title="Scheduled", template="jobs.html",
+        view=scheduled, key="s",
+    ),
+    Page(
+        path="/retries", name="retries", title="Retries", template="jobs.html",
+        view=retries, key="r",
+    ),
+    Page(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
+)  # fmt: skip
+
+FORMS: Final = (Form(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),)

@@ -1,0 +1,37 @@
+"""Worker processes that live now, and the queues none of them serves."""
+
+import asyncio
+from typing import Final
+
+from forge_jobs.ops import look
+from forge_jobs.web.access.identity import Role
+from forge_jobs.web.desk import Desk
+
+from .page import Form, Given, Notice, Page, Shown
+
+
+async def view(desk: Desk, given: Given) -> Shown:
+    workers, queues = await asyncio.gather(
+        look.workers(desk.store, clock=desk.clock), look.queues(desk.store, clock=desk.clock)
+    )
+    unserved = [queue.name for queue in queues if queue.configured and not queue.workers]
+    return {"workers": workers, "unserved": unserved}
+
+
+async def quiet(desk: Desk, given: Given) -> Notice:
+    host_id = await desk.operator.quiet(given["host_id"])
+    return Notice(f"{host_id} takes no more jobs", f"forge workers quiet {host_id}")
+
+
+async def unquiet(desk: Desk, given: Given) -> Notice:
+    host_id = await desk.operator.quiet(given["host_id"], quiet=False)
+    return Notice(f"{host_id} takes jobs again", f"forge workers quiet --off {host_id}")
+
+
+PAGE: Final = Page(
+    path="/workers", name="workers", title="Workers", template="workers.html", view=view, key="w"
+)
+FORMS: Final = (
+    Form(path="/act/workers/{host_id}/quiet", role=Role.OPERATOR, act=quiet),
+    Form(path="/act/workers/{host_id}/unquiet", role=Role.OPERATOR, act=unquiet),
+)
