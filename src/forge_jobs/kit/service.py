@@ -121,6 +121,7 @@ class ServiceLoop:
     is_leader: Callable[[], Awaitable[bool]]
     tick_limit_s: float = 30.0
     jitter: float = 0.1
+    follower_s: float = _FOLLOWER_S
 
 
 async def run_service(
@@ -139,7 +140,7 @@ async def run_service(
         is_sharp = False
         try:
             if service.scope is Scope.CLUSTER and not await loop.is_leader():
-                delay_s = _FOLLOWER_S
+                delay_s = loop.follower_s
             else:
                 async with asyncio.timeout(loop.tick_limit_s):
                     following = await service.tick()

@@ -53,8 +53,17 @@ class Cron:
     name = "cron"
     scope = Scope.CLUSTER
 
-    def __init__(self, store: Store, *, queue_of: QueueOf, router: Router, entropy: Entropy):
+    def __init__(
+        self,
+        store: Store,
+        *,
+        queue_of: QueueOf,
+        router: Router,
+        entropy: Entropy,
+        look_s: float = _LOOK_S,
+    ) -> None:
         self._store = store
+        self._look_s = look_s
         self._queue_of = queue_of
         self._router = router
         self._entropy = entropy
@@ -70,9 +79,9 @@ class Cron:
         if look.more:
             return Next.again()
         if report.next_due is None:
-            return Next.after(_LOOK_S)
+            return Next.after(self._look_s)
         wait_s = (report.next_due - look.now) / SECOND + _LATE_S
-        return Next.sharp(min(max(wait_s, 0.0), _LOOK_S))
+        return Next.sharp(min(max(wait_s, 0.0), self._look_s))
 
 
 async def cron_tick_once(
