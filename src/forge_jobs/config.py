@@ -29,12 +29,19 @@ _OFF: Final = frozenset({"0", "false", "no", "off"})
 _ON: Final = frozenset({"", "1", "true", "yes", "on"})
 
 
+def metrics_from_env(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether workers keep times and vitals: not with FORGE_METRICS=0."""
+    env = os.environ if environ is None else environ
+    return _switch(env, "FORGE_METRICS")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
+    ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
     """
 
     lease_s: float = 15.0
@@ -51,6 +58,7 @@ class EngineSettings:
     child_idle_s: float = 60.0
     child_jobs_most: int = 1_000
     slots_most: int = SLOTS_PER_PROCESS_MOST
+    metrics: bool = field(default_factory=metrics_from_env)
     backoff: Backoff = DEFAULT_BACKOFF
     budgets: Budgets = DEFAULT_BUDGETS
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Finish, done
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim
 from forge_jobs.core.status import Event
 from forge_jobs.kit.clock import Clock
@@ -43,6 +43,7 @@ class FloorParts:
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _RUNNING, _ENDED, _STALE = State.RUNNING, State.ENDED, Verdict.STALE
+_MICRO = 1 / SECOND
 
 
 class Floor:
@@ -62,6 +63,8 @@ class Floor:
         )
         self.running = 0
         self.written = 0
+        # Store time minus our own steady clock, by the last answer.
+        self.skew_s = 0.0
         self.is_open = True
         self.store_now: Callable[[], Instant] = parts.clock.now
         self.mono = parts.clock.mono
@@ -147,7 +150,10 @@ class Floor:
         pace = self.lanes[job.queue].pace
         pace.ended += 1
         pace.ran_s += ran_s
-        self.outbox.add(done(job, result=None, ran_s=ran_s), now)
+        waited_s = run.started_at + self.skew_s - job.run_at * _MICRO
+        if waited_s < 0.0:
+            waited_s = 0.0
+        self.outbox.add(done(job, result=None, ran_s=ran_s, waited_s=waited_s), now)
 
     def ended(self, run: Run, ending: Ending) -> None:
         """An executor reports an ending; the run's unit becomes free."""
@@ -188,6 +194,7 @@ class Floor:
             backoff=self.lanes[job.queue].backoff,
             budgets=parts.settings.budgets,
             ran_s=max(0.0, at - run.started_at),
+            waited_s=max(0.0, run.started_at + self.skew_s - job.run_at * _MICRO),
         )
         if finish is None:
             self.outbox.release(Claim(job.key, job.epoch))

@@ -33,7 +33,6 @@ from .listener import Listener
 from .local_cancel import LocalCancels
 from .loop_watch import LoopWatch
 from .membership import Card, Membership
-from .memory import resident_bytes
 from .pump import Pump
 from .registry import HandlerRegistry
 from .routing import Router
@@ -46,7 +45,9 @@ from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
 from .services.rebalance import Rebalance
 from .services.unserved import Unserved
+from .services.vitals import VitalsReport
 from .supervisor import Supervisor
+from .usage import Cores, read_usage
 
 _LOG = logging.getLogger("forge_jobs.worker")
 
@@ -137,6 +138,7 @@ class WorkerProcess:
             ttl_s=min(LEAD_TTL_S, settings.lease_s),
         )
         self._stop = StopFlag()
+        self._cores = Cores(clock.mono)
         self._wakes = {Cron.name: WakeFlag(self._job_loop.loop)}
         self._tasks: list[asyncio.Task[None]] = []
         self._afar = Afar(plan.io, self._job_loop)
@@ -251,11 +253,13 @@ class WorkerProcess:
         self._supervisor.look_soon()
 
     def _pulse(self) -> Pulse:
-        floor = self.floor
+        floor, seen = self.floor, read_usage()
         return Pulse(
             running=floor.running,
             slots={name: max(lane.target, lane.busy) for name, lane in floor.lanes.items()},
-            memory_bytes=resident_bytes(),
+            memory_bytes=seen.memory_bytes,
+            cores=round(self._cores.of(seen.cpu_s), 3),
+            disk_share=seen.disk_share,
         )
 
     def _running_kinds(self) -> list[str]:
@@ -279,9 +283,26 @@ class WorkerProcess:
             Promote(store, store_now=self.floor.store_now),
             Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
             Fold(store),
+            *self._reports(),
             Rebalance(store, most=plan.settings.slots_most),
             Unserved(store, clock=plan.clock),
             Cron(store, queue_of=plan.queue_known, router=plan.router, entropy=plan.entropy),
+        ]
+
+    def _reports(self) -> list[PeriodicService]:
+        if not self._plan.settings.metrics:
+            return []
+        member, floor = self._member, self.floor
+        return [
+            VitalsReport(
+                self._plan.store.ledger,
+                who=lambda: (member.host_id, self._plan.card.label(member.host_id)),
+                running=lambda: floor.running,
+                trips=self._pump.trips,
+                usage=read_usage,
+                clock=self._plan.clock,
+                store_now=floor.store_now,
+            )
         ]
 
     def _spawn_afar(self) -> None:

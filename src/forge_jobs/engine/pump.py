@@ -25,6 +25,7 @@ from .intake import Intake
 from .outbox import BATCH_MOST, Batch
 from .run import NEVER
 from .runner import unstorable
+from .trips import Trips
 
 _LOG = logging.getLogger("forge_jobs.engine")
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
@@ -73,6 +74,7 @@ class Pump:
         self._entropy = entropy
         self._doubt = Doubt(floor, jobs, lease_s=settings.lease_s, now=clock.mono())
         self._number = 0
+        self.trips = Trips()
         self.errors = 0
         self._one_by_one = False
         self._hints = 0
@@ -171,10 +173,12 @@ class Pump:
             started=[Claim(run.job.key, run.job.epoch) for run in batch.marks],
             notes=batch.notes,
             want=wants,
+            timed=self._settings.metrics,
         )
         try:
             answer = await self._jobs.exchange(request)
         except Exception as error:
+            self.trips.failed()
             if owner == life.owner and not floor.standing.dead:
                 self._failed(batch, error)
             return
@@ -182,6 +186,7 @@ class Pump:
             # Declared dead while the call ran: whatever it claimed belongs to the past.
             return
         self.errors = 0
+        self.trips.add(self._mono() - now)
         self._one_by_one = self._one_by_one and not floor.outbox.is_empty
         try:
             self._apply(batch, wants, answer, news=hints != self._hints)
@@ -207,6 +212,7 @@ class Pump:
     def _apply(self, batch: Batch, wants: list[Want], answer: Exchanged, *, news: bool) -> None:
         floor, now = self._floor, self._mono()
         self._store_seen = (answer.now, now)
+        floor.skew_s = answer.now / SECOND - now
         floor.outbox.written()
         floor.judged(batch.finishes, answer.verdicts)
         floor.handed_back(batch.releases)

@@ -59,6 +59,7 @@ def settled(
     backoff: Backoff,
     budgets: Budgets,
     ran_s: float,
+    waited_s: float = 0.0,
 ) -> Finish | None:
     """The write that records an ending; None when the job is handed back unspent."""
     outcome = ending.outcome
@@ -79,6 +80,7 @@ def settled(
         result=ending.result if is_done else None,
         jobs=tuple(run.carried) if is_done and run.carried else (),
         ran_s=ran_s,
+        waited_s=waited_s,
     )
 
 
@@ -87,6 +89,7 @@ def unstorable(finish: Finish, error: Exception) -> Finish:
     return Finish(
         finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
         error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
+        waited_s=finish.waited_s, enqueued_at=finish.enqueued_at,
     )  # fmt: skip
 
 

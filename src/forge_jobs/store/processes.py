@@ -32,6 +32,8 @@ class Pulse(Struct, frozen=True, kw_only=True):
     running: int = 0
     slots: Mapping[str, int] = {}
     memory_bytes: int = 0
+    cores: float = 0.0
+    disk_share: float = 0.0
 
 
 class Share(Struct, frozen=True):
@@ -84,6 +86,8 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
     running: int = 0
     slots: Mapping[str, int] = {}
     memory_bytes: int = 0
+    cores: float = 0.0
+    disk_share: float = 0.0
     quiet: bool = False
     shares: Mapping[str, Share] = {}
 
@@ -143,7 +147,8 @@ class ProcessStore(Protocol):
         ...
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
-        """Take or renew a named leadership; True while this process holds it."""
+        """Take or renew a named leadership; True while this process holds it. One that lasts longer
+        than two ``ttl_s`` from now is from before the clock was set back, and free."""
         ...
 
     async def yield_lead(self, name: str, key: int) -> None:

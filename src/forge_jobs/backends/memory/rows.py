@@ -168,5 +168,7 @@ class Process:
             running=pulse.running,
             slots=dict(pulse.slots),
             memory_bytes=pulse.memory_bytes,
+            cores=pulse.cores,
+            disk_share=pulse.disk_share,
             quiet=self.quiet,
         )

@@ -54,7 +54,8 @@ class PostgresProcesses:
     async def beat(self, key: int, pulse: Pulse) -> Beat:
         [row] = await self._server.ask_urgent(
             self._sql["beat"], self._server.present.bind(), key, pulse.running,
-            rows.as_json(dict(pulse.slots)), pulse.memory_bytes,
+            rows.as_json(dict(pulse.slots)), pulse.memory_bytes, pulse.cores,
+            pulse.disk_share,
         )  # fmt: skip
         return Beat(row["alive"], row["now"])
 
@@ -143,6 +144,8 @@ def _record(row: Row) -> ProcessRecord:
         running=row["running"],
         slots=_slots.decode(row["slots"]),
         memory_bytes=row["memory_bytes"],
+        cores=row["cores"],
+        disk_share=row["disk_share"],
         quiet=row["quiet"],
         shares={}
         if row["shares"] is None

@@ -147,6 +147,8 @@ class SqliteProcesses:
                     running=sign.pulse.running,
                     slots=dict(sign.pulse.slots),
                     memory_bytes=sign.pulse.memory_bytes,
+                    cores=sign.pulse.cores,
+                    disk_share=sign.pulse.disk_share,
                     quiet=bool(quiet),
                     shares=parts.get(key, {}),
                 )

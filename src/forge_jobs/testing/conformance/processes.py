@@ -25,7 +25,7 @@ class TestProcesses:
         worker = await Worker.join(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
         started = clock.now()
         clock.advance(2)
-        pulse = Pulse(running=3, slots={"mail": 4, "vidéo": 1}, memory_bytes=50_000_000)
+        pulse = Pulse(running=3, slots={"mail": 4, "vidéo": 1}, memory_bytes=50_000_000, cores=1.5)
         assert await store.processes.beat(worker.key, pulse) == Beat(True, clock.now())
         [seen] = await store.processes.all()
         assert (seen.key, seen.host_id) == (worker.key, "host-1")
@@ -34,7 +34,7 @@ class TestProcesses:
         assert (seen.started_at, seen.beat_at) == (started, clock.now())
         assert (seen.lease_s, seen.quiet) == (7.5, False)
         assert (seen.running, dict(seen.slots)) == (3, {"mail": 4, "vidéo": 1})
-        assert seen.memory_bytes == 50_000_000
+        assert (seen.memory_bytes, seen.cores) == (50_000_000, 1.5)
 
     async def test_keys_are_never_reused(self, store: Store, clock: MovableClock) -> None:
         keys: list[int] = []
@@ -174,6 +174,17 @@ class TestLeadership:
         await store.processes.yield_lead("cron", worker.key)
         assert await store.processes.lead("cron", other.key, ttl_s=15)
         await store.processes.yield_lead("nothing", worker.key)
+
+    async def test_a_lease_from_before_the_clock_was_set_back_binds_nobody(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        other = await Worker.join(store, clock, host_id="host-2", lease_s=600.0)
+        assert await store.processes.lead("cron", worker.key, ttl_s=15)
+        clock.jump(-5)
+        assert not await store.processes.lead("cron", other.key, ttl_s=15)
+        clock.jump(-3_600)
+        assert await store.processes.lead("cron", other.key, ttl_s=15)
+        assert not await store.processes.lead("cron", worker.key, ttl_s=15)
 
     async def test_many_at_once_elect_one(self, store: Store, clock: MovableClock) -> None:
         workers = [await Worker.join(store, clock, host_id=f"host-{n}") for n in range(8)]

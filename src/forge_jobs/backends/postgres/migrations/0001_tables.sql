@@ -160,6 +160,8 @@ CREATE TABLE forge.processes (
     running      integer NOT NULL DEFAULT 0,
     slots        text   NOT NULL DEFAULT '{}',
     memory_bytes bigint NOT NULL DEFAULT 0,
+    cores        double precision NOT NULL DEFAULT 0,
+    disk_share   double precision NOT NULL DEFAULT 0,
     quiet        boolean NOT NULL DEFAULT false,
     -- A verdict and final; an expired lease alone is not.
     dead         boolean NOT NULL DEFAULT false

@@ -15,7 +15,8 @@ RETURNING id;
 WITH t AS MATERIALIZED (SELECT forge.present($1) AS now),
 renewed AS (
     UPDATE forge.processes p
-    SET beat_at = t.now, running = $3, slots = $4, memory_bytes = $5
+    SET beat_at = t.now, running = $3, slots = $4, memory_bytes = $5,
+        cores = $6, disk_share = $7
     FROM t WHERE p.id = $2 AND NOT p.dead RETURNING 1
 )
 SELECT t.now, EXISTS (SELECT 1 FROM renewed) AS alive FROM t;
@@ -72,7 +73,8 @@ SELECT min(e.at) AS at FROM (
 ) AS e WHERE e.at > forge.present($1);
 
 -- name: lead
--- Take or renew a leadership that is free, lapsed or already ours. Index: the primary key.
+-- Take or renew a leadership that is free, lapsed or already ours; a lease that reaches much further
+-- than ours would is from before the clock was set back. Index: the primary key.
 INSERT INTO forge.leads (name, process, until)
 SELECT $2, p.id, t.now + round($4::double precision * 1000000)::bigint
 FROM (SELECT forge.present($1) AS now) AS t
@@ -80,6 +82,7 @@ JOIN forge.processes p ON p.id = $3 AND NOT p.dead
     AND p.beat_at + round(p.lease_s * 1000000)::bigint > t.now
 ON CONFLICT (name) DO UPDATE SET process = EXCLUDED.process, until = EXCLUDED.until
 WHERE leads.process = EXCLUDED.process OR leads.until <= forge.present($1)
+    OR leads.until > EXCLUDED.until + round($4::double precision * 1000000)::bigint
 RETURNING 1;
 
 -- name: yield_lead
