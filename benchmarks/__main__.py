@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure Forge Jobs and its peers on SQLite and print the targets."""
+"""`python -m benchmarks`: measure Forge Jobs and its peers and print the targets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NoReturn
 
 from benchmarks import profiling, report
 from benchmarks.bench import OURS, Size, open_bench
-from benchmarks.measures import MEASURES
+from benchmarks.measures import GROUPS, MEASURES
 from benchmarks.run import audit, progress, run
-from benchmarks.systems import PACKAGES
+from benchmarks.systems import OWN, PACKAGES
 
 DEFAULT_ROUNDS = 5
 
@@ -24,7 +24,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--quick", action="store_true", help="smoke run in seconds; its figures mean nothing"
     )
     parser.add_argument(
-        "--only", metavar="NAMES", help=f"some of: {','.join(MEASURES)}", default=",".join(MEASURES)
+        "--only",
+        metavar="NAMES",
+        help=f"some of: {','.join(MEASURES)}; or all of {' or '.join(GROUPS)}",
+        default=",".join(GROUPS),
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
     parser.add_argument("--peers-only", action="store_true", help="leave Forge Jobs out")
@@ -35,7 +38,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--profile", choices=sorted(profiling.PROFILED), help="show where our own time goes"
     )
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.only.split(",") if name not in MEASURES]
+    options.only = [
+        name for chosen in options.only.split(",") for name in GROUPS.get(chosen, (chosen,))
+    ]
+    unknown = [name for name in options.only if name not in MEASURES]
     if unknown:
         parser.error(f"--only: no measure {', '.join(unknown)}; there are {', '.join(MEASURES)}")
     if options.rounds is not None and options.rounds < 1:
@@ -47,8 +53,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def systems(options: argparse.Namespace) -> frozenset[str] | None:
     if options.peers_only:
-        return frozenset(PACKAGES) - {OURS}
-    return frozenset({OURS}) if options.ours_only else None
+        return frozenset(PACKAGES) - OWN
+    return OWN if options.ours_only else None
 
 
 def leave(number: int, _: object) -> NoReturn:
@@ -67,8 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
         if not bench.has(OURS) and not options.peers_only:
             progress("Forge Jobs cannot be run here yet: peers only")
         facts = report.machine(bench.home)
-        durability = [] if options.no_audit else audit(bench)
-        results = run(bench, options.only.split(","), durability)
+        audited = not options.no_audit and not set(options.only).isdisjoint(GROUPS["sqlite"])
+        durability = audit(bench) if audited else []
+        results = run(bench, options.only, durability)
         print(report.text(bench, facts, durability, results))
         if options.json:
             options.json.write_text(report.as_json(bench, facts, durability, results))

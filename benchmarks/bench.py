@@ -10,14 +10,16 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks import postgres
 from benchmarks.figures import Figure, Outcome, Series
 from benchmarks.processes import Agent, start_child
 from benchmarks.systems import MODULES, OURS, installed
+from tests.postgres.server import PrivateServer
 
 OPEN_SECONDS = 30.0
 
@@ -46,6 +48,8 @@ class Bench:
     systems: frozenset[str]
     facts: list[str] = field(default_factory=list[str])
     _number: Iterator[int] = field(default_factory=itertools.count)
+    _ends: ExitStack = field(default_factory=ExitStack)
+    _server: PrivateServer | None = None
 
     def has(self, system: str) -> bool:
         return system in self.systems
@@ -64,6 +68,21 @@ class Bench:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def database(self) -> Iterator[Path]:
+        """The directory of a fresh database on the Postgres server of this run."""
+        if self._server is None:
+            self._server = self._ends.enter_context(
+                postgres.open_server(durable=not self.size.quick)
+            )
+            self.say(f"Postgres, read back: {postgres.facts(self._server)}")
+        with self.store() as store, postgres.database(self._server, store):
+            yield store
+
+    def close(self) -> None:
+        """End the server, if one was needed."""
+        self._ends.close()
 
     def agent(
         self, system: str, store: Path, synchronous: str, *, flags: tuple[str, ...] = ()
@@ -100,9 +119,11 @@ def open_bench(size: Size, chosen: frozenset[str] | None = None) -> Iterator[Ben
     """A bench with every installed system (or those of `chosen`), and a home that goes away."""
     systems = frozenset(name for name in MODULES if installed(name))
     home = Path(tempfile.mkdtemp(prefix="forge-bench-"))
+    bench = Bench(size, home, systems if chosen is None else systems & chosen)
     try:
-        yield Bench(size, home, systems if chosen is None else systems & chosen)
+        yield bench
     finally:
+        bench.close()
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -22,7 +22,11 @@ from benchmarks.systems import PACKAGES
 
 WIDTH = 100
 UNPRINTED = {"each"}
-DISTRIBUTIONS = {"forge": "forge-jobs", "persist-queue": "persist-queue"}
+DISTRIBUTIONS = {
+    "forge": "forge-jobs",
+    "forge-postgres": "forge-jobs",
+    "raw-sql": "asyncpg",
+}
 
 
 def machine(home: Path) -> dict[str, str]:
@@ -120,7 +124,7 @@ def text(
     bench: Bench, facts: dict[str, str], durability: Sequence[Durability], results: Sequence[Result]
 ) -> str:
     """The whole report."""
-    lines = heading("Forge Jobs on SQLite beside its peers")
+    lines = heading("Forge Jobs beside its peers")
     lines += [f"{name:<12}{value}" for name, value in facts.items()]
     lines += textwrap.wrap(f"versions    {versions(bench)}", WIDTH, subsequent_indent=" " * 12)
     kind = "quick run: proves the frame, its figures mean nothing" if bench.size.quick else "whole"

@@ -24,9 +24,38 @@ DEF_NORMAL = Target(
 )
 DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.AT_MOST)
 
+POSTGRES_DRAIN = Target("postgres-drain", "Postgres: drain, to the best peer", 3, 4, "×")
+POSTGRES_CEILING = Target(
+    "postgres-ceiling", "Postgres: drain, of the raw-SQL ceiling", 50, 65, "%"
+)
+POSTGRES_BULK = Target(
+    "postgres-bulk", "Postgres: enqueue in bulk, to the best peer", 2.5, 3.5, "×"
+)
+POSTGRES_ONE = Target("postgres-one", "Postgres: enqueue one by one, to the best peer", 1, 1.2, "×")
+POSTGRES_CALLERS = Target(
+    "postgres-callers", "Postgres: enqueue, 100 callers, to the best", 10, 20, "×"
+)
+POSTGRES_P50 = Target(
+    "postgres-idle-p50", "Postgres: enqueue to start, idle, p50", 3, 2, "ms", Sense.AT_MOST
+)
+POSTGRES_P99 = Target(
+    "postgres-idle-p99", "Postgres: enqueue to start, idle, p99", 10, 5, "ms", Sense.AT_MOST
+)
+POSTGRES_MEMORY = Target(
+    "postgres-memory", "Postgres: memory of an idle worker", 80, 50, "MB", Sense.AT_MOST
+)
+POSTGRES_DEPTH = Target(
+    "postgres-depth", "Postgres: claim cost with 3 M rows, to empty", 1.5, 1.1, "×", Sense.AT_MOST
+)
+POSTGRES_SNAPSHOT = Target(
+    "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 1.5, "×", Sense.AT_MOST
+)
+
 ALL = (
     DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
-    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH,
+    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, POSTGRES_DRAIN, POSTGRES_CEILING, POSTGRES_BULK,
+    POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
+    POSTGRES_SNAPSHOT,
 )  # fmt: skip
 
 

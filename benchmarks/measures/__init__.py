@@ -9,6 +9,11 @@ from benchmarks.measures.depth import Depth
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
+from benchmarks.measures.postgres_depth import PostgresDepth
+from benchmarks.measures.postgres_drain import PostgresDrain
+from benchmarks.measures.postgres_enqueue import PostgresEnqueue
+from benchmarks.measures.postgres_idle import PostgresIdle
+from benchmarks.measures.postgres_snapshot import PostgresSnapshot
 from benchmarks.measures.sync import Sync
 from benchmarks.measures.waiting import Waiting
 
@@ -19,4 +24,14 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "await": Waiting,
     "def": Sync,
     "depth": Depth,
+    "postgres-drain": PostgresDrain,
+    "postgres-enqueue": PostgresEnqueue,
+    "postgres-idle": PostgresIdle,
+    "postgres-depth": PostgresDepth,
+    "postgres-snapshot": PostgresSnapshot,
+}
+# Names that stand for several measures.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "sqlite": tuple(name for name in MEASURES if not name.startswith("postgres-")),
+    "postgres": tuple(name for name in MEASURES if name.startswith("postgres-")),
 }

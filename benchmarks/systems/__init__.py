@@ -16,17 +16,32 @@ Announce = Callable[..., None]
 Opener = Callable[[Path, str, Announce], object]
 
 OURS = "forge"
+OURS_POSTGRES = "forge-postgres"
+RAW = "raw-sql"
+OWN = frozenset({OURS, OURS_POSTGRES, RAW})
 PACKAGES = {
     "forge": "forge_jobs.backends.sqlite",
     "huey": "huey",
     "litequeue": "litequeue",
     "persist-queue": "persistqueue",
+    "forge-postgres": "forge_jobs.backends.postgres",
+    "raw-sql": "asyncpg",
+    "pgqueuer": "pgqueuer",
+    "procrastinate": "procrastinate",
+    "saq": "saq.queue",
+    "chancy": "chancy",
 }
 MODULES = {
     "forge": "benchmarks.systems.forge",
     "huey": "benchmarks.systems.huey",
     "litequeue": "benchmarks.systems.litequeue",
     "persist-queue": "benchmarks.systems.persist_queue",
+    "forge-postgres": "benchmarks.systems.forge_postgres",
+    "raw-sql": "benchmarks.systems.raw_sql",
+    "pgqueuer": "benchmarks.systems.pgqueuer",
+    "procrastinate": "benchmarks.systems.procrastinate",
+    "saq": "benchmarks.systems.saq",
+    "chancy": "benchmarks.systems.chancy",
 }
 
 

@@ -22,15 +22,25 @@ BATCH = 1_000
 
 
 class ForgeSystem:
-    """One Forge on one file."""
+    """One Forge on one store."""
 
-    def __init__(self, directory: Path, synchronous: str, announce: Announce) -> None:
-        os.environ["FORGE_URL"] = forge_rows.url(directory, synchronous)
+    def __init__(self, directory: Path, url: str, announce: Announce) -> None:
+        os.environ["FORGE_URL"] = url
         from benchmarks.systems import forge_app  # reads FORGE_URL when imported
 
         self._app = forge_app
         self._directory = directory
         self._announce = announce
+
+    def begin_server(self) -> None:
+        """Count what a server spends for us, if there is one."""
+
+    def server_seconds(self) -> float:
+        """What it has spent since."""
+        return 0.0
+
+    def handled(self) -> None:
+        """The last handler was called; its finish may still be on its way."""
 
     def _put_many(self, jobs: int, kind: str = "noop") -> None:
         task = self._app.TASKS[kind]
@@ -83,10 +93,13 @@ class ForgeSystem:
         cpu: dict[str, float] = {}
 
         def begin() -> None:
+            self.begin_server()
             cpu["from"] = time.process_time()
 
         def end() -> None:
             cpu["to"] = time.process_time()
+            cpu["server"] = self.server_seconds()
+            loop.call_soon_threadsafe(self.handled)
             loop.call_soon_threadsafe(reached.set)
 
         tally = self._app.TALLY
@@ -99,7 +112,8 @@ class ForgeSystem:
             self._announce("up", at=time.monotonic(), handled=before)
             await asyncio.wait_for(reached.wait(), CALL_LIMIT_SECONDS)
         counted = jobs if skip else jobs - before
-        return {"jobs": counted, "cpu": cpu["to"] - cpu["from"]}
+        spent = cpu["to"] - cpu["from"]
+        return {"jobs": counted, "cpu": spent, "server": cpu["server"]}
 
     def sleepers(self, jobs: int, callers: int) -> dict[str, Any]:
         """No store and no engine: tasks that only sleep 10 ms, again and again."""
@@ -125,4 +139,4 @@ class ForgeSystem:
 
 
 def open_system(directory: Path, synchronous: str, announce: Announce) -> ForgeSystem:
-    return ForgeSystem(directory, synchronous, announce)
+    return ForgeSystem(directory, forge_rows.url(directory, synchronous), announce)

@@ -6,9 +6,10 @@ producer's stamp can be subtracted from a worker's.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,3 +48,36 @@ def trickle(send: Callable[[float], object], count: int, gap: float) -> list[flo
         send(sent)
         calls.append((time.monotonic() - sent) * 1_000)
     return calls
+
+
+async def trickle_async(
+    send: Callable[[float], Awaitable[object]], count: int, gap: float
+) -> list[float]:
+    """The same from asynchronous code."""
+    dice = random.Random(7)
+    calls: list[float] = []
+    for _ in range(count):
+        await asyncio.sleep(gap * (0.5 + dice.random()))
+        sent = time.monotonic()
+        await send(sent)
+        calls.append((time.monotonic() - sent) * 1_000)
+    return calls
+
+
+async def span_async(action: Coroutine[Any, Any, object], jobs: int) -> dict[str, Any]:
+    """`span` within a running event loop."""
+    cpu = time.process_time()
+    started = time.monotonic()
+    await action
+    seconds = time.monotonic() - started
+    return {"jobs": jobs, "seconds": seconds, "cpu": time.process_time() - cpu}
+
+
+async def callers(count: int, share: int, call: Callable[[], Awaitable[object]]) -> None:
+    """So many callers at once, each awaiting one call after the other."""
+
+    async def caller() -> None:
+        for _ in range(share):
+            await call()
+
+    await asyncio.gather(*(caller() for _ in range(count)))

@@ -26,9 +26,9 @@ from tests.storm.rig import Say, StormFailed
 BACKENDS = ("postgres",)
 WAIT_S = 60.0
 
-WHOLE = OutageOptions(restarts=3, every_s=8.0, down_s=6.0)
+WHOLE = OutageOptions(restarts=3, every_s=8.0, down_s=6.0, long_s=0.0)
 QUICK = OutageOptions(
-    jobs=600, workers=2, producers=1, lease_s=3.0, restarts=1, every_s=3.0, down_s=2.0
+    jobs=600, workers=2, producers=1, lease_s=3.0, restarts=1, every_s=3.0, down_s=2.0, long_s=0.0
 )
 
 

@@ -59,11 +59,12 @@ class OutageOptions(Options):
 
     @property
     def flow_s(self) -> float:
-        return self.restarts * (self.every_s + self.down_s)
+        # A start takes about a second.
+        return self.restarts * (self.every_s + self.down_s + 1) + self.long_s
 
 
 QUICK = OutageOptions(
-    jobs=400, workers=2, producers=1, lease_s=2.0, restarts=1, every_s=2.0, down_s=1.5, long_s=3.0
+    jobs=400, workers=2, producers=1, lease_s=2.0, restarts=1, every_s=2.0, down_s=1.5, long_s=0.0
 )
 
 

@@ -1,0 +1,94 @@
+"""Our own Postgres tables seen from outside: is work left, how many rows, do the counters agree
+with them, and millions of copies of a row.
+
+This is the one module of the benchmark that knows the Postgres schema. The parent uses it, in a
+process that never opens the store through the library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+
+from benchmarks import postgres
+
+FINISHED = ("done", "dead", "cancelled")
+# Once the last handler was called, every job is running or over. Index: jobs_owner.
+NOTHING_RUNS = (
+    "SELECT NOT EXISTS (SELECT 1 FROM forge.jobs WHERE status = 'running' AND owner IS NOT NULL)"
+)
+BY_STATUS = (
+    "SELECT status, count(*) FROM ("
+    "SELECT status FROM forge.jobs UNION ALL SELECT status FROM forge.history) AS j GROUP BY status"
+)
+# Copies follow each other by a microsecond, as jobs do that were enqueued one after the other.
+MOVING = ("run_at", "enqueued_at", "started_at", "finished_at")
+SORTS = (("jobs", "pending"), ("jobs", "scheduled"), ("history", "done"))
+
+
+def await_finished(store: Path, seconds: float) -> float:
+    """Until every claimed job is over; the instant on the shared clock."""
+    return postgres.await_answer(store, NOTHING_RUNS, seconds)
+
+
+def by_status(store: Path) -> dict[str, int]:
+    """Rows by state, counted row by row."""
+    return dict(postgres.ask(store, BY_STATUS))
+
+
+def counts(store: Path) -> dict[str, int]:
+    """Unfinished and finished rows, counted row by row."""
+    rows = by_status(store)
+    finished = sum(rows.get(status, 0) for status in FINISHED)
+    return {"waiting": sum(rows.values()) - finished, "finished": finished}
+
+
+def discord(store: Path) -> list[str]:
+    """Where our own counters differ from the rows: empty, or one sentence."""
+    found = postgres.ask(
+        store,
+        "SELECT status, sum(jobs)::bigint FROM ("
+        " SELECT status, jobs FROM forge.counters UNION ALL"
+        " SELECT target, jobs FROM forge.ledger WHERE target IS NOT NULL UNION ALL"
+        " SELECT source, -jobs FROM forge.ledger WHERE source IS NOT NULL"
+        ") AS c GROUP BY status HAVING sum(jobs) <> 0",
+    )
+    books, rows = dict(found), by_status(store)
+    return [] if books == rows else [f"the counters say {books}, the rows are {rows}"]
+
+
+def multiply(store: Path, copies: int) -> None:
+    """Beside the one row of each sort `copies` more like it, made inside the server."""
+    with psycopg.connect(postgres.address(store), autocommit=True) as link:
+        link.execute("SET synchronous_commit = off")
+        for table, status in SORTS:
+            columns = [
+                name
+                for (name,) in link.execute(
+                    "SELECT column_name FROM information_schema.columns"
+                    " WHERE table_schema = 'forge' AND table_name = %s ORDER BY ordinal_position",
+                    [table],
+                )
+            ]
+            values = ", ".join(value_of(name) for name in columns)
+            query = (
+                f"INSERT INTO forge.{table} ({', '.join(columns)})"
+                f" SELECT {values} FROM forge.{table} AS t, generate_series(1, {copies}) AS n(i)"
+                f" WHERE t.id = (SELECT max(id) FROM forge.{table} WHERE status = '{status}')"
+            )
+            link.execute(query.encode())
+            link.execute(
+                b"INSERT INTO forge.ledger (minute, queue, kind, target, jobs)"
+                b" SELECT 0, queue, kind, status, %s"
+                b" FROM (SELECT queue, kind, status FROM forge.jobs UNION ALL"
+                b" SELECT queue, kind, status FROM forge.history) AS j"
+                b" WHERE status = %s LIMIT 1",
+                [copies, status],
+            )
+
+
+def value_of(column: str) -> str:
+    if column == "id":
+        return "nextval(pg_get_serial_sequence('forge.jobs', 'id'))"
+    return f"t.{column} + n.i" if column in MOVING else f"t.{column}"
