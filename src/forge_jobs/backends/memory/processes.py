@@ -125,7 +125,10 @@ class MemoryProcesses:
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
         with self._tables.change() as now:
             lead = self._tables.leads.get(name)
-            taken = lead is not None and lead.process != key and lead.until > now
+            # A lease that reaches much further than ours would is from before the clock was set
+            # back.
+            sane = after(now, 2 * ttl_s)
+            taken = lead is not None and lead.process != key and now < lead.until <= sane
             if taken or not self._tables.alive(key, now):
                 return False
             self._tables.leads[name] = Lead(key, after(now, ttl_s))

@@ -59,10 +59,12 @@ SELECT control_version,
 FROM forge_marks;
 
 -- name: take_lead
--- A leadership is taken or renewed unless another process holds it. Index: primary key.
+-- A leadership is taken or renewed unless another process holds it; a lease that reaches much
+-- further than ours would is from before the clock was set back. Index: primary key.
 INSERT INTO forge_leads (name, process, until) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET process = excluded.process, until = excluded.until
-WHERE forge_leads.process = excluded.process OR forge_leads.until <= ?4;
+WHERE forge_leads.process = excluded.process OR forge_leads.until <= ?4
+   OR forge_leads.until > 2 * excluded.until - ?4;
 
 -- name: drop_lead
 -- A leadership is given up. Index: primary key.
