@@ -3,6 +3,9 @@
 asyncpg is imported by the first connection only, so that reading an address needs no driver.
 """
 
+import asyncio
+import contextlib
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -65,6 +68,39 @@ async def connect(
         **more,
     )
     return cast("Driver", made)
+
+
+def cut(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+    """End a connection from outside its event loop, which may be over."""
+    wire = _wire(driver)
+    if loop.is_running():
+        # Its own loop will see the end of it; nothing else of a running loop may be touched.
+        with contextlib.suppress(Exception):
+            wire.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        return
+    with contextlib.suppress(Exception):
+        driver.terminate()
+    if loop.is_closed():
+        # A closed loop calls nobody any more, so the last step of its transport is taken here.
+        with contextlib.suppress(Exception):
+            wire._call_connection_lost(None)
+
+
+def disown(driver: Driver) -> None:
+    """In a forked child: the connection is the parent's. It must neither be used nor closed, also
+    not by the garbage collector, which would take it out of the parent's event loop."""
+    _disowned.append((driver, _wire(driver)))
+    with contextlib.suppress(AttributeError):
+        driver.__setattr__("_aborted", True)
+
+
+_disowned: list[object] = []
+
+
+def _wire(driver: Driver) -> Any:
+    """The transport with the socket, below TLS if there is any."""
+    transport = getattr(driver, "_transport", None)
+    return getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
 
 
 def _driver_module() -> Any:

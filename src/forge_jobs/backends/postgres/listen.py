@@ -16,7 +16,7 @@ from forge_jobs.store.bundle import Ring
 
 from . import sqlfiles
 from .bell import EVERYBODY, Bell, Listener
-from .driver import Driver
+from .driver import Driver, cut, disown
 from .session import OwnLine, Server
 
 _LOG: Final = logging.getLogger("forge_jobs.postgres")
@@ -25,7 +25,11 @@ PROBE_S: Final = 2.0
 CHECK_S: Final = 15.0
 POLL_S: Final = 0.25
 TRY_AGAIN_S: Final = 60.0
+_CLOSE_S: Final = 2.0
 _BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+# What a forked child got from its parent and must leave alone.
+_parents: Final[list[object]] = []
 
 
 class Hearing:
@@ -37,6 +41,7 @@ class Hearing:
         self._guard = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._driver: Driver | None = None
         self._probe: asyncio.Future[None] | None = None
         self._token = ""
         self._notify = sqlfiles.statements("jobs", server.address.schema)["notify"]
@@ -65,9 +70,13 @@ class Hearing:
         if task is None or loop is None:
             return
         if loop is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _cancelled(task)
+        elif loop.is_running():
+            there = asyncio.run_coroutine_threadsafe(_cancelled(task), loop)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.wrap_future(there), _CLOSE_S)
         else:
+            self._cut(loop)
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
 
@@ -98,14 +107,19 @@ class Hearing:
 
     def after_fork(self) -> None:
         """The task and its connection belong to the parent."""
+        if self._driver is not None:
+            disown(self._driver)
         self._guard = threading.Lock()
-        self._task = self._loop = None
+        _parents.append(self._task)
+        self._task = self._loop = self._driver = None
         self.state = "off"
 
     def _ensure(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._guard:
-            if self._task is not None and self._loop is not None and not self._loop.is_closed():
-                return
+            if self._task is not None and self._loop is not None:
+                if not self._loop.is_closed():
+                    return
+                self._cut(self._loop)
             self._loop = loop
             self._task = loop.create_task(self._run())
             self._task.add_done_callback(self._ended)
@@ -140,7 +154,7 @@ class Hearing:
         """Until the connection is lost."""
         server = self._server
         pooled = server.pooled and server.address.listen_dsn == server.address.dsn
-        driver = await server.connect(pooled=pooled, listening=True)
+        driver = self._driver = await server.connect(pooled=pooled, listening=True)
         line = OwnLine(driver, pooled=pooled)
         try:
             lost = asyncio.Event()
@@ -161,9 +175,21 @@ class Hearing:
                     server.address.place,
                 )
                 await self._poll(lost)
+        except GeneratorExit:
+            # The loop was closed over this task: nothing can be awaited any more.
+            cut(driver, line.loop)
+            raise
         finally:
             server.line = None
             await _let_go(driver)
+            if self._driver is driver:
+                self._driver = None
+
+    def _cut(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the connection of a loop that runs no more."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            cut(driver, loop)
 
     async def _answers(self) -> bool:
         """Whether a notification sent over another connection arrives here."""
@@ -217,7 +243,14 @@ class Hears:
         await self._hearing.unsubscribe(self._listener)
 
 
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def _let_go(driver: Driver) -> None:
+    if driver.is_closed():
+        return
     try:
         await driver.close(timeout=1.0)
     except Exception:

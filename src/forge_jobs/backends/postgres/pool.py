@@ -7,14 +7,13 @@ loop ends, its connections are closed with it.
 
 import asyncio
 import contextlib
-import socket
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
 from typing import Final
 
-from .driver import Driver
+from .driver import Driver, cut, disown
 
 MOST: Final = 3
 PER_LOOP: Final = 2
@@ -22,8 +21,8 @@ _CLOSE_S: Final = 2.0
 
 Connect = Callable[[], Awaitable[Driver]]
 
-# What a forked child must neither use nor close: both would disturb its parent.
-_abandoned: Final[list[object]] = []
+# What a forked child got from its parent and must leave alone.
+_parents: Final[list[object]] = []
 
 
 class _Set:
@@ -57,19 +56,23 @@ class _Parting:
         try:
             await _close(self.driver)
         finally:
-            self.held.parting.remove(self)
+            self.gone()
             self.over.set_result(None)
+
+    def gone(self) -> None:
+        if self in self.held.parting:
+            self.held.parting.remove(self)
 
     async def wait(self) -> None:
         """On the loop that needs the place."""
-        try:
-            self.held.loop.call_soon_threadsafe(self.begin)
-        except RuntimeError:
-            _shut(self.driver)
-            return
-        await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_CLOSE_S)
+        loop = self.held.loop
+        with contextlib.suppress(RuntimeError):
+            if loop.is_running():
+                loop.call_soon_threadsafe(self.begin)
+                await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_CLOSE_S)
         if not self.driver.is_closed():
-            _shut(self.driver)
+            self.gone()
+            cut(self.driver, loop)
 
 
 class _Waiter:
@@ -149,17 +152,20 @@ class Pool:
         here = asyncio.get_running_loop()
         for held in sets:
             if held.loop is here:
-                await self._end(held)
+                await self._finish(held)
             elif held.loop.is_running():
-                there = asyncio.run_coroutine_threadsafe(self._end(held), held.loop)
+                there = asyncio.run_coroutine_threadsafe(self._finish(held), held.loop)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.wrap_future(there), _CLOSE_S)
             else:
-                self._drop(held)
+                self._bury(held)
 
     def abandon(self) -> None:
         """In a forked child: forget everything without touching it."""
-        _abandoned.append((self._sets, self._waiting))
+        for held in self._sets.values():
+            for driver in (*held.idle, *held.busy, *(gone.driver for gone in held.parting)):
+                disown(driver)
+        _parents.append((self._sets, self._waiting))
         self._guard = threading.Lock()
         self._sets = {}
         self._waiting = deque()
@@ -178,7 +184,7 @@ class Pool:
                 over = [held for other, held in self._sets.items() if other.is_closed()]
                 mine = self._sets[loop] = _Set(loop)
         for held in over:
-            self._drop(held)
+            self._bury(held)
         if mine.keeper is None:
             mine.keeper = self._keep(mine)
             await anext(mine.keeper)
@@ -265,6 +271,13 @@ class Pool:
                 self._wake(mine)
                 return
 
+    async def _finish(self, mine: _Set) -> None:
+        """``_end`` through the keeper, which then is not left to the garbage collector."""
+        if mine.keeper is None:
+            await self._end(mine)
+        else:
+            await mine.keeper.aclose()
+
     async def _end(self, mine: _Set) -> None:
         for driver in self._drop(mine):
             await _close(driver)
@@ -282,7 +295,7 @@ class Pool:
         with self._guard:
             if self._sets.get(mine.loop) is mine:
                 del self._sets[mine.loop]
-            idle, mine.idle, mine.busy = mine.idle, [], []
+            idle, mine.idle = mine.idle, []
             self._total -= mine.held
             mine.held = 0
             gone = [waiter for waiter in self._waiting if waiter.mine is mine]
@@ -292,11 +305,14 @@ class Pool:
         for waiter in gone:
             with contextlib.suppress(RuntimeError):
                 mine.loop.call_soon_threadsafe(waiter.future.cancel)
-        if mine.loop.is_closed():
-            for driver in idle:
-                _shut(driver)
-            return []
         return idle
+
+    def _bury(self, held: _Set) -> None:
+        """End everything of a loop that does not run: nobody will give anything back there."""
+        parting, held.parting = held.parting, []
+        busy, held.busy = held.busy, []
+        for driver in (*self._drop(held), *busy, *(gone.driver for gone in parting)):
+            cut(driver, held.loop)
 
 
 def _set(future: "asyncio.Future[None]") -> None:
@@ -312,12 +328,3 @@ async def _close(driver: Driver) -> None:
     except BaseException:
         driver.terminate()
         raise
-
-
-def _shut(driver: Driver) -> None:
-    """End a connection whose loop was closed over it: nothing of the loop can be used any more."""
-    _abandoned.append(driver)
-    transport = getattr(driver, "_transport", None)
-    if transport is not None:
-        with contextlib.suppress(Exception):
-            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)

@@ -54,12 +54,12 @@ class OwnLine:
     def __init__(self, driver: Driver, *, pooled: bool) -> None:
         self.driver = driver
         self._pooled = pooled
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
 
     def here(self) -> bool:
         """Whether it can be used from the running event loop."""
-        return self._loop is asyncio.get_running_loop() and not self.driver.is_closed()
+        return self.loop is asyncio.get_running_loop() and not self.driver.is_closed()
 
     @asynccontextmanager
     async def block(self) -> AsyncGenerator[None, None]:
