@@ -1,6 +1,5 @@
 """The Postgres backend passes the conformance suite, on a real server."""
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -15,16 +14,6 @@ from tests.postgres.places import Places, places
 from tests.postgres.server import postgres
 
 __all__ = ["places", "postgres"]
-
-# A connection that a store leaves to the garbage collector is reported in whichever test runs then;
-# until the pool gives every one of them back in order, the report is not held against that test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def collected() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The Postgres backend passes the conformance suite behind a pooler in transaction mode."""
 
 import asyncio
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -20,16 +19,6 @@ from tests.postgres.pooler import transaction_pooler
 from tests.postgres.server import PrivateServer, postgres
 
 __all__ = ["places", "postgres"]
-
-# A connection that a store leaves to the garbage collector is reported in whichever test runs then;
-# until the pool gives every one of them back in order, the report is not held against that test.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def collected() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session")
