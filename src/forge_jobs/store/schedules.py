@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from forge_jobs.core.bucket import Bucket, Grant
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import CronSpec
@@ -67,23 +68,6 @@ class DueSchedules(Struct, frozen=True):
     next_at: Instant | None = None
 
 
-class Bucket(Struct, frozen=True, kw_only=True):
-    """A token bucket: ``tokens`` as of ``at``."""
-
-    scope: str
-    capacity: float
-    refill_per_s: float
-    tokens: float
-    at: Instant
-
-
-class Grant(Struct, frozen=True):
-    """``granted`` permits now; with fewer than asked for, ``retry_at`` is when one is there."""
-
-    granted: int
-    retry_at: Instant | None = None
-
-
 class ScheduleStore(Protocol):
     """What fires by time and rate."""
 
@@ -130,11 +114,13 @@ class ScheduleStore(Protocol):
         ...
 
     async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
-        """The bucket; created full if absent, never overwritten."""
+        """The bucket; created full if absent, never overwritten. BadOption for a capacity below 1
+        or a negative rate."""
         ...
 
     async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
-        """Create the bucket full, or change its size and rate keeping min(tokens, capacity)."""
+        """Create the bucket full, or change its size and rate keeping min(tokens, capacity).
+        BadOption as above."""
         ...
 
     async def take(self, scope: str, permits: int) -> Grant:

@@ -1,47 +1,43 @@
 """The schedule contract on memory: cron ticks that fire once, and rate buckets."""
 
-import math
-
 from msgspec import structs
 
+from forge_jobs.core.bucket import Bucket, Grant, check_bucket, filled, full, resized, taken
 from forge_jobs.core.errors import NotFound
-from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.store.schedules import Bucket, Grant
+from forge_jobs.core.instant import Instant
 
 from .timetable import MemoryTimetable
-
-# A permit that is there but for a rounding error is there.
-_ROUNDING = 1e-6
 
 
 class MemorySchedules(MemoryTimetable):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
 
     async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         with self._tables.change() as now:
             if scope not in self._tables.buckets:
-                self._tables.buckets[scope] = _full(scope, capacity, refill_per_s, now)
+                self._tables.buckets[scope] = full(
+                    scope, capacity=capacity, refill_per_s=refill_per_s, now=now
+                )
             return self._filled(scope, now)
 
     async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         with self._tables.change() as now:
-            bucket = _full(scope, capacity, refill_per_s, now)
-            if scope in self._tables.buckets:
-                known = self._filled(scope, now)
-                tokens = min(known.tokens, capacity)
-                bucket = structs.replace(bucket, tokens=tokens, at=known.at)
+            known = self._tables.buckets.get(scope)
+            bucket = (
+                full(scope, capacity=capacity, refill_per_s=refill_per_s, now=now)
+                if known is None
+                else resized(known, capacity=capacity, refill_per_s=refill_per_s, now=now)
+            )
             self._tables.buckets[scope] = bucket
             return bucket
 
     async def take(self, scope: str, permits: int) -> Grant:
         with self._tables.change() as now:
-            bucket = self._filled(scope, now)
-            granted = min(max(permits, 0), math.floor(bucket.tokens + _ROUNDING))
-            left = max(bucket.tokens - granted, 0.0)
-            self._tables.buckets[scope] = structs.replace(bucket, tokens=left)
-            if granted >= permits or bucket.refill_per_s <= 0:
-                return Grant(granted)
-            return Grant(granted, bucket.at + math.ceil((1 - left) / bucket.refill_per_s * SECOND))
+            left, grant = taken(self._known(scope), permits, now)
+            self._tables.buckets[scope] = left
+            return grant
 
     async def drain(self, scope: str) -> None:
         with self._tables.change() as now:
@@ -52,15 +48,10 @@ class MemorySchedules(MemoryTimetable):
             return [self._filled(scope, now) for scope in sorted(self._tables.buckets)]
 
     def _filled(self, scope: str, now: Instant) -> Bucket:
+        return filled(self._known(scope), now)
+
+    def _known(self, scope: str) -> Bucket:
         bucket = self._tables.buckets.get(scope)
         if bucket is None:
             raise NotFound(f"rate limit scope {scope!r} is not declared")
-        gained = max(now - bucket.at, 0) / SECOND * bucket.refill_per_s
-        tokens = min(bucket.tokens + gained, bucket.capacity)
-        return structs.replace(bucket, tokens=tokens, at=max(now, bucket.at))
-
-
-def _full(scope: str, capacity: float, refill_per_s: float, now: Instant) -> Bucket:
-    return Bucket(
-        scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=capacity, at=now
-    )
+        return bucket

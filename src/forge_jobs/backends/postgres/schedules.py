@@ -1,24 +1,19 @@
 """The schedule contract on Postgres: cron ticks that fire once, and rate buckets."""
 
-import math
-from typing import Final
-
+from forge_jobs.core.bucket import Bucket, Grant, check_bucket, filled
 from forge_jobs.core.errors import NotFound
-from forge_jobs.core.instant import SECOND
-from forge_jobs.store.schedules import Bucket, Grant
 
 from .driver import Row
 from .session import Link
 from .timetable import PostgresTimetable
-
-# A permit that is there but for a rounding error is there.
-_ROUNDING: Final = 1e-6
 
 
 class PostgresSchedules(PostgresTimetable):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
 
     async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
+
         async def work(link: Link) -> Bucket:
             await self._made(link, scope, capacity, refill_per_s)
             return await self._filled(link, scope)
@@ -26,6 +21,8 @@ class PostgresSchedules(PostgresTimetable):
         return await self._server.within(work)
 
     async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
+
         async def work(link: Link) -> Bucket:
             await self._made(link, scope, capacity, refill_per_s)
             known = await self._filled(link, scope)
@@ -35,23 +32,16 @@ class PostgresSchedules(PostgresTimetable):
         return await self._server.within(work)
 
     async def take(self, scope: str, permits: int) -> Grant:
-        async def work(link: Link) -> Grant:
-            bucket = await self._filled(link, scope)
-            granted = min(max(permits, 0), math.floor(bucket.tokens + _ROUNDING))
-            left = max(bucket.tokens - granted, 0.0)
-            await self._save(link, scope, bucket.capacity, bucket.refill_per_s, left, bucket.at)
-            if granted >= permits or bucket.refill_per_s <= 0:
-                return Grant(granted)
-            return Grant(granted, bucket.at + math.ceil((1 - left) / bucket.refill_per_s * SECOND))
-
-        return await self._server.within(work)
+        now = self._server.present.bind()
+        [row] = await self._server.ask(self._sql["take"], now, scope, permits)
+        if row["granted"] is None:
+            raise _undeclared(scope)
+        return Grant(row["granted"], row["retry_s"])
 
     async def drain(self, scope: str) -> None:
-        async def work(link: Link) -> None:
-            bucket = await self._filled(link, scope)
-            await self._save(link, scope, bucket.capacity, bucket.refill_per_s, 0.0, bucket.at)
-
-        await self._server.within(work)
+        now = self._server.present.bind()
+        if not await self._server.ask(self._sql["drain"], now, scope):
+            raise _undeclared(scope)
 
     async def buckets(self) -> list[Bucket]:
         now = self._server.present.bind()
@@ -65,7 +55,7 @@ class PostgresSchedules(PostgresTimetable):
     async def _filled(self, link: Link, scope: str) -> Bucket:
         row = await link.row(self._sql["lock_bucket"], self._server.present.bind(), scope)
         if row is None:
-            raise NotFound(f"rate limit scope {scope!r} is not declared")
+            raise _undeclared(scope)
         return _as_of_now(row)
 
     async def _save(
@@ -78,12 +68,15 @@ class PostgresSchedules(PostgresTimetable):
 
 
 def _as_of_now(row: Row) -> Bucket:
-    """The bucket filled up to the present; time that runs backwards fills nothing."""
-    gained = max(row["now"] - row["at"], 0) / SECOND * row["refill_per_s"]
-    return Bucket(
+    left = Bucket(
         scope=row["scope"],
         capacity=row["capacity"],
         refill_per_s=row["refill_per_s"],
-        tokens=min(row["tokens"] + gained, row["capacity"]),
-        at=max(row["now"], row["at"]),
+        tokens=row["tokens"],
+        at=row["at"],
     )
+    return filled(left, row["now"])
+
+
+def _undeclared(scope: str) -> NotFound:
+    return NotFound(f"rate limit scope {scope!r} is not declared")

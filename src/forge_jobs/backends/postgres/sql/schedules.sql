@@ -107,6 +107,15 @@ FROM forge.buckets WHERE scope = $2 FOR UPDATE;
 -- A bucket as it is left. Index: the primary key.
 UPDATE forge.buckets SET capacity = $2, refill_per_s = $3, tokens = $4, at = $5 WHERE scope = $1;
 
+-- name: take
+-- Up to so many permits in one call: no client holds the lock. Index: the primary key.
+SELECT granted, retry_s FROM forge.take_permits(forge.present($1), $2, $3);
+
+-- name: drain
+-- Nothing is left in a bucket. Index: the primary key.
+UPDATE forge.buckets SET tokens = 0, at = greatest(at, forge.present($1)) WHERE scope = $2
+RETURNING 1;
+
 -- name: buckets
 -- All buckets as they were left, and the present.
 SELECT scope, capacity, refill_per_s, tokens, at, forge.present($1) AS now
