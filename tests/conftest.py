@@ -8,6 +8,12 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from tests.postgres.places import places
+from tests.postgres.server import postgres
+from tests.stores import any_url, shared_url
+
+__all__ = ["any_url", "places", "postgres", "shared_url"]
+
 # A developer's own FORGE_URL or DATABASE_URL must reach no test and no child of a test.
 for name in list(os.environ):
     if name.startswith("FORGE_") or name == "DATABASE_URL":

@@ -1,15 +1,14 @@
 """A Forge of its own for every test, on each backend."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from forge_jobs import Forge
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def forge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Forge]:
-    made = Forge("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/forge.db")
+@pytest.fixture
+def forge(any_url: str) -> Iterator[Forge]:
+    made = Forge(any_url)
     yield made
     made.close()

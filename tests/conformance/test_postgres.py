@@ -10,10 +10,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
-from tests.postgres.places import Places, places
-from tests.postgres.server import postgres
-
-__all__ = ["places", "postgres"]
+from tests.postgres.places import Places
 
 
 @pytest.fixture

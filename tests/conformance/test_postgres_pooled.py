@@ -14,11 +14,9 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
-from tests.postgres.places import Places, places
+from tests.postgres.places import Places
 from tests.postgres.pooler import transaction_pooler
-from tests.postgres.server import PrivateServer, postgres
-
-__all__ = ["places", "postgres"]
+from tests.postgres.server import PrivateServer
 
 
 @pytest.fixture(scope="session")

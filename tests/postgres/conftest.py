@@ -7,10 +7,8 @@ import pytest_asyncio
 
 from forge_jobs.backends.postgres.store import PostgresStore
 
-from .places import Places, places
-from .server import PrivateServer, postgres
-
-__all__ = ["places", "postgres"]
+from .places import Places
+from .server import PrivateServer
 
 
 @pytest.fixture
