@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite import books, enqueue, looks, moves, schema, watch
+from forge_jobs.backends.sqlite import books, enqueue, looks, lots, moves, schema, watch
 from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
 from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqltext import in_order
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 
@@ -60,7 +61,8 @@ def test_a_claim_walks_its_index_without_a_sort(connection: sqlite3.Connection) 
 
 
 def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Connection) -> None:
-    ids, *_ = connection.execute(EXCHANGE["candidates"], ("q0", 1 << 60, 500)).fetchone()
+    values = in_order(EXCHANGE["candidates"], ("q0", 1 << 60, 500, None))
+    ids, *_ = connection.execute(EXCHANGE["candidates"], values).fetchone()
     expected = connection.execute(
         "SELECT id FROM forge_jobs NOT INDEXED WHERE status = 'pending' AND queue = 'q0'"
         " ORDER BY priority, run_at, id LIMIT 500"
@@ -106,7 +108,7 @@ def test_writes_of_an_exchange_find_rows_by_key(connection: sqlite3.Connection, 
 
 
 def statements() -> Iterator[tuple[str, str]]:
-    for text in (EXCHANGE, moves.SQL, enqueue.SQL, looks.SQL, books.SQL, watch.SQL):
+    for text in (EXCHANGE, moves.SQL, enqueue.SQL, looks.SQL, books.SQL, watch.SQL, lots.SQL):
         for name in text:
             yield name, text[name]
 

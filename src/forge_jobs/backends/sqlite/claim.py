@@ -21,6 +21,7 @@ from .transaction import Tx
 
 _CANDIDATES: Final = SQL["candidates"]
 _CLAIM: Final = SQL["claim"]
+_CLAIM_CHOSEN: Final = SQL["claim_chosen"]
 _FIELDS: Final = 6
 _CLAIM_RANGE: Final = SQL["claim_range"]
 _numbers_of = msgspec.json.Decoder(list[int]).decode
@@ -63,6 +64,24 @@ def claim(tx: Tx, owner: int, number: int, want: Want, into: Claimed) -> int:
     into.jobs.extend(jobs)
     _count(tx, want.queue, kinds, count)
     return count
+
+
+def claim_chosen(
+    tx: Tx, owner: int, number: int, want: Want, chosen: Sequence[int], into: Claimed
+) -> None:
+    """Claim jobs that were chosen by their keys, in the order of the line."""
+    free = max(want.free, 0)
+    ids, numbers, kinds, payloads, unusual = tx.row(SQL["chosen"], (as_json(chosen),))
+    jobs = _build(want.queue, ids, numbers, kinds, payloads)
+    if unusual != "[]":
+        _amend(tx, jobs, _unusual_of(unusual), free, into)
+    keys_in_line = [job.key for job in jobs]
+    for at, part in ((tx.now, keys_in_line[:free]), (None, keys_in_line[free:])):
+        if part:
+            tx.execute(_CLAIM_CHOSEN, (owner, number, at, as_json(part)))
+    jobs[free:] = [_prefetched(job) for job in jobs[free:]]
+    into.jobs.extend(jobs)
+    _count(tx, want.queue, kinds, len(jobs))
 
 
 def _take(tx: Tx, owner: int, number: int, at: int | None, chosen: list[int]) -> None:

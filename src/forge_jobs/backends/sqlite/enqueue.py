@@ -1,7 +1,7 @@
 """Storing new jobs, also the ones that a move carries and those in a user's own transaction."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.json import encode
 
@@ -11,10 +11,13 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
-from .rows import is_due_now, is_usual, needs_body, new_row
+from .rows import bound_row, is_due, is_due_now, is_usual, needs_body, new_row
 from .transaction import Tx
 from .work import Joint
 from .writer import Writer
+
+if TYPE_CHECKING:
+    from .lots import Newcomers
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "enqueue.sql")
 
@@ -24,6 +27,8 @@ _BODY: Final = SQL["insert_body"]
 _INSERT_ONE: Final = SQL["insert_jobs"]
 _INSERT_LONE: Final = SQL["insert_lone"]
 _INSERT_ALIKE: Final = SQL["insert_alike"]
+_INSERT_BOUND: Final = SQL["insert_bound"]
+_INSERT_BOUND_ALIKE: Final = SQL["insert_bound_alike"]
 # Powers of two: a batch of any size is stored by a handful of statements, all of them cached.
 _SIZES: Final = (64, 32, 16, 8, 4, 2, 1)
 _COLUMNS: Final = 18
@@ -80,6 +85,7 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     run: _Run | None = None
     entered: dict[tuple[str, str, JobStatus], int] = {}
     fresh: dict[tuple[str, str], Enqueued] = {}
+    newcomers: Newcomers | None = None
     for job in jobs:
         if job.dedupe_key is not None:
             taken = fresh.get((job.kind, job.dedupe_key)) or _holder(tx, job, job.dedupe_key)
@@ -87,7 +93,13 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 answers.append(taken)
                 continue
             tx.execute(_TAKE_KEY, (job.kind, job.dedupe_key, key))
-        status, head, payload = new_row(job, now)
+        if job.limit_key is None and job.lane is None and not job.track:
+            status, head, payload = new_row(job, now)
+        else:
+            if newcomers is None:
+                newcomers = _newcomers(tx)
+            lot = newcomers.lot_for(job, is_due=is_due(job, now)) if not job.hold else None
+            status, head, payload = bound_row(job, now, lot)
         if run is None or head != run.head:
             run = _Run(key, head)
             runs.append(run)
@@ -144,6 +156,12 @@ def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
 
 
+def _newcomers(tx: Tx) -> "Newcomers":
+    from .lots import Newcomers
+
+    return Newcomers(tx)
+
+
 def _holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
     found = tx.execute(_HOLDER, (job.kind, dedupe_key, tx.now)).fetchone()
     if found is None:
@@ -156,8 +174,14 @@ def _write(tx: Tx, runs: list[_Run]) -> None:
     values: list[object] = []
     for run in runs:
         text = run.as_json() if len(run.payloads) >= _ALIKE_FROM else None
+        bound = len(run.head) > _COLUMNS
         if text is not None:
-            tx.execute(_INSERT_ALIKE, (run.first, *run.head, text))
+            insert = _INSERT_BOUND_ALIKE if bound else _INSERT_ALIKE
+            tx.execute(insert, (run.first, *run.head, text))
+            continue
+        if bound:
+            for place, payload in enumerate(run.payloads):
+                tx.execute(_INSERT_BOUND, (run.first + place, *run.head, payload))
             continue
         for place, payload in enumerate(run.payloads):
             values.append(run.first + place)

@@ -4,7 +4,7 @@ The usual exchange is eight statements whatever its size, each of them one step:
 the interpreter lock and may wait to get it back from a busy job loop.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,11 +12,12 @@ import msgspec
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim
+from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
-from . import claim, finish, moves
+from . import claim, finish, moves, serving
 from .finish import SQL
 from .moves import as_json
 from .rows import Row
@@ -63,26 +64,31 @@ class ExchangeOperation:
     def __call__(self, tx: Tx) -> Exchanged:
         request = self._request
         owner = request.owner
-        host, version, folded, top, cancels, paused, gates, dues = tx.row(
+        host, version, folded, top, cancels, paused, gates, dues, limited, on_track = tx.row(
             _LOOK, (owner, self._wanted)
         )
         tx.seen(folded, top)
         tx.fold()
         asked = set(moves.read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, moved = self._end(tx, asked)
+        tx.settle()
+        limits = serving.all_limits(tx) if limited != "[]" or on_track else None
         if gates != "[]":
-            for queue in {end.queue for end in request.finish if end.event is Event.DONE}:
-                finish.ease(tx, queue)
+            for name in _eased(request.finish, limits):
+                finish.ease(tx, name)
         alive = host is not None and self._lives(owner, host, tx.now)
         claimed, next_due = claim.Claimed(), None
         if alive and request.want:
             # Ends of this exchange may have changed what was read before them.
             held = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
-            for queue in {end.queue for end in request.finish if end.event is Event.THROTTLE}:
-                held[queue] = finish.read_gate(tx, queue)
+            for name in {finish.gate_of(end) for end in request.finish if _throttles(end)}:
+                held[name] = finish.read_gate(tx, name)
+            limits_here = None if limits is None else serving.Serving(tx, limits, held)
             lately = [None] * len(request.want) if moved else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
-            next_due = self._serve(tx, claimed, closed, held, lately, moved)
+            next_due = self._serve(tx, claimed, closed, held, lately, moved, limits_here)
+        if limits is not None:
+            _wake_for_room(tx, request.finish, limits, claimed)
         if claimed.at_end or self._unusual:
             gone = [end.key for end in request.finish] + [back.key for back in request.release]
             tx.afterwards.append(lambda: self._remember(claimed.at_end, gone))
@@ -195,6 +201,7 @@ class ExchangeOperation:
         gates: dict[str, Gate],
         dues: Sequence[Instant | None],
         unsure: bool,
+        limits: serving.Serving | None,
     ) -> Instant | None:
         request, openings = self._request, list[Instant]()
         for want, due in zip(request.want, dues, strict=True):
@@ -202,6 +209,7 @@ class ExchangeOperation:
                 due = claim.next_due(tx, want.queue)
             if due is not None and due <= tx.now:
                 moves.promote(tx, want.queue, PROMOTED_MOST)
+                tx.settle()
                 due = claim.next_due(tx, want.queue)
             if want.queue in paused:
                 continue
@@ -209,14 +217,48 @@ class ExchangeOperation:
             if gate is not None and gate.until is not None and gate.closed(tx.now):
                 openings.extend(_opening(tx, want, due, gate.until))
                 continue
-            got = claim.claim(tx, request.owner, request.number, want, claimed)
-            if due is not None and got < max(want.free, 0) + max(want.prefetch, 0):
+            asked = max(want.free, 0) + max(want.prefetch, 0)
+            if limits is None:
+                got = claim.claim(tx, request.owner, request.number, want, claimed)
+            else:
+                got = limits.serve(request.owner, request.number, want, claimed)
+                if got < asked:
+                    openings.extend(limits.openings(want.queue))
+            if due is not None and got < asked:
                 openings.append(due)
         return min(openings, default=None)
 
     def _remember(self, fresh: Sequence[int], gone: Sequence[int]) -> None:
         self._unusual.difference_update(gone)
         self._unusual.update(fresh)
+
+
+def _throttles(end: Finish) -> bool:
+    return end.event is Event.THROTTLE
+
+
+def _eased(ends: Sequence[Finish], limits: Mapping[str, Limit] | None) -> set[str]:
+    """The gates that successes let fade: those of their queues and of their tasks' scopes."""
+    done = [end for end in ends if end.event is _DONE_EVENT]
+    names = {end.queue for end in done}
+    for kind in {end.kind for end in done} if limits is not None else ():
+        limit = None if limits is None else limits.get(task_limit(kind))
+        names.update(scope_gate(scope) for scope in (() if limit is None else limit.scopes))
+    return names
+
+
+def _wake_for_room(
+    tx: Tx, ends: Sequence[Finish], limits: Mapping[str, Limit], claimed: claim.Claimed
+) -> None:
+    """Ends under a cap made room: if this process did not use it up, others may."""
+    freed: dict[str, int] = {}
+    for end in ends:
+        bounds = (limits.get(queue_limit(end.queue)), limits.get(task_limit(end.kind)))
+        if any(limit is not None and limit.cap is not None for limit in bounds):
+            freed[end.queue] = freed.get(end.queue, 0) + 1
+    for queue, jobs in freed.items():
+        if jobs > sum(job.queue == queue for job in claimed.jobs):
+            tx.woken.add(queue)
 
 
 def _opening(tx: Tx, want: Want, due: Instant | None, until: Instant) -> list[Instant]:

@@ -10,9 +10,17 @@ from forge_jobs.core.decide import Finish, reaped, settled
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import after
 from forge_jobs.core.job import Claim
+from forge_jobs.core.limits import scope_gate
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Attempts, Event, JobStatus, targets
-from forge_jobs.core.throttle import OPEN, Gate, succeeded, throttle_delay_s, throttled
+from forge_jobs.core.throttle import (
+    OPEN,
+    SCOPE_CURVE,
+    Gate,
+    succeeded,
+    throttle_delay_s,
+    throttled,
+)
 from forge_jobs.store.jobs import Note, Verdict
 
 from . import enqueue, keys, moves
@@ -193,6 +201,11 @@ def write_gate(tx: Tx, queue: str, gate: Gate) -> None:
         tx.execute(moves.SQL["set_gate"], (queue, gate.until, gate.count))
 
 
+def gate_of(end: Finish) -> str:
+    """The gate that a throttle closes: that of its scope, else that of its queue."""
+    return end.queue if end.scope is None else scope_gate(end.scope)
+
+
 def ease(tx: Tx, queue: str) -> None:
     """A success in a queue that was throttled lately."""
     gate = read_gate(tx, queue)
@@ -207,12 +220,13 @@ def _throttle(tx: Tx, row: Row, state: State, end: Finish) -> float | None:
         state.throttled_since = tx.now
     if end.status is JobStatus.DEAD:
         return end.delay_s
-    gate, curve = read_gate(tx, row.queue), None
+    name = gate_of(end)
+    gate, curve = read_gate(tx, name), None if end.scope is None else SCOPE_CURVE
     found = tx.row(moves.SQL["curve"], (row.queue,))
     if found is not None and found[0]:
         curve = Backoff(base_s=found[1], max_s=found[2])
     delay_s = throttle_delay_s(gate, end.delay_s, curve)
-    write_gate(tx, row.queue, throttled(gate, tx.now, delay_s))
+    write_gate(tx, name, throttled(gate, tx.now, delay_s))
     return delay_s
 
 

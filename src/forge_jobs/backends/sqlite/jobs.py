@@ -65,7 +65,7 @@ class SqliteJobs:
     def exchange_sync(self, request: Exchange) -> Exchanged:
         """The same on the calling thread, for programs without an event loop."""
         operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
-        return self._writer.call_here(operation, durable=operation.durable)
+        return self._writer.call_now(operation, durable=operation.durable)
 
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(looks.owned, owner=owner))

@@ -144,7 +144,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
     (
         key, status, queue, kind, priority, run_at, epoch, attempts, max_attempts, enqueued_at,
         owner, started_at, finished_at, options_text, state_text, last_error, dedupe_key, limit_key,
-        lane, result, payload,
+        lane, lot, result, payload,
     ) = row  # fmt: skip
     options, state = read_options(options_text), read_state(state_text)
     return JobRecord(
@@ -178,6 +178,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         limit_key=limit_key,
         lane=lane,
         order=options.order,
+        lot=lot,
         crashes=state.crashes,
         throttles=state.throttles,
         throttled_since=state.throttled_since,

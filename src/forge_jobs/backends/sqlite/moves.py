@@ -28,6 +28,8 @@ DELETED: Final = "deleted while it was running"
 _LEGAL: Final = frozenset(
     (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
 )
+_GOING: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_HAS_ROOM: Final = (*_GOING, JobStatus.HELD)
 _NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
 _rows_of = msgspec.json.Decoder(list[Row]).decode
 _keys_of = msgspec.json.Decoder(list[int]).decode
@@ -60,9 +62,15 @@ def store(tx: Tx, rows: Sequence[Row]) -> None:
     """Write rows back after their moves."""
     if not rows:
         return
+    bound: list[Row] = []
     for row in rows:
         row.settle()
+        if row.is_bound:
+            row.settle_bounds()
+            bound.append(row)
     tx.execute(SQL["store_rows"], (as_json(rows),))
+    if bound:
+        tx.execute(SQL["store_bounds"], (as_json(bound),))
 
 
 def check(source: JobStatus | None, event: Event, target: JobStatus | None, by: Attempts) -> None:
@@ -101,6 +109,25 @@ def move(
         keys.ended(tx, row)
         if target is JobStatus.DEAD:
             _tell(tx, row)
+    if row.is_bound:
+        _bound(tx, row, source, event)
+
+
+def hold(tx: Tx, row: Row, lot: str) -> None:
+    """A pending job has to wait in a lot."""
+    move(tx, row, Event.HOLD, JobStatus.HELD)
+    row.lot = lot
+
+
+def _bound(tx: Tx, row: Row, source: JobStatus, event: Event) -> None:
+    """A job that comes due waits in its lot until that is looked at, before the transaction ends;
+    so do the lots whose job has ended or waits for a later time."""
+    if event is Event.HOLD or (row.status in _GOING and source in _HAS_ROOM):
+        return
+    lots = [lot for lot in (row.lane_lot(), row.limit_key) if lot is not None]
+    tx.unsettled.update(dict.fromkeys(lots))
+    if row.status is JobStatus.PENDING and lots:
+        hold(tx, row, lots[0])
 
 
 def cancel(tx: Tx, row: Row, event: Event, reason: str) -> None:
@@ -135,6 +162,9 @@ def remove(tx: Tx, rows: Sequence[Row]) -> None:
         check(row.status, Event.DELETE, None, Attempts.KEPT)
         tx.books.removed(row.queue, row.kind, row.status)
         keys.release(tx, row)
+        for lot in (row.lane_lot(), row.limit_key):
+            if lot is not None:
+                tx.unsettled[lot] = None
     gone = as_json([row.key for row in rows])
     for name in ("remove_jobs", "remove_bodies", "remove_lines"):
         tx.execute(SQL[name], (gone,))
@@ -143,13 +173,18 @@ def remove(tx: Tx, rows: Sequence[Row]) -> None:
 def promote(tx: Tx, queue: str, limit: int) -> int:
     """Bring due jobs of a queue to pending, expired ones to their end; how many were moved."""
     tx.fold()
-    due, late = tx.row(SQL["due"], (queue, tx.now, limit))
+    due, late, bound = tx.row(SQL["due"], (queue, tx.now, limit))
     keys_due = read_keys(due)
     if not keys_due:
         return 0
+    gone = set[int]()
     if late != "[]":
         expire(tx, late)
-        gone = set(read_keys(late))
+        gone.update(read_keys(late))
+    if bound != "[]":
+        _promote_bound(tx, [key for key in read_keys(bound) if key not in gone])
+        gone.update(read_keys(bound))
+    if gone:
         due = as_json([key for key in keys_due if key not in gone])
     (groups,) = tx.row(SQL["by_state"], (due,))
     for place, kind, status, jobs in _groups_of(groups):
@@ -157,6 +192,14 @@ def promote(tx: Tx, queue: str, limit: int) -> int:
         tx.woken.add(place)
     tx.execute(SQL["make_pending"], (due,))
     return len(keys_due)
+
+
+def _promote_bound(tx: Tx, keys_due: Sequence[int]) -> None:
+    """Jobs with a lane or a key come due: they wait in their lot until it lets them on."""
+    rows = list(load(tx, keys_due).values())
+    for row in rows:
+        move(tx, row, Event.PROMOTE, JobStatus.PENDING)
+    store(tx, rows)
 
 
 def expire(tx: Tx, keys_late: str) -> int:

@@ -13,17 +13,22 @@ from forge_jobs.core.job import (
     Successor,
     UniqueWhile,
 )
-from forge_jobs.core.status import JobStatus
+from forge_jobs.core.limits import lane_lot
+from forge_jobs.core.status import TERMINAL, JobStatus
 
 # Bits of ``special``.
 AT_END: Final = 1
 AT_START: Final = 2
+
+# The place of ``line`` among the values of a new row.
+_LINE: Final = 10
 
 BODY_BYTES: Final = 2_048
 # Between payloads that come back in one piece of text; JSON text holds no bare control character.
 SEPARATOR: Final = b"\x1e"
 
 _ODD: Final = (JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED)
+_GOING: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _TIMED: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
 _WAITING: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.PENDING, JobStatus.HELD)
 
@@ -97,6 +102,12 @@ class Row(Struct, array_like=True):
     limit_key: str | None
     lane: str | None
     line: int | None
+    track: str | None = None
+    side: str | None = None
+    lot: str | None = None
+    seat: str | None = None
+    going: str | None = None
+    in_lane: str | None = None
     # Written only when ``result_changed``.
     result: str | None = None
     result_changed: bool = False
@@ -111,6 +122,31 @@ class Row(Struct, array_like=True):
         """Put the seldom changed facts back."""
         text = _encode(state).decode()
         self.state_text = None if text == "{}" else text
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a lane, a key or a limit of its task decides where it stands."""
+        return self.limit_key is not None or self.lane is not None or self.track is not None
+
+    def lane_lot(self) -> str | None:
+        """Its lane, if the lane binds it."""
+        if self.lane is None:
+            return None
+        return bound_lane(self.queue, self.lane, self.options().order)
+
+    def settle_bounds(self) -> None:
+        """The same for rows that are bound."""
+        status, lane = self.status, self.lane_lot()
+        going, held = status in _GOING, status is JobStatus.HELD
+        if status is JobStatus.PENDING:
+            self.line, self.side = (1, None) if self.track is None else (None, self.track)
+        else:
+            self.side = None
+        if not held:
+            self.lot = None
+        self.going = self.limit_key if going else None
+        self.seat = lane if going or (held and self.lot != lane) else None
+        self.in_lane = None if status in TERMINAL else lane
 
     def settle(self) -> None:
         """Recompute what follows from the state: the columns behind the partial indexes."""
@@ -149,12 +185,18 @@ def is_usual(job: NewJob) -> bool:
         and job.trace is None
         and job.lane is None
         and job.limit_key is None
+        and not job.track
     )
 
 
 def is_due_now(job: NewJob) -> bool:
     """Whether a job may be claimed as soon as it is stored, whatever the time."""
     return not job.delay_s and job.run_at is None and not job.hold
+
+
+def is_due(job: NewJob, now: Instant) -> bool:
+    """Whether a job may be claimed as soon as it is stored at this moment."""
+    return not job.delay_s > 0 if job.run_at is None else job.run_at <= now
 
 
 def needs_body(payload: bytes) -> bool:
@@ -182,6 +224,37 @@ def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], b
         dies_at, line, options, odd, job.dedupe_key, job.limit_key, job.lane,
     )  # fmt: skip
     return status, head, None if needs_body(job.payload) else job.payload
+
+
+def bound_row(
+    job: NewJob, now: Instant, lot: str | None
+) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
+    """``new_row`` for a job with a lane, a limit key or a track, with where it stands behind the
+    other values; ``lot`` is where it has to wait."""
+    status, head, payload = new_row(
+        job if lot is None or job.hold else msgspec.structs.replace(job, hold=True), now
+    )
+    lane = None if job.lane is None else bound_lane(job.queue, job.lane, job.order)
+    going, held = status is JobStatus.PENDING, status is JobStatus.HELD
+    if held and lot is None:
+        lot = job.limit_key or lane or ""
+    track = job.kind if job.track else None
+    if track is not None:
+        head = (*head[:_LINE], None, *head[_LINE + 1 :])
+    bounds = (
+        track,
+        track if going else None,
+        lot if held else None,
+        lane if going or (held and lot != lane) else None,
+        job.limit_key if going else None,
+        lane,
+    )
+    return status, head + bounds, payload
+
+
+def bound_lane(queue: str, lane: str, order: LaneOrder) -> str | None:
+    """The lot of a lane; None for an order that binds nobody."""
+    return None if order is LaneOrder.NONE else lane_lot(queue, lane)
 
 
 def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

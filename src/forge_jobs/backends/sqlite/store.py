@@ -14,6 +14,7 @@ from . import schema, user_transaction
 from .aside import aside
 from .jobs import SqliteJobs
 from .ledger import SqliteLedger
+from .limits import SqliteLimits
 from .live import Signs
 from .place import Place
 from .processes import SqliteProcesses
@@ -61,6 +62,7 @@ class SqliteStore:
         self.queues = SqliteQueues(self._writer, self._reader)
         self.schedules = SqliteSchedules(self._writer, self._reader, clock)
         self.ledger = SqliteLedger(self._writer, self._reader)
+        self.limits = SqliteLimits(self._writer, self._reader, clock)
         self.upkeep = SqliteUpkeep(place, clock, entropy, synchronous, self._close_here)
         self._guard = threading.Lock()
         self._open = False
@@ -87,7 +89,7 @@ class SqliteStore:
             else:
                 found, tag = schema.look(place, self._clock)
             schema.check(place, found)
-            self._tag = self.jobs.tag = self.ledger.tag = tag
+            self._tag = self.jobs.tag = self.ledger.tag = self.limits.tag = tag
             self._writer.open(tag)
             self._reader.open()
             self._open = True

@@ -27,7 +27,7 @@ class Tx:
 
     __slots__ = (
         "_folded_key", "_operated", "_top", "afterwards", "books", "execute", "folded", "line",
-        "now", "tag", "woken",
+        "now", "tag", "unsettled", "woken",
     )  # fmt: skip
 
     def __init__(self, execute: Execute, now: Instant, tag: int) -> None:
@@ -37,6 +37,8 @@ class Tx:
         self.books = Books(now)
         self.woken: set[str] = set()
         self.afterwards: list[Callable[[], object]] = []
+        # Lots in which a job may be able to go on because of what happened here.
+        self.unsettled: dict[str, None] = {}
         self.folded = False
         self.line = 0
         self._folded_key = -1
@@ -83,8 +85,16 @@ class Tx:
             self._operated = True
             self.execute(_RAISE_CONTROL)
 
+    def settle(self) -> None:
+        """Let jobs go on that waited for those that ended or moved here."""
+        if self.unsettled:
+            from .lots import settle
+
+            settle(self)
+
     def finish(self) -> None:
         """The last statements before the commit."""
+        self.settle()
         if self.folded and self._top > self._folded_key:
             self.execute(_SET_FOLDED, (self._top,))
         self.write_books()

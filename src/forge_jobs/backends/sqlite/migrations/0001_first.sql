@@ -41,6 +41,16 @@ CREATE TABLE forge_jobs (
     dedupe_key   TEXT,
     limit_key    TEXT,
     lane         TEXT,
+    -- The line of its own in which jobs of a limited task stand; side repeats it while pending, and
+    -- line is NULL then.
+    track        TEXT,
+    side         TEXT,
+    -- While held: where it waits. While it has them: its lane's seat, its limit key. While not ended:
+    -- its lane, if the lane binds it.
+    lot          TEXT,
+    seat         TEXT,
+    going        TEXT,
+    in_lane      TEXT,
     result       BLOB,
     -- NULL when it lies in forge_bodies.
     payload      BLOB
@@ -51,7 +61,11 @@ CREATE INDEX forge_jobs_due    ON forge_jobs (queue, due_at) WHERE due_at IS NOT
 CREATE INDEX forge_jobs_dies   ON forge_jobs (dies_at) WHERE dies_at IS NOT NULL;
 CREATE INDEX forge_jobs_odd    ON forge_jobs (odd) WHERE odd IS NOT NULL;
 CREATE INDEX forge_jobs_dedupe ON forge_jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
-CREATE INDEX forge_jobs_limit  ON forge_jobs (limit_key) WHERE limit_key IS NOT NULL;
+CREATE INDEX forge_jobs_side   ON forge_jobs (queue, side, priority, run_at) WHERE side IS NOT NULL;
+CREATE INDEX forge_jobs_lot    ON forge_jobs (lot, priority) WHERE lot IS NOT NULL;
+CREATE INDEX forge_jobs_seat   ON forge_jobs (seat) WHERE seat IS NOT NULL;
+CREATE INDEX forge_jobs_going  ON forge_jobs (going) WHERE going IS NOT NULL;
+CREATE INDEX forge_jobs_lane   ON forge_jobs (in_lane) WHERE in_lane IS NOT NULL;
 
 -- Payloads over 2 KB: written once instead of with every move of their job.
 CREATE TABLE forge_bodies (
@@ -148,7 +162,21 @@ CREATE TABLE forge_queues (
     updated_at         INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Throttle gates; a queue has one whether or not it has settings.
+-- Limits of queues and tasks: what code declared or an operator set, and the starts saved up.
+CREATE TABLE forge_limits (
+    name        TEXT PRIMARY KEY,
+    concurrency INTEGER,
+    per         TEXT,
+    rate_per_s  REAL,
+    burst       REAL    NOT NULL,
+    scopes      TEXT    NOT NULL,
+    tokens      REAL    NOT NULL,
+    at          INTEGER NOT NULL,
+    by_operator INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Throttle gates of queues and, as scope:…, of scopes; a queue has one whether or not it has settings.
 CREATE TABLE forge_gates (
     queue TEXT PRIMARY KEY,
     until INTEGER,

@@ -22,7 +22,8 @@ FROM (
 -- name: into_line
 -- Jobs that were stored one by one take their place among those to be claimed. Index: primary key;
 -- writes forge_jobs_claim.
-UPDATE forge_jobs SET line = 1 WHERE id > ?1 AND status = 'pending' AND line IS NULL;
+UPDATE forge_jobs SET line = 1
+WHERE id > ?1 AND status = 'pending' AND line IS NULL AND side IS NULL;
 
 -- name: set_folded
 -- The books now hold all jobs up to this key.
@@ -161,7 +162,8 @@ WHERE (at, queue, kind) IN (
 
 -- name: oldest_due
 -- Per queue the pending job that has waited longest. Queues and priorities are few, so the index is
--- hopped through, not read; jobs that are not in line yet are added. Index: forge_jobs_claim.
+-- hopped through, not read; jobs that are not in line yet are added.
+-- Index: forge_jobs_claim, forge_jobs_side.
 WITH RECURSIVE
 queues (queue) AS (
     SELECT min(queue) FROM forge_jobs WHERE line IS NOT NULL
@@ -182,9 +184,22 @@ steps (queue, priority) AS (
                      AND j.priority > steps.priority)
     FROM steps
     WHERE steps.priority IS NOT NULL
+),
+sides (id) AS (
+    SELECT (SELECT id FROM forge_jobs WHERE side IS NOT NULL
+            ORDER BY queue, side, priority, run_at LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.id FROM forge_jobs AS j
+            WHERE j.side IS NOT NULL
+              AND (j.queue, j.side, j.priority) > (s.queue, s.side, s.priority)
+            ORDER BY j.queue, j.side, j.priority, j.run_at LIMIT 1)
+    FROM sides JOIN forge_jobs AS s ON s.id = sides.id
+    WHERE sides.id IS NOT NULL
 )
 SELECT queue, min(run_at)
 FROM (
+    SELECT queue, run_at FROM forge_jobs WHERE id IN (SELECT id FROM sides WHERE id IS NOT NULL)
+    UNION ALL
     SELECT queue, (SELECT min(j.run_at) FROM forge_jobs AS j
                    WHERE j.line IS NOT NULL AND j.queue = steps.queue
                      AND j.priority = steps.priority) AS run_at

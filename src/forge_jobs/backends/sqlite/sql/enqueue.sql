@@ -16,6 +16,23 @@ SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?
        CAST(value AS BLOB)
 FROM json_each(?18);
 
+-- name: insert_bound
+-- One job with a lane, a limit key or a track.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
+    line, options, odd, dedupe_key, limit_key, lane, track, side, lot, seat, going, in_lane, payload
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_bound_alike
+-- Many of them that differ in their payload alone.
+INSERT INTO forge_jobs (
+    id, status, queue, kind, priority, run_at, max_attempts, special, enqueued_at, due_at, dies_at,
+    line, options, odd, dedupe_key, limit_key, lane, track, side, lot, seat, going, in_lane, payload
+)
+SELECT ?1 + key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+       ?20, ?21, ?22, ?23, CAST(value AS BLOB)
+FROM json_each(?24);
+
 -- name: insert_lone
 -- One usual job, due now, a transaction by itself: the key is found within the statement. It writes
 -- no index at all; the next fold puts the job in line.

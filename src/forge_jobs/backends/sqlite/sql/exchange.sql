@@ -1,8 +1,9 @@
 -- name: look
 -- Everything an exchange must know before it acts, in one row: is the process alive, the control
 -- version, the books' marks, cancel requests for it, paused queues, gates (the table is empty unless
--- somebody was throttled), and per wanted queue the earliest time of a scheduled or failed job.
--- Index: primary keys; forge_jobs_due, one entry per wanted queue.
+-- somebody was throttled), per wanted queue the earliest time of a scheduled or failed job, the names
+-- of limits, and whether one of their jobs stands on a track.
+-- Index: primary keys; forge_jobs_due, one entry per wanted queue; forge_jobs_side, likewise.
 SELECT
     (SELECT host_id FROM forge_processes WHERE id = ?1 AND dead_at IS NULL),
     control_version,
@@ -13,7 +14,11 @@ SELECT
     (SELECT json_group_array(json_array(queue, until, count)) FROM forge_gates),
     (SELECT json_group_array((SELECT min(j.due_at) FROM forge_jobs AS j
                               WHERE j.queue = w.value AND j.due_at IS NOT NULL))
-     FROM json_each(?2) AS w)
+     FROM json_each(?2) AS w),
+    (SELECT json_group_array(name) FROM forge_limits),
+    EXISTS (SELECT 1 FROM json_each(?2) AS w
+            WHERE EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_side
+                          WHERE j.side IS NOT NULL AND j.queue = w.value))
 FROM forge_marks;
 
 -- name: candidates
@@ -27,17 +32,45 @@ SELECT
         || group_concat(priority) || ']',
     group_concat(kind, char(30)),
     CAST(group_concat(coalesce(payload, ''), char(30)) AS BLOB),
-    json_group_array(json_array(id, special, payload IS NULL, options, state, limit_key))
+    json_group_array(json_array(id, special, payload IS NULL, options, state,
+                                coalesce(limit_key, in_lane)))
         FILTER (WHERE special <> 0 OR options IS NOT NULL OR state IS NOT NULL OR payload IS NULL)
 FROM (
     SELECT id, epoch, attempts, max_attempts, enqueued_at, run_at, priority, kind, payload, special,
-           options, state, limit_key
+           options, state, limit_key, in_lane
     FROM forge_jobs INDEXED BY forge_jobs_claim
     WHERE line IS NOT NULL AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
       AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4)))
     ORDER BY priority, run_at, id
     LIMIT ?3
 );
+
+-- name: chosen
+-- The same for jobs that were chosen by their keys. Index: primary key.
+SELECT
+    '[' || group_concat(id) || ']',
+    '[' || group_concat(epoch) || ',' || group_concat(attempts) || ',' || group_concat(max_attempts)
+        || ',' || group_concat(enqueued_at) || ',' || group_concat(run_at) || ','
+        || group_concat(priority) || ']',
+    group_concat(kind, char(30)),
+    CAST(group_concat(coalesce(payload, ''), char(30)) AS BLOB),
+    json_group_array(json_array(id, special, payload IS NULL, options, state,
+                                coalesce(limit_key, in_lane)))
+        FILTER (WHERE special <> 0 OR options IS NOT NULL OR state IS NOT NULL OR payload IS NULL)
+FROM (
+    SELECT id, epoch, attempts, max_attempts, enqueued_at, run_at, priority, kind, payload, special,
+           options, state, limit_key, in_lane
+    FROM forge_jobs
+    WHERE id IN (SELECT value FROM json_each(?1))
+    ORDER BY priority, run_at, id
+);
+
+-- name: claim_chosen
+-- They become this owner's, whichever line they stood in. Index: primary key.
+UPDATE forge_jobs
+SET status = 'running', epoch = epoch + 1, attempts = attempts + 1, owner = ?1, exchange = ?2,
+    started_at = ?3, line = NULL, side = NULL
+WHERE id IN (SELECT value FROM json_each(?4));
 
 -- name: claim
 -- The candidates become this owner's; a NULL start leaves them prefetched. Index: primary key;
@@ -100,4 +133,6 @@ SELECT min(due_at) FROM forge_jobs WHERE queue = ?1 AND due_at IS NOT NULL;
 -- name: any_pending
 -- Whether a queue has a job in line. Index: forge_jobs_claim.
 SELECT EXISTS (SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_claim
-               WHERE line IS NOT NULL AND queue = ?1);
+               WHERE line IS NOT NULL AND queue = ?1)
+    OR EXISTS (SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_side
+               WHERE side IS NOT NULL AND queue = ?1);

@@ -2,7 +2,7 @@
 -- One job, whole. Index: primary keys.
 SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
        j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.state, j.last_error,
-       j.dedupe_key, j.limit_key, j.lane, j.result,
+       j.dedupe_key, j.limit_key, j.lane, j.lot, j.result,
        coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
 FROM forge_jobs AS j
 WHERE j.id = ?1;
@@ -11,7 +11,7 @@ WHERE j.id = ?1;
 -- The same for the jobs of a page, newest first. Index: primary keys.
 SELECT j.id, j.status, j.queue, j.kind, j.priority, j.run_at, j.epoch, j.attempts, j.max_attempts,
        j.enqueued_at, j.owner, j.started_at, j.finished_at, j.options, j.state, j.last_error,
-       j.dedupe_key, j.limit_key, j.lane, j.result,
+       j.dedupe_key, j.limit_key, j.lane, j.lot, j.result,
        coalesce(j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id))
 FROM forge_jobs AS j
 WHERE j.id IN (SELECT value FROM json_each(?1))

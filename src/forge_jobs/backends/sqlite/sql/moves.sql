@@ -4,7 +4,7 @@
 SELECT json_group_array(json_array(
     id, status, queue, kind, priority, run_at, epoch, attempts, max_attempts, special, enqueued_at,
     owner, exchange, started_at, finished_at, due_at, dies_at, options, state, last_error, odd,
-    dedupe_key, limit_key, lane, line
+    dedupe_key, limit_key, lane, line, track, side, lot, seat, going, in_lane
 ))
 FROM forge_jobs
 WHERE id IN (SELECT value FROM json_each(?1));
@@ -28,8 +28,20 @@ UPDATE forge_jobs SET
     last_error = json_extract(w.value, '$[19]'),
     odd = json_extract(w.value, '$[20]'),
     line = json_extract(w.value, '$[24]'),
-    result = CASE WHEN json_extract(w.value, '$[26]')
-                  THEN CAST(json_extract(w.value, '$[25]') AS BLOB) ELSE result END
+    result = CASE WHEN json_extract(w.value, '$[32]')
+                  THEN CAST(json_extract(w.value, '$[31]') AS BLOB) ELSE result END
+FROM json_each(?1) AS w
+WHERE forge_jobs.id = json_extract(w.value, '$[0]');
+
+-- name: store_bounds
+-- Where rows with a lane, a limit key or a track now stand. Index: primary key.
+UPDATE forge_jobs SET
+    track = json_extract(w.value, '$[25]'),
+    side = json_extract(w.value, '$[26]'),
+    lot = json_extract(w.value, '$[27]'),
+    seat = json_extract(w.value, '$[28]'),
+    going = json_extract(w.value, '$[29]'),
+    in_lane = json_extract(w.value, '$[30]')
 FROM json_each(?1) AS w
 WHERE forge_jobs.id = json_extract(w.value, '$[0]');
 
@@ -86,12 +98,12 @@ DELETE FROM forge_bodies WHERE job IN (SELECT value FROM json_each(?1));
 DELETE FROM forge_logs WHERE job IN (SELECT value FROM json_each(?1));
 
 -- name: held
--- The oldest held jobs of a limit key. Index: forge_jobs_limit.
+-- The first held jobs of a lot. Index: forge_jobs_lot, in the order it gives.
 SELECT json_group_array(id)
 FROM (
-    SELECT id FROM forge_jobs
-    WHERE limit_key = ?1 AND limit_key IS NOT NULL AND status = 'held'
-    ORDER BY id LIMIT ?2
+    SELECT id FROM forge_jobs INDEXED BY forge_jobs_lot
+    WHERE lot = ?1 AND lot IS NOT NULL
+    ORDER BY priority, id LIMIT ?2
 );
 
 -- name: owned_by
@@ -110,16 +122,19 @@ FROM (
 
 -- name: due
 -- Scheduled and failed jobs of a queue whose time has come. Index: forge_jobs_due.
-SELECT json_group_array(id), json_group_array(id) FILTER (WHERE dies_at <= ?2)
+SELECT json_group_array(id), json_group_array(id) FILTER (WHERE dies_at <= ?2),
+       json_group_array(id) FILTER (WHERE limit_key IS NOT NULL OR in_lane IS NOT NULL)
 FROM (
-    SELECT id, dies_at FROM forge_jobs
+    SELECT id, dies_at, limit_key, in_lane FROM forge_jobs
     WHERE queue = ?1 AND due_at IS NOT NULL AND due_at <= ?2
     ORDER BY due_at LIMIT ?3
 );
 
 -- name: make_pending
 -- Due jobs join the line. Index: primary key.
-UPDATE forge_jobs SET status = 'pending', due_at = NULL, odd = NULL, line = 1
+UPDATE forge_jobs
+SET status = 'pending', due_at = NULL, odd = NULL, line = CASE WHEN track IS NULL THEN 1 END,
+    side = track
 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: by_state

@@ -8,7 +8,9 @@ SELECT
             WHERE n.id > folded AND n.queue IN (SELECT value FROM json_each(?1)))
         OR EXISTS (SELECT 1 FROM json_each(?1) AS w
                    WHERE EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_claim
-                                 WHERE j.line IS NOT NULL AND j.queue = w.value)),
+                                 WHERE j.line IS NOT NULL AND j.queue = w.value)
+                      OR EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_side
+                                 WHERE j.side IS NOT NULL AND j.queue = w.value)),
     (SELECT min((SELECT min(j.due_at) FROM forge_jobs AS j
                  WHERE j.queue = w.value AND j.due_at IS NOT NULL))
      FROM json_each(?1) AS w)
