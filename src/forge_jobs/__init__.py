@@ -61,6 +61,13 @@ if TYPE_CHECKING:
     from forge_jobs.core.status import JobStatus
     from forge_jobs.engine.context import Context, JobCtx
     from forge_jobs.engine.declared import ensure_schedules
+    from forge_jobs.engine.rate_limit import (
+        DEFAULT_RATE_LIMIT_SCOPES,
+        AcquireOutcome,
+        RateLimit,
+        RateLimiter,
+        ensure_default_rate_limits,
+    )
     from forge_jobs.engine.registry import HandlerRegistry, JobHandler
     from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter, Router
     from forge_jobs.engine.runtime import (
@@ -93,10 +100,6 @@ if TYPE_CHECKING:
     __version__: str
 
     # The feature is still to come: importable, NotYet when used.
-    DEFAULT_RATE_LIMIT_SCOPES: Any
-    AcquireOutcome: Any
-    RateLimiter: Any
-    ensure_default_rate_limits: Any
     metrics_roll_once: Any
 
 _NAMES = {
@@ -121,6 +124,9 @@ _NAMES = {
     "core.status": "JobStatus",
     "engine.context": "Context JobCtx",
     "engine.declared": "ensure_schedules",
+    "engine.rate_limit": (
+        "DEFAULT_RATE_LIMIT_SCOPES AcquireOutcome RateLimit RateLimiter ensure_default_rate_limits"
+    ),
     "engine.registry": "HandlerRegistry JobHandler",
     "engine.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
@@ -133,10 +139,7 @@ _NAMES = {
         "WorkerPoolConfig WorkerPoolHandler"
     ),
 }
-_LATER = (
-    "DEFAULT_RATE_LIMIT_SCOPES AcquireOutcome RateLimiter ensure_default_rate_limits "
-    "metrics_roll_once"
-)
+_LATER = "metrics_roll_once"
 _HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
 _TO_COME = frozenset(_LATER.split())
 
@@ -203,6 +206,7 @@ __all__ = [
     "PayloadTooLarge",
     "QueueHandle",
     "QueueRuntime",
+    "RateLimit",
     "RateLimiter",
     "Refused",
     "ResultTimeout",

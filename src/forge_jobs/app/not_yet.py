@@ -4,14 +4,9 @@ from typing import Any, NoReturn
 
 from forge_jobs.core.errors import NotYet
 
-_LIMITS = "rate limits come with the cluster services"
 _CLUSTER = "it comes with the cluster services"
 
 LATER: dict[str, str] = {
-    "RateLimiter": _LIMITS,
-    "AcquireOutcome": _LIMITS,
-    "DEFAULT_RATE_LIMIT_SCOPES": _LIMITS,
-    "ensure_default_rate_limits": _LIMITS,
     "metrics_roll_once": _CLUSTER,
 }
 

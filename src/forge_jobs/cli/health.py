@@ -1,14 +1,19 @@
 """``forge stats`` and ``forge doctor``."""
 
+import sys
+from datetime import timedelta
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
+from forge_jobs.ops import look, metrics, prometheus
+from forge_jobs.ops.act import Store
 from forge_jobs.ops.doctor import Finding, Severity, examine
+from forge_jobs.ops.metrics import KindView
 from forge_jobs.ops.views import MinuteView, Overview, to_json
 
 from . import show
@@ -28,26 +33,43 @@ def stats(
     minutes: Annotated[
         int, typer.Option("--minutes", min=1, max=1440, metavar="N", help="How far to look back.")
     ] = 10,
+    as_prometheus: Annotated[
+        bool, typer.Option("--prometheus", help="Print everything as Prometheus text.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show counts, lag, workers and what the last minutes brought.
+    """Show counts, lag, workers and what the last minutes brought, with percentiles by kind.
 
     \b
     Example:
       forge stats --minutes 30
+      forge stats --prometheus
     """
-    seen = on_store(url, lambda store: look.overview(store, minutes=minutes))
+    if as_prometheus:
+        sys.stdout.write(on_store(url, prometheus.page))
+        return
+    seen, kinds = on_store(url, lambda store: _seen(store, minutes))
     if as_json:
-        show.write_json(seen.to_json())
+        told = msgspec.json.decode(seen.to_json())
+        show.write_json(to_json({**told, "kinds": kinds}))
         return
     out = show.console()
     out.print(_headline(seen))
     if seen.queues:
         out.print()
         out.print(queue_table(seen.queues))
+    if kinds:
+        out.print()
+        out.print(_kinds(kinds))
     out.print()
     out.print(_minutes(seen.minutes))
+
+
+async def _seen(store: Store, minutes: int) -> tuple[Overview, tuple[KindView, ...]]:
+    seen = await look.overview(store, minutes=minutes)
+    until = seen.minutes[-1].at + timedelta(minutes=1)
+    return seen, await metrics.kinds(store, since=seen.minutes[0].at, until=until)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
@@ -80,8 +102,25 @@ def _headline(seen: Overview) -> Text:
     return line
 
 
+def _kinds(kinds: tuple[KindView, ...]) -> Table:
+    heads = ("DONE", "DEAD", "WAIT P50", "P95", "RUN P50", "P95", "P99", "MAX")
+    made = show.table("KIND", "QUEUE", *heads, right=heads, shrink=("KIND", "QUEUE"))
+    for view in kinds:
+        whole = view.whole
+        made.add_row(
+            view.kind,
+            view.queue,
+            show.number(whole.done),
+            show.alarm(whole.dead),
+            *(show.span(span_s) for span_s in (whole.waited.p50_s, whole.waited.p95_s)),
+            *(show.span(span_s) for span_s in (whole.ran.p50_s, whole.ran.p95_s)),
+            *(show.span(span_s) for span_s in (whole.ran.p99_s, whole.ran.max_s)),
+        )
+    return made
+
+
 def _minutes(minutes: tuple[MinuteView, ...]) -> Table:
-    heads = ("ENQUEUED", "DONE", "RETRIED", "DEAD", "CANCELLED", "MEAN RUN")
+    heads = ("ENQUEUED", "DONE", "RETRIED", "DEAD", "CANCELLED", "RUN P95", "WAIT P95")
     made = show.table("MINUTE (UTC)", *heads, right=heads)
     busy = [minute for minute in minutes if _something(minute)] or list(minutes[-1:])
     for minute in busy:
@@ -92,7 +131,8 @@ def _minutes(minutes: tuple[MinuteView, ...]) -> Table:
             show.number(minute.retried),
             show.alarm(minute.dead),
             show.number(minute.cancelled),
-            show.span(minute.mean_run_s),
+            show.span(minute.run_p95_s),
+            show.span(minute.wait_p95_s),
         )
     return made
 

@@ -125,7 +125,14 @@ async def _serve(
     background: list[Future[Any]] = []
     if given.health_port is not None:
         port = given.health_port + given.number - 1
-        background.append(io.spawn(lambda: serve_health(port, lambda: serving)))
+
+        async def metrics() -> str:
+            # Imported by whoever is asked for it: most workers never are.
+            from forge_jobs.ops import prometheus
+
+            return await prometheus.page(forge.store)
+
+        background.append(io.spawn(lambda: serve_health(port, lambda: serving, metrics)))
         try:
             await asyncio.wrap_future(background[0])
         except OSError as error:

@@ -16,13 +16,14 @@ from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
 from forge_jobs.core.job import JobRecord, LogLine
 from forge_jobs.core.select import Cursor, Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.tally import CappedCount, Count, Minute
+from forge_jobs.core.tally import CappedCount, Count, Minute, together
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import HIDDEN, looks_secret
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 
+from .metrics import spans
 from .views import (
     ErrorView,
     JobsPage,
@@ -194,6 +195,8 @@ def _worker(process: ProcessRecord, now: Instant) -> WorkerView:
         slots=dict(process.slots),
         running=process.running,
         memory_bytes=process.memory_bytes,
+        cores=process.cores,
+        disk_share=process.disk_share,
         quiet=process.quiet,
         started_at=to_datetime(process.started_at),
         beat_at=to_datetime(process.beat_at),
@@ -217,8 +220,8 @@ def _job(
         queue=record.queue,
         status=record.status,
         why=reasons,
-        payload=_shown(record.payload, reveal),
-        result=None if record.result is None else _shown(record.result, reveal),
+        payload=shown(record.payload, reveal),
+        result=None if record.result is None else shown(record.result, reveal),
         priority=record.priority,
         attempts=record.attempts,
         max_attempts=record.max_attempts,
@@ -262,7 +265,8 @@ def _ran_s(record: JobRecord, now: Instant) -> float | None:
     return _span_s(record.started_at, record.finished_at)
 
 
-def _shown(data: bytes, reveal: bool) -> Any:
+def shown(data: bytes, reveal: bool) -> Any:
+    """A payload or result as people see it; without ``reveal``, secret-looking values hidden."""
     value = json_payload.decode(data)
     return value if reveal else _without_secrets(value)
 
@@ -288,19 +292,20 @@ def _by_minute(told: Sequence[Minute], since: Instant, length: int) -> tuple[Min
 
 
 def _minute(at: Instant, entries: Sequence[Minute]) -> MinuteView:
-    done = sum(entry.done for entry in entries)
-    retried = sum(entry.retried for entry in entries)
-    dead = sum(entry.dead for entry in entries)
-    ended = done + retried + dead
-    ran_s = sum(entry.ran_s for entry in entries)
+    whole = together(entries, at=at, queue="", kind="")
+    waited, ran = spans(whole.waited), spans(whole.ran)
     return MinuteView(
         at=to_datetime(at),
-        enqueued=sum(entry.enqueued for entry in entries),
-        done=done,
-        retried=retried,
-        dead=dead,
-        cancelled=sum(entry.cancelled for entry in entries),
-        mean_run_s=round(ran_s / ended, 6) if ended else None,
+        enqueued=whole.enqueued,
+        started=whole.started,
+        done=whole.done,
+        retried=whole.retried,
+        dead=whole.dead,
+        cancelled=whole.cancelled,
+        throttled=whole.throttled,
+        mean_run_s=ran.mean_s,
+        run_p95_s=ran.p95_s,
+        wait_p95_s=waited.p95_s,
     )
 
 

@@ -71,6 +71,8 @@ class WorkerView(View, frozen=True, kw_only=True):
     slots: Mapping[str, int]
     running: int
     memory_bytes: int
+    cores: float
+    disk_share: float
     quiet: bool
     started_at: datetime
     beat_at: datetime
@@ -79,15 +81,20 @@ class WorkerView(View, frozen=True, kw_only=True):
 
 
 class MinuteView(View, frozen=True, kw_only=True):
-    """What happened within one minute, over all kinds; ``mean_run_s`` per finished attempt."""
+    """What happened within one minute, over all kinds; ``mean_run_s`` and the percentiles (within
+    7 %) are those of the runs that ended in it."""
 
     at: datetime
     enqueued: int
+    started: int
     done: int
     retried: int
     dead: int
     cancelled: int
+    throttled: int
     mean_run_s: float | None
+    run_p95_s: float | None
+    wait_p95_s: float | None
 
 
 class Overview(View, frozen=True, kw_only=True):

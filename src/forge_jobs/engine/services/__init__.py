@@ -2,14 +2,17 @@
 
 from .cleanup import CleanupReport, cleanup_once
 from .cron import CronTickReport, cron_tick_once
+from .fold import RollReport, metrics_roll_once
 from .reaper import reap_stale_jobs
 from .rebalance import rebalance_once
 
 __all__ = [
     "CleanupReport",
     "CronTickReport",
+    "RollReport",
     "cleanup_once",
     "cron_tick_once",
+    "metrics_roll_once",
     "reap_stale_jobs",
     "rebalance_once",
 ]

@@ -1,10 +1,13 @@
 """Brings the entries of the writers into the books."""
 
+from msgspec import Struct
+
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
 
 _LIMIT = 1_000
 _LOOK_S = 2.0
+_ROUNDS_MOST = 10_000
 
 
 class Fold:
@@ -20,3 +23,18 @@ class Fold:
         """Fold one batch."""
         more = await self._store.ledger.fold(limit=_LIMIT)
         return Next.again() if more else Next.after(_LOOK_S)
+
+
+class RollReport(Struct, frozen=True, kw_only=True):
+    """What ``metrics_roll_once`` did: how many batches it took."""
+
+    rounds: int
+
+
+async def metrics_roll_once(storage: Store) -> RollReport:
+    """Bring everything that was counted so far into minutes and totals."""
+    await storage.open()
+    rounds = 1
+    while rounds < _ROUNDS_MOST and await storage.ledger.fold(limit=_LIMIT):
+        rounds += 1
+    return RollReport(rounds=rounds)

@@ -1,0 +1,169 @@
+"""The state of a store as Prometheus text (exposition format 0.0.4).
+
+``page`` reads, ``render`` only writes down. Gauges tell the present; counters and histograms grow
+only, since the store was made, whichever process is asked. A histogram's bound counts samples
+below it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forge_jobs.core.histogram import Histogram
+from forge_jobs.core.status import JobStatus
+from forge_jobs.core.tally import Minute
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.bundle import Store
+
+from . import look, metrics
+from .metrics import Spans
+from .views import QueueView, WorkerView
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+LE_S: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0,
+    100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 100_000.0,
+)  # fmt: skip
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+_EVENTS: Final = {
+    "enqueued": "Jobs stored.",
+    "started": "Claims made by workers.",
+    "done": "Jobs that ended well.",
+    "retried": "Runs that failed or were lost with their worker and will be repeated.",
+    "dead": "Jobs that will not be tried again.",
+    "cancelled": "Jobs cancelled by a person or by their expiry.",
+    "throttled": "Runs that were told to come back later.",
+    "released": "Claims handed back without spending an attempt.",
+}
+_SPANS: Final = {
+    "waited": ("forge_job_wait_seconds", "From the moment a job was due to its start."),
+    "ran": ("forge_job_run_seconds", "How long handlers ran."),
+    "took": ("forge_job_total_seconds", "From the enqueue of a job to its success."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a page is made of."""
+
+    queues: Sequence[QueueView]
+    workers: Sequence[WorkerView]
+    totals: Sequence[Minute]
+    latency: Spans
+
+
+async def page(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
+    """Everything about a store, as text."""
+    queues, workers, totals, latency = await asyncio.gather(
+        look.queues(store, clock=clock),
+        look.workers(store, clock=clock),
+        metrics.totals(store),
+        metrics.store_latency(store, clock=clock),
+    )
+    return render(Seen(queues, workers, totals, latency))
+
+
+def render(seen: Seen) -> str:
+    """The text."""
+    lines = [*_queues(seen.queues), *_workers(seen.workers), *_latency(seen.latency)]
+    lines += _counters(seen.totals)
+    lines += _histograms(seen.totals)
+    return "\n".join(lines) + "\n"
+
+
+def _queues(queues: Sequence[QueueView]) -> Iterator[str]:
+    yield from _metric(
+        "forge_jobs", "gauge", "Jobs by queue and state.",
+        (
+            ({"queue": queue.name, "status": status}, queue.counts.get(status, 0))
+            for queue in queues
+            for status in JobStatus
+        ),
+    )  # fmt: skip
+    told = {
+        "oldest_due_seconds": ("For how long the longest waiting job has been due.", "lag_s"),
+        "slots": ("Jobs that may run at once over the cluster.", "slots"),
+        "slots_live": ("Slots that living workers have taken up.", "slots_live"),
+        "workers": ("Living worker processes that serve the queue.", "workers"),
+        "paused": ("1 while an operator keeps the queue closed.", "paused"),
+    }
+    for name, (words, field) in told.items():
+        samples = (({"queue": queue.name}, float(getattr(queue, field))) for queue in queues)
+        yield from _metric(f"forge_queue_{name}", "gauge", words, samples)
+    closed = (({"queue": q.name}, float(q.throttled_until is not None)) for q in queues)
+    yield from _metric(
+        "forge_queue_throttled", "gauge", "1 while the queue's gate is closed.", closed
+    )
+
+
+def _workers(workers: Sequence[WorkerView]) -> Iterator[str]:
+    yield from _metric("forge_workers", "gauge", "Living worker processes.", [({}, len(workers))])
+    told = {
+        "running_jobs": ("Jobs that run in the process.", "running"),
+        "memory_bytes": ("Resident memory.", "memory_bytes"),
+        "cpu_cores": ("Cores kept busy between the last two heartbeats.", "cores"),
+        "disk_used_ratio": ("Used share of the file system it works in.", "disk_share"),
+        "heartbeat_age_seconds": ("Time since its last heartbeat.", "beat_age_s"),
+    }
+    for name, (words, field) in told.items():
+        samples = (
+            ({"worker": view.label, "host_id": view.host_id}, float(getattr(view, field)))
+            for view in workers
+        )
+        yield from _metric(f"forge_worker_{name}", "gauge", words, samples)
+
+
+def _latency(latency: Spans) -> Iterator[str]:
+    figures = {"0.5": latency.p50_s, "0.95": latency.p95_s, "0.99": latency.p99_s}
+    samples = (({"quantile": q}, value) for q, value in figures.items() if value is not None)
+    words = "Round trips of workers to the store in the last five minutes."
+    yield from _metric("forge_store_exchange_seconds", "gauge", words, samples)
+
+
+def _counters(totals: Sequence[Minute]) -> Iterator[str]:
+    for event, words in _EVENTS.items():
+        samples = ((_name(total), getattr(total, event)) for total in totals)
+        yield from _metric(f"forge_jobs_{event}_total", "counter", words, samples)
+
+
+def _histograms(totals: Sequence[Minute]) -> Iterator[str]:
+    for field, (name, words) in _SPANS.items():
+        yield f"# HELP {name} {words}"
+        yield f"# TYPE {name} histogram"
+        for total in totals:
+            histogram: Histogram = getattr(total, field)
+            if histogram.buckets:
+                yield from _histogram(name, _name(total), histogram)
+
+
+def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
+    for bound in LE_S:
+        yield _line(f"{name}_bucket", {**labels, "le": f"{bound:g}"}, histogram.up_to(bound))
+    yield _line(f"{name}_bucket", {**labels, "le": "+Inf"}, histogram.count)
+    yield _line(f"{name}_sum", labels, histogram.sum_s)
+    yield _line(f"{name}_count", labels, histogram.count)
+
+
+def _name(total: Minute) -> Labels:
+    return {"queue": total.queue, "kind": total.kind}
+
+
+def _metric(name: str, kind: str, words: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        yield _line(name, labels, value)
+
+
+def _line(name: str, labels: Labels, value: float) -> str:
+    told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    number = int(value) if value == int(value) else value
+    return f"{name}{{{told}}} {number}" if told else f"{name} {number}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
