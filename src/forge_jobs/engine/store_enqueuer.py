@@ -22,6 +22,7 @@ class StoreEnqueuer:
             return self._store.enqueue_sync(jobs)
         answer = self._io.spawn(lambda: self._store.jobs.enqueue(jobs))
         if isinstance(answer, asyncio.Task):
+            answer.cancel()
             raise BadOption("this store has no synchronous way in: use await ctx.aenqueue(…)")
         return answer.result()
 

@@ -44,6 +44,7 @@ class _Sender:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.not_before = 0.0
+        self.over = False
 
 
 class Bell:
@@ -96,17 +97,19 @@ class Bell:
             await asyncio.wait([self._start(sender)], timeout=_PATIENCE_S)
 
     async def flush(self) -> None:
-        """Send what is left, before the connections are closed."""
+        """Send what this loop has left to say, before its connections are closed."""
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is None:
             return
+        sender.over = True
         if sender.task is not None:
-            await asyncio.wait([sender.task])
+            await asyncio.wait([sender.task], timeout=_PATIENCE_S)
         if sender.timer is not None:
             sender.timer.cancel()
             sender.timer = None
         if sender.names:
-            await self._say(sender)
+            await self._say(sender, _PATIENCE_S)
+        sender.over = False
 
     def after_fork(self) -> None:
         """Listeners are threads of the parent."""
@@ -140,17 +143,17 @@ class Bell:
         finally:
             sender.task = None
             sender.not_before = asyncio.get_running_loop().time() + _WINDOW_S
-            if sender.names:
+            if sender.names and not sender.over:
                 self._put_off(sender)
 
-    async def _say(self, sender: _Sender) -> None:
+    async def _say(self, sender: _Sender, limit_s: float = _LIMIT_S) -> None:
         names, sender.names = sender.names, {}
         text = ",".join(names)
         if EVERYBODY in names or len(text) > _BYTES_MOST:
             text = EVERYBODY
         try:
             await self._server.ask(
-                self._notify, self._server.address.channel, text, writes=False, limit_s=_LIMIT_S
+                self._notify, self._server.address.channel, text, writes=False, limit_s=limit_s
             )
         except ForgeError as error:
             _LOG.debug("a notification was not sent: %s", error)

@@ -18,6 +18,8 @@ from .driver import Driver, cut, disown
 MOST: Final = 3
 PER_LOOP: Final = 2
 _CLOSE_S: Final = 2.0
+# A loop that does not let go of an idle connection by then is blocked, perhaps by who waits here.
+_PART_S: Final = 0.25
 
 Connect = Callable[[], Awaitable[Driver]]
 
@@ -69,9 +71,10 @@ class _Parting:
         with contextlib.suppress(RuntimeError):
             if loop.is_running():
                 loop.call_soon_threadsafe(self.begin)
-                await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_CLOSE_S)
+                await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_PART_S)
         if not self.driver.is_closed():
-            self.gone()
+            if not loop.is_running():
+                self.gone()
             cut(self.driver, loop)
 
 
@@ -96,6 +99,8 @@ class Pool:
         self._sets: dict[asyncio.AbstractEventLoop, _Set] = {}
         self._total = 0
         self._waiting: deque[_Waiter] = deque()
+        # What a loop has to say before its connections are closed.
+        self.farewell: Callable[[], Awaitable[None]] | None = None
 
     def take_idle(self) -> Driver | None:
         """An idle connection of the running loop, if there is one and nobody waits for it."""
@@ -196,7 +201,11 @@ class Pool:
         try:
             yield
         finally:
-            await self._end(mine)
+            try:
+                if self.farewell is not None:
+                    await self.farewell()
+            finally:
+                await self._end(mine)
 
     def _idle(self, mine: _Set) -> Driver | None:
         while mine.idle:

@@ -42,6 +42,7 @@ class PostgresStore:
     ) -> None:
         self._server = server = Server(address.parse(url), clock, entropy)
         self._bell = bell = Bell(server)
+        server.pool.farewell = bell.flush
         self._hearing = Hearing(server, bell)
         self._enqueuer = Enqueuer(server, bell)
         self._looks = Looks(server)
