@@ -80,8 +80,10 @@ if TYPE_CHECKING:
     from forge_jobs.engine.services import (
         CleanupReport,
         CronTickReport,
+        RollReport,
         cleanup_once,
         cron_tick_once,
+        metrics_roll_once,
         reap_stale_jobs,
         rebalance_once,
     )
@@ -98,9 +100,6 @@ if TYPE_CHECKING:
     from forge_jobs.pull import JobQueue
 
     __version__: str
-
-    # The feature is still to come: importable, NotYet when used.
-    metrics_roll_once: Any
 
 _NAMES = {
     "app": "Forge open_storage",
@@ -131,7 +130,8 @@ _NAMES = {
     "engine.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
     "engine.services": (
-        "CleanupReport CronTickReport cleanup_once cron_tick_once reap_stale_jobs rebalance_once"
+        "CleanupReport CronTickReport RollReport cleanup_once cron_tick_once metrics_roll_once "
+        "reap_stale_jobs rebalance_once"
     ),
     "pull": "JobQueue",
     "handlers": (
@@ -139,9 +139,7 @@ _NAMES = {
         "WorkerPoolConfig WorkerPoolHandler"
     ),
 }
-_LATER = "metrics_roll_once"
 _HOMES = {name: home for home, listed in _NAMES.items() for name in listed.split()}
-_TO_COME = frozenset(_LATER.split())
 
 __all__ = [
     "CMD_EXEC_KIND",
@@ -211,6 +209,7 @@ __all__ = [
     "Refused",
     "ResultTimeout",
     "Retry",
+    "RollReport",
     "Router",
     "SchemaMismatch",
     "Snooze",
@@ -242,8 +241,6 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name in _HOMES:
             value = getattr(import_module(f"forge_jobs.{_HOMES[name]}"), name)
-        elif name in _TO_COME:
-            value = import_module("forge_jobs.app.not_yet").Later(name)
         elif name == "__version__":
             value = import_module("importlib.metadata").version("forge-jobs")
         else:

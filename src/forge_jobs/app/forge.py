@@ -1,11 +1,12 @@
 """Forge: the object a user holds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
+from forge_jobs.app.cron import CronOptions, Declarations, T
 from forge_jobs.app.decorator import TaskDecorator
 from forge_jobs.app.kinds import KindQueues
 from forge_jobs.app.local import LocalRuns
@@ -23,6 +24,7 @@ from forge_jobs.core.errors import NotYet, Refused
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.retry import Retry
+from forge_jobs.engine.rate_limit import RateLimit, RateLimiter
 from forge_jobs.engine.registry import Handler, HandlerRegistry, JobHandler
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -30,10 +32,10 @@ from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Store
 
 if TYPE_CHECKING:
+    from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
 
 Queues = Iterable[str] | Mapping[str, int]
-_CRON = "cron comes with the cluster services"
 
 
 class Forge:
@@ -63,11 +65,13 @@ class Forge:
         self._declared: dict[str, int] = {}
         # Whoever waits for a result waits in real time, whatever clock a test puts in place.
         self.sender = Sender(self._access, SYSTEM_CLOCK)
-        local = LocalRuns(self._access, self.clock, entropy, self._route)
+        self._limiter: RateLimiter | None = None
+        local = LocalRuns(self._access, self.clock, entropy, self._route, self.limiter)
         self._registration = Registration(self.registry, self.sender, local)
         self._kinds = KindQueues(
             self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
         )
+        self._declarations = Declarations(self._registration.tasks)
         self.task = TaskDecorator(self._registration.register, {})
         self._access.at_fork(self.sender.workers.clear)
 
@@ -158,14 +162,40 @@ class Forge:
         count = config.DEFAULT_QUEUE_WORKERS if slots is None else slots
         self._declared[name] = config.slot_count(count, source=where)
 
-    def cron(self, expression: str, **options: object) -> NoReturn:
-        """Run a task by the calendar."""
-        raise NotYet(f"forge.cron({expression!r}) is not built yet: {_CRON}")
+    def rate_limit(self, scope: str, rate: str, *, burst: float | None = None) -> None:
+        """Declare a rate limit for ``ctx.rate_limit``: ``forge.rate_limit("smtp", "50/m")``.
+
+        It counts over the whole cluster. ``burst`` is how many may be taken at once; without it as
+        many as the rate names. Where the scope exists in the store already, that stays: operators
+        change it with ``forge limits set``.
+        """
+        names.key_text("scope", scope)
+        self.registry.rate_limits[scope] = RateLimit.of(scope, rate, burst)
+
+    def limiter(self) -> RateLimiter:
+        """Permits for code outside a worker: plain calls of tasks, and ``cpu=True`` children."""
+        if self._limiter is None:
+            access = self._access
+            self._limiter = RateLimiter(
+                access.aready, access, declared=self.registry.rate_limits, clock=self.clock
+            )
+        return self._limiter
+
+    def cron(self, expression: str, **options: Unpack[CronOptions]) -> Callable[[T], T]:
+        """Run a task by the calendar: ``@forge.cron("0 9 * * mon-fri", tz="Europe/Paris")`` above
+        ``@forge.task()``.
+
+        The schedule is stored when a worker starts. ``name`` defaults to the kind; ``payload``
+        holds the task's arguments by name; see docs/cron.md for the rest.
+        """
+        return self._declarations.decorator(expression, options)
 
     @property
-    def schedules(self) -> NoReturn:
-        """The schedules in the store."""
-        raise NotYet(f"forge.schedules is not built yet: {_CRON}")
+    def schedules(self) -> "Schedules":
+        """The schedules in the store: create, edit, enable, disable, delete, trigger, list."""
+        from forge_jobs.app.schedules import Schedules
+
+        return Schedules(self.sender, self._declarations, self._kinds.local)
 
     # ------------------------------------------------------------------ running
 
@@ -196,6 +226,7 @@ class Forge:
                 entropy=self.entropy,
                 settings=settings or self.settings,
                 queues=lambda: self._queues(queues, slots),
+                schedules=lambda: self._declarations.with_file(config.schedules()),
                 prefix=prefix,
                 version=version,
                 worker_id=worker_id,

@@ -7,6 +7,7 @@ from forge_jobs.client.portal import StoreAccess
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import LogLine, NewJob
 from forge_jobs.engine.context import Context, JobInfo, Surroundings
+from forge_jobs.engine.rate_limit import RateLimiter
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 
@@ -52,6 +53,7 @@ class LocalRuns:
     clock: Clock
     entropy: Entropy
     route: Callable[[str], str]
+    limiter: Callable[[], RateLimiter]
 
     def __call__(self, template: NewJob) -> LocalRun:
         now = self.clock.now()
@@ -65,7 +67,12 @@ class LocalRuns:
             tags=template.tags,
         )
         around = Surroundings(
-            host_id=HOST_ID, tag=0, clock=self.clock, enqueuer=self.access, route=self.route
+            host_id=HOST_ID,
+            tag=0,
+            clock=self.clock,
+            enqueuer=self.access,
+            route=self.route,
+            limiter=self.limiter,
         )
         link = _LocalLink()
         return LocalRun(Context(info, link, around), link, self.access)

@@ -8,16 +8,19 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from forge_jobs.core import payload
-from forge_jobs.core.errors import BadOption, NotYet
+from forge_jobs.core.errors import BadOption
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, NewJob
 from forge_jobs.core.outcome import Stopped
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from .rate_limit import RateLimiter
 
 _LOG = logging.getLogger("forge_jobs.job")
 LINE_LONGEST = 4_096
@@ -67,7 +70,8 @@ C = TypeVar("C", bound=Closable)
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What all contexts of a process share. ``route`` names the queue of a kind; ``shared`` is what
-    handlers keep for all their jobs, closed when the process stops."""
+    handlers keep for all their jobs, closed when the process stops; ``limiter`` gives the permits
+    of the process."""
 
     host_id: str
     tag: int
@@ -75,6 +79,7 @@ class Surroundings:
     enqueuer: Enqueuer
     route: Callable[[str], str]
     shared: dict[object, Any] = field(default_factory=dict[object, Any])
+    limiter: "Callable[[], RateLimiter] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +191,11 @@ class Context:
         return self._log
 
     @property
-    def rate_limit(self) -> NoReturn:
-        """Rate limits come with the cluster services."""
-        raise NotYet("ctx.rate_limit is not built yet: rate limits come with the cluster services")
+    def rate_limit(self) -> "RateLimiter":
+        """Permits of the cluster's rate limits."""
+        if self._around.limiter is None:
+            raise BadOption("ctx.rate_limit needs a store: this handler runs without one")
+        return self._around.limiter()
 
     def shared(self, key: object, make: Callable[[], C]) -> C:
         """One object for all jobs of this worker process: made by whoever asks first, on the

@@ -6,6 +6,7 @@ tests and scripts.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from forge_jobs.core.names import queue_name
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
 
@@ -28,6 +30,7 @@ from .journal import Journal
 from .lane import Lane
 from .membership import Card, Membership
 from .pump import Pump
+from .rate_limit import RateLimiter, store_of
 from .registry import HandlerRegistry
 from .routing import DefaultRouter, Router
 from .run import Run, Stop
@@ -67,10 +70,16 @@ class _Counting(Journal):
 
 
 class _Here:
-    """An I/O port on the caller's own loop."""
+    """An I/O port on the caller's own loop, also for handlers in threads."""
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
-        return asyncio.get_running_loop().create_task(work())
+    def __init__(self, job_loop: JobLoop) -> None:
+        self._job_loop = job_loop
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T] | asyncio.Task[T]":
+        loop = self._job_loop.loop
+        if self._job_loop.is_here:
+            return loop.create_task(work())
+        return asyncio.run_coroutine_threadsafe(work(), loop)
 
 
 class _Visit:
@@ -99,10 +108,19 @@ class _Visit:
             news=lambda: job_loop.post(self._news),
         )
         self.journal = _Counting(store.tag)
+        here = _Here(job_loop)
+        # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored from elsewhere.
+        self.aside = IoThread()
+        limiter = RateLimiter(store_of(store), here, declared=registry.rate_limits, clock=clock)
         self.floor = Floor(
             FloorParts(settings, clock, entropy, self.member.standing, self.journal),
             Surroundings(
-                self.member.host_id, store.tag, clock, StoreEnqueuer(store, _Here()), router.route
+                self.member.host_id,
+                store.tag,
+                clock,
+                StoreEnqueuer(store, self.aside),
+                router.route,
+                limiter=lambda: limiter,
             ),
             job_loop,
         )
@@ -190,6 +208,7 @@ async def drain(
             part.cancel()
         await asyncio.wait(parts)
         await visit.floor.places.close()
+        await asyncio.to_thread(visit.aside.close)
         await visit.member.leave()
     return _report(visit)
 

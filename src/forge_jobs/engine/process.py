@@ -34,6 +34,7 @@ from .local_cancel import LocalCancels
 from .loop_watch import LoopWatch
 from .membership import Card, Membership
 from .pump import Pump
+from .rate_limit import RateLimiter, ensure_default_rate_limits, store_of
 from .registry import HandlerRegistry
 from .routing import Router
 from .run import State
@@ -96,9 +97,19 @@ class WorkerProcess:
             news=lambda: self._job_loop.post(self._standing_changed),
         )
         standing = self._member.standing
+        self.rate_limit = RateLimiter(
+            store_of(store), plan.io, declared=plan.handlers.rate_limits, clock=clock
+        )
         self.floor = Floor(
             FloorParts(settings, clock, plan.entropy, standing, Journal(store.tag)),
-            Surroundings(self._member.host_id, store.tag, clock, plan.enqueuer, plan.queue_of),
+            Surroundings(
+                self._member.host_id,
+                store.tag,
+                clock,
+                plan.enqueuer,
+                plan.queue_of,
+                limiter=lambda: self.rate_limit,
+            ),
             self._job_loop,
         )
         for name in plan.queues:
@@ -162,6 +173,7 @@ class WorkerProcess:
             {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
         )
         await ensure_schedules(plan.store, plan.schedules)
+        await ensure_default_rate_limits(plan.store, plan.handlers.rate_limits)
         await self._member.join(replaces=plan.replaces)
         # At once: the lease runs, and a slow store must not make a fresh process look dead.
         self._spawn_afar()

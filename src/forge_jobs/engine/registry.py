@@ -12,6 +12,7 @@ from forge_jobs.core.outcome import JobOutcome
 from forge_jobs.core.retry import Retry
 
 from .context import Context
+from .rate_limit import RateLimit
 
 
 class RunIn(StrEnum):
@@ -69,10 +70,11 @@ class JobHandler(Protocol):
 
 
 class HandlerRegistry:
-    """Every handler of a process, by kind."""
+    """Every handler of a process, by kind, and the rate limits that they declare, by scope."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self.rate_limits: dict[str, RateLimit] = {}
 
     def register(
         self,

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import NoReturn, cast
+from typing import cast
 
 from forge_jobs.config import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings, parse_queues
-from forge_jobs.core.errors import NoQueues, NotYet
+from forge_jobs.core.errors import NoQueues
 from forge_jobs.core.names import queue_name
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -17,6 +17,7 @@ from forge_jobs.store.queues import QueueConfig
 from .label import worker_label
 from .membership import Card
 from .process import Plan, WorkerProcess
+from .rate_limit import RateLimiter
 from .registry import HandlerRegistry
 from .request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
 from .routing import DefaultRouter, Router
@@ -54,9 +55,9 @@ class QueueHandle:
         return self._process.host_id
 
     @property
-    def rate_limit(self) -> NoReturn:
-        """Rate limits come with the cluster services."""
-        raise NotYet("rate limits are not built yet: they come with the cluster services")
+    def rate_limit(self) -> RateLimiter:
+        """The permits of this process, as its handlers get them."""
+        return self._process.rate_limit
 
     @property
     def running(self) -> int:

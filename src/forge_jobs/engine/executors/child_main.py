@@ -74,6 +74,7 @@ class ChildJob:
             clock=SYSTEM_CLOCK,
             enqueuer=found.enqueuer or _NoEnqueuer(),
             route=found.route,
+            limiter=found.limiter,
         )
         deadline: datetime | None = None
         if take.deadline_at is not None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import UnknownKind
 from forge_jobs.engine.context import Enqueuer
+from forge_jobs.engine.rate_limit import RateLimiter
 from forge_jobs.engine.registry import Handler
 
 from .child_wire import Target
@@ -25,6 +26,7 @@ class Found:
     handler: Handler
     enqueuer: Enqueuer | None
     route: Callable[[str], str]
+    limiter: Callable[[], RateLimiter] | None = None
 
 
 def find(target: Target) -> Found:
@@ -45,7 +47,7 @@ def _search(target: Target) -> Found:
         handler = value.handler(target.kind)
         if isinstance(handler, Handler):
             access = getattr(getattr(value, "sender", None), "access", None)
-            return Found(handler, access, _route(value))
+            return Found(handler, access, _route(value), getattr(value, "limiter", None))
     raise UnknownKind(
         f"no Forge object in {target.module or target.file!r} knows kind {target.kind!r}: "
         "keep the Forge object and its tasks in module variables"
