@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from forge_jobs.core import names
+from forge_jobs.core import names, payload
 from forge_jobs.core.decide import DEFAULT_BUDGETS, Budgets
-from forge_jobs.core.errors import BadConfig, BadName, NotYet
+from forge_jobs.core.errors import BadConfig, BadName, Invalid
+from forge_jobs.core.job import NewJob
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
+from forge_jobs.core.schedule import CronSpec
 
 DEFAULT_URL = "sqlite:///forge.db"
 DEFAULT_QUEUE = "default"
@@ -23,7 +25,11 @@ SLOTS_MOST = 100_000
 FILE_NAME: Final = "forge.toml"
 LEVELS_UP: Final = 4
 _SCHEMES: Final = frozenset({"sqlite", "memory", "postgres", "postgresql", "redis"})
-_KEYS: Final = ("url", "password_env", "queues")
+_KEYS: Final = ("url", "password_env", "queues", "schedules")
+_SCHEDULE_KEYS: Final = (
+    "cron", "kind", "payload", "tz", "missed", "missed_limit", "overlap", "jitter", "queue",
+    "max_attempts",
+)  # fmt: skip
 _RELATIVE_SQLITE: Final = "sqlite:///"
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 _ON: Final = frozenset({"", "1", "true", "yes", "on"})
@@ -71,6 +77,7 @@ class FileSettings:
     url: str | None = None
     password_env: str | None = None
     queues: Mapping[str, int] = field(default_factory=dict[str, int])
+    schedules: tuple[CronSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +106,11 @@ def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None
         queues=queues or file.queues,
         queues_from_env=bool(queues),
     )
+
+
+def schedules() -> tuple[CronSpec, ...]:
+    """The schedules of forge.toml."""
+    return read_file(find_file(Path.cwd(), os.environ)).schedules
 
 
 def auto_migrate(environ: Mapping[str, str] | None = None) -> bool:
@@ -196,8 +208,6 @@ def read_file(path: Path | None) -> FileSettings:
         raise BadConfig(f"{path} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path} is not valid TOML: {error}") from error
-    if "schedules" in data:
-        raise NotYet(f"{path}: [schedules] is not read yet: cron comes with the cluster services")
     for key in data:
         if key not in _KEYS:
             raise BadConfig(f"{path}: unknown key {key!r}; known keys are {', '.join(_KEYS)}")
@@ -207,6 +217,7 @@ def read_file(path: Path | None) -> FileSettings:
         url=None if url is None else _beside(path, url),
         password_env=_file_text(path, data, "password_env"),
         queues=_file_queues(path, data.get("queues", {})),
+        schedules=_file_schedules(path, data.get("schedules", {})),
     )
 
 
@@ -274,6 +285,38 @@ def _file_queues(path: Path, table: object) -> dict[str, int]:
             value = inner.get("slots", DEFAULT_QUEUE_WORKERS)
         slots[name] = value
     return parse_queues(slots, source=f"{path}: queues")
+
+
+def _file_schedules(path: Path, table: object) -> tuple[CronSpec, ...]:
+    if not isinstance(table, dict):
+        raise BadConfig(f"{path}: schedules must be a table, for example [schedules.nightly]")
+    if not table:
+        return ()
+    # Only who has schedules pays for the calendar.
+    from forge_jobs.core.timetable import spec
+
+    found: list[CronSpec] = []
+    for name, value in cast("dict[str, Any]", table).items():
+        where = f"{path}: schedules.{name}"
+        if not isinstance(value, dict):
+            raise BadConfig(f'{where} must be a table with cron = "0 3 * * *" and kind = "..."')
+        inner = cast("dict[str, Any]", value)
+        for key in inner:
+            if key not in _SCHEDULE_KEYS:
+                raise BadConfig(
+                    f"{where}: unknown key {key!r}; known keys are {', '.join(_SCHEDULE_KEYS)}"
+                )
+        for key in ("cron", "kind"):
+            if not isinstance(inner.get(key), str):
+                raise BadConfig(f'{where}: {key} is missing: write {key} = "..."')
+        more = {key: inner[key] for key in inner if key not in ("cron", "kind", "payload")}
+        try:
+            data = payload.encode(inner.get("payload", {}), what="payload")
+            job = NewJob(kind=inner["kind"], queue=DEFAULT_QUEUE, payload=data)
+            found.append(spec(job, inner["cron"], name=name, where=where, **more))
+        except Invalid as error:
+            raise BadConfig(f"{where}: {error}") from error
+    return tuple(found)
 
 
 def _entry(entry: object, source: str, slots: Mapping[str, int], default: int) -> tuple[str, int]:

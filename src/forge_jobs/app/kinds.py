@@ -31,11 +31,11 @@ class KindQueues:
 
     def route(self, kind: str) -> str:
         """The queue of a kind by what is known here, without asking the store."""
-        return self._local(kind) or self._published.get(kind, DEFAULT_QUEUE)
+        return self.local(kind) or self._published.get(kind, DEFAULT_QUEUE)
 
     def find(self, kind: str) -> str:
         """The queue of a kind, from synchronous code."""
-        local = self._local(kind)
+        local = self.local(kind)
         if local is not None:
             return local
         if not self._fresh():
@@ -44,7 +44,7 @@ class KindQueues:
 
     async def afind(self, kind: str) -> str:
         """The queue of a kind, from a coroutine."""
-        local = self._local(kind)
+        local = self.local(kind)
         if local is not None:
             return local
         if not self._fresh():
@@ -52,7 +52,8 @@ class KindQueues:
             self._keep(await store.queues.kinds())
         return self._published.get(kind, DEFAULT_QUEUE)
 
-    def _local(self, kind: str) -> str | None:
+    def local(self, kind: str) -> str | None:
+        """The queue of a kind that this program knows."""
         task = self._tasks.get(kind)
         if task is not None:
             return task.queue

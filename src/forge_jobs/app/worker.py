@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from forge_jobs import config
 from forge_jobs.client.sending import LocalWorker, Sender
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
+from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.registry import HandlerRegistry
 from forge_jobs.engine.routing import Router
 from forge_jobs.kit.clock import Clock
@@ -31,6 +32,7 @@ class WorkerPlan:
     entropy: Entropy
     settings: EngineSettings
     queues: Callable[[], Mapping[str, int]]
+    schedules: Callable[[], Sequence[CronSpec]] = tuple
     prefix: str | None = None
     version: str | None = None
     worker_id: str | None = None
@@ -94,6 +96,7 @@ class Worker:
             entropy=plan.entropy,
             io=access.io,
         ).with_queues(queues)
+        runtime = runtime.with_schedules(plan.schedules())
         prefix = plan.prefix or config.worker_prefix_from_env()
         version = plan.version or config.worker_version_from_env()
         worker_id = plan.worker_id or config.worker_id_from_env()

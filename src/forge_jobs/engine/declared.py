@@ -11,7 +11,8 @@ from msgspec.structs import asdict, replace
 
 from forge_jobs.core.errors import Conflict
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.schedule import CronSpec, checked, first_tick
+from forge_jobs.core.schedule import CronSpec
+from forge_jobs.core.timetable import checked, first_tick
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.schedules import Schedule
 

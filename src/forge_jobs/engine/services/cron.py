@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.schedule import due, first_tick, job_for
+from forge_jobs.core.timetable import due, first_tick, job_for
 from forge_jobs.engine.routing import Router
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.service import Next, Scope

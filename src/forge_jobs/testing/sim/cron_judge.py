@@ -7,7 +7,8 @@ from typing import assert_never
 
 from forge_jobs.core import cron
 from forge_jobs.core.instant import SECOND, Instant, to_datetime
-from forge_jobs.core.schedule import SKIP_AFTER_S, CronSpec, Missed
+from forge_jobs.core.schedule import CronSpec, Missed
+from forge_jobs.core.timetable import SKIP_AFTER_S
 from forge_jobs.store.schedules import Fire, FireOutcome
 
 from .cron_world import CronEnded
@@ -25,6 +26,9 @@ def judge_cron(ended: CronEnded) -> list[str]:
         clock = cron.read(said.expression, said.zone)
         wanted = list(clock.ticks(ended.began_at, ended.ended_at))
         broken += [f"{said.name}: {text}" for text in _judge(said, wanted, fires)]
+    for one in ended.ticked:
+        if one.fire.tick > one.furthest:
+            broken.append(f"{one.name}: {_shown(one.fire.tick)} fired early")
     broken += _jobs_match(ended)
     return broken
 
@@ -36,8 +40,6 @@ def _judge(said: CronSpec, wanted: Sequence[Instant], fires: Sequence[Fire]) -> 
             yield f"{_shown(fire.tick)} fired twice or out of order"
         if fire.tick not in known:
             yield f"{_shown(fire.tick)} is no tick of it"
-        if fire.at < fire.tick:
-            yield f"{_shown(fire.tick)} fired early"
         last = max(last, fire.tick)
     policy = Missed(said.missed)
     match policy:

@@ -11,7 +11,7 @@ from typing import Any
 
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.config import EngineSettings
-from forge_jobs.core.instant import Instant
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.schedule import CronSpec, Missed, Overlap
 from forge_jobs.engine.declared import ensure_schedules
 from forge_jobs.engine.services.lead import LEAD
@@ -71,10 +71,12 @@ class CronOptions:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """A fire at the instant of its effect."""
+    """A fire at the instant of its effect; ``furthest`` is what the store's clock would show had
+    nobody set it back."""
 
     name: str
     fire: Fire
+    furthest: Instant
 
 
 @dataclass(slots=True)
@@ -225,7 +227,9 @@ class _CronWorld:
             fires = await fire(name, tick=tick, next_at=next_at, shots=shots)
             if fires is None:
                 self._ended.lost_races += 1
-            self._ended.ticked.extend(Ticked(name, one) for one in fires or ())
+            back_s = self._furthest_s - clock.skew_s
+            furthest = clock.now() + round(back_s * SECOND)
+            self._ended.ticked.extend(Ticked(name, one, furthest) for one in fires or ())
             return fires
 
         async def everybody(name: str, key: int, *, ttl_s: float) -> bool:

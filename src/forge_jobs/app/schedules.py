@@ -1,0 +1,174 @@
+"""``forge.schedules``: schedules at run time, for synchronous code and coroutines alike."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
+
+from msgspec import UNSET
+
+from forge_jobs.app.cron import Declarations, ScheduleOptions
+from forge_jobs.client.job import Job
+from forge_jobs.client.options import check_names
+from forge_jobs.client.sending import Sender
+from forge_jobs.client.task import Task
+from forge_jobs.core.instant import Duration, seconds
+from forge_jobs.core.schedule import CronSpec
+from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome
+
+T = TypeVar("T")
+_ACTOR = "application"
+
+
+class CronEdit(TypedDict, total=False):
+    """What ``forge.schedules.edit`` takes; ``queue=None`` means the queue of the kind."""
+
+    expression: str
+    tz: str
+    payload: Mapping[str, Any]
+    queue: str | None
+    missed: Literal["skip", "once", "all"]
+    missed_limit: int
+    overlap: Literal["skip", "allow"]
+    jitter: Duration
+    max_attempts: int | None
+
+
+class Schedules:
+    """Every method has an async twin whose name begins with ``a``.
+
+    Unknown names raise NotFound. Changes take effect at once on all workers; what operators change
+    here stays, whatever the code declares.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        declarations: Declarations,
+        queue_of: Callable[[str], str | None],
+    ) -> None:
+        self._sender = sender
+        self._declarations = declarations
+        self._queue_of = queue_of
+
+    def list(self) -> tuple[ScheduleView, ...]:
+        """All schedules, by name."""
+        return self._run(lambda table: table.all())
+
+    async def alist(self) -> tuple[ScheduleView, ...]:
+        """``list`` for coroutines."""
+        return await (await self._table()).all()
+
+    def get(self, name: str) -> ScheduleView:
+        """One schedule."""
+        return self._run(lambda table: table.get(name))
+
+    async def aget(self, name: str) -> ScheduleView:
+        """``get`` for coroutines."""
+        return await (await self._table()).get(name)
+
+    def create(
+        self,
+        name: str,
+        expression: str,
+        task: str | Task[..., Any],
+        *,
+        enabled: bool = True,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleView:
+        """A new schedule for a task or a kind; Conflict when the name is taken."""
+        said = self._said(name, expression, task, options)
+        return self._run(lambda table: table.create(said, enabled=enabled))
+
+    async def acreate(
+        self,
+        name: str,
+        expression: str,
+        task: str | Task[..., Any],
+        *,
+        enabled: bool = True,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleView:
+        """``create`` for coroutines."""
+        said = self._said(name, expression, task, options)
+        return await (await self._table()).create(said, enabled=enabled)
+
+    def edit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
+        """Change some of what a schedule says."""
+        return self._run(lambda table: self._edit(table, name, changes))
+
+    async def aedit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
+        """``edit`` for coroutines."""
+        return await self._edit(await self._table(), name, changes)
+
+    def enable(self, name: str) -> ScheduleView:
+        """Fire from the next tick on."""
+        return self._run(lambda table: table.enable(name))
+
+    async def aenable(self, name: str) -> ScheduleView:
+        """``enable`` for coroutines."""
+        return await (await self._table()).enable(name)
+
+    def disable(self, name: str) -> ScheduleView:
+        """Fire no more."""
+        return self._run(lambda table: table.disable(name))
+
+    async def adisable(self, name: str) -> ScheduleView:
+        """``disable`` for coroutines."""
+        return await (await self._table()).disable(name)
+
+    def delete(self, name: str) -> None:
+        """Remove a schedule and its history; its jobs stay."""
+        self._run(lambda table: table.delete(name))
+
+    async def adelete(self, name: str) -> None:
+        """``delete`` for coroutines."""
+        await (await self._table()).delete(name)
+
+    def trigger(self, name: str) -> Job[Any]:
+        """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier one live."""
+        return self._job(self._run(lambda table: table.trigger(name, queue_of=self._queue_of)))
+
+    async def atrigger(self, name: str) -> Job[Any]:
+        """``trigger`` for coroutines."""
+        return self._job(await (await self._table()).trigger(name, queue_of=self._queue_of))
+
+    def history(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
+        """Its last fires, newest first; 50 are kept."""
+        return self._run(lambda table: table.history(name, limit=limit))
+
+    async def ahistory(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
+        """``history`` for coroutines."""
+        return await (await self._table()).history(name, limit=limit)
+
+    async def _edit(self, table: Timetable, name: str, changes: CronEdit) -> ScheduleView:
+        where = f"forge.schedules.edit({name!r})"
+        check_names(changes, tuple(CronEdit.__annotations__), where=where)
+        given: dict[str, Any] = dict(changes)
+        if "payload" in given:
+            kind = (await table.get(name)).kind
+            given["payload"] = self._declarations.job(kind, given["payload"], where)[0].payload
+        if "jitter" in given:
+            given["jitter_s"] = seconds(given.pop("jitter"), field=f"{where}: jitter")
+        given["zone"] = given.pop("tz", UNSET)
+        return await table.edit(name, ScheduleChange(**given))
+
+    def _run(self, work: Callable[[Timetable], Coroutine[Any, Any, T]]) -> T:
+        def on_store(store: Store) -> Coroutine[Any, Any, T]:
+            return work(Timetable(store, actor=_ACTOR))
+
+        return self._sender.access.run(on_store)
+
+    async def _table(self) -> Timetable:
+        return Timetable(await self._sender.access.aready(), actor=_ACTOR)
+
+    def _job(self, fire: Fire) -> Job[Any]:
+        return Job(self._sender, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)
+
+    def _said(
+        self, name: str, expression: str, task: str | Task[..., Any], options: ScheduleOptions
+    ) -> CronSpec:
+        where = f"forge.schedules.create({name!r})"
+        check_names(options, tuple(ScheduleOptions.__annotations__), where=where)
+        kind = task.kind if isinstance(task, Task) else task
+        return self._declarations.said(kind, expression, {**options, "name": name}, where=where)

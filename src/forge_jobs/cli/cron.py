@@ -1,0 +1,308 @@
+"""``forge cron``: schedules from the shell."""
+
+import sys
+from datetime import datetime
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from zoneinfo import ZoneInfo
+
+import typer
+from msgspec import UNSET, UnsetType
+from rich.text import Text
+
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core import payload as json_payload
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import seconds, to_datetime
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.timetable import spec
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops.act import Store
+from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
+from forge_jobs.ops.views import to_json
+
+from . import show
+from .options import AsJson, Url, as_span
+from .session import actor, on_store
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, create, change and run schedules.\n\n"
+    '\b\nExample:\n  forge cron create nightly "0 3 * * *" cleanup --tz Europe/Paris',
+)
+
+T = TypeVar("T")
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
+Zone: TypeAlias = Annotated[
+    str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone; default UTC.")
+]
+Payload: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--payload", metavar="JSON", help="Arguments by name; - reads stdin."),
+]
+Queue: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="NAME", help="Default: the queue of the kind."),
+]
+Missed: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--missed", metavar="WORD", help="Ticks nobody fired: skip, once or all."),
+]
+MissedLimit: TypeAlias = Annotated[
+    int | None, typer.Option("--missed-limit", metavar="N", help="How many with all; default 100.")
+]
+Overlap: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--overlap", metavar="WORD", help="While its last job is live: skip or allow."),
+]
+Jitter: TypeAlias = Annotated[
+    str | None, typer.Option("--jitter", metavar="SPAN", help="Start up to that much later.")
+]
+Attempts: TypeAlias = Annotated[
+    int | None, typer.Option("--max-attempts", metavar="N", help="Attempts of each job.")
+]
+
+
+@app.command("list")
+def list_schedules(url: Url = None, as_json: AsJson = False) -> None:
+    """List schedules with their next and last ticks.
+
+    \b
+    Example:
+      forge cron list
+    """
+    views = on_store(url, lambda store: _table(store).all())
+    if as_json:
+        show.write_json(to_json({"schedules": views}))
+        return
+    out, now = show.console(), to_datetime(SYSTEM_CLOCK.now())
+    if not views:
+        out.print("No schedules yet: declare one with @forge.cron, or use `forge cron create`.")
+        return
+    made = show.table("NAME", "WHEN", "ZONE", "KIND", "NEXT", "LAST", shrink=("NAME", "KIND"))
+    for view in views:
+        following = Text("off", style="yellow") if not view.enabled else _ago(view.next_at, now)
+        made.add_row(
+            view.name, view.expression, view.tz, view.kind, following, _ago(view.last_at, now)
+        )
+    out.print(made)
+    for view in views:
+        if view.error is not None:
+            out.print(Text(f"! {view.name}: {view.error}", style="red"))
+
+
+@app.command()
+def create(
+    name: Name,
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPRESSION", help="5 fields, 6 with seconds first, @daily…")
+    ],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="The task's kind.")],
+    payload: Payload = None,
+    tz: Zone = None,
+    queue: Queue = None,
+    missed: Missed = None,
+    missed_limit: MissedLimit = None,
+    overlap: Overlap = None,
+    jitter: Jitter = None,
+    max_attempts: Attempts = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Do not fire yet.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a schedule.
+
+    \b
+    Example:
+      forge cron create nightly "0 3 * * *" cleanup --tz Europe/Paris
+      forge cron create poll "*/10 * * * * *" poll --missed all --payload '{"n": 1}'
+    """
+    options: dict[str, Any] = {
+        "queue": queue,
+        "max_attempts": max_attempts,
+        "tz": tz,
+        "missed": missed,
+        "missed_limit": missed_limit,
+        "overlap": overlap,
+        "jitter": None if jitter is None else as_span(jitter),
+    }
+    given = {field: value for field, value in options.items() if value is not None}
+    data = b"{}" if payload is None else _arguments(payload)
+    job = NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=data)
+    said = spec(job, expression, name=name, where=f"schedule {name!r}", **given)
+    view = on_store(url, lambda store: _table(store).create(said, enabled=not disabled))
+    _print_schedule(view, as_json)
+
+
+@app.command("set")
+def set_schedule(
+    name: Name,
+    expression: Annotated[
+        str | None, typer.Option("--cron", metavar="EXPRESSION", help="When it fires.")
+    ] = None,
+    payload: Payload = None,
+    tz: Zone = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="A queue, or auto for the kind's.")
+    ] = None,
+    missed: Missed = None,
+    missed_limit: MissedLimit = None,
+    overlap: Overlap = None,
+    jitter: Jitter = None,
+    max_attempts: Attempts = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a schedule; workers follow within a second.
+
+    \b
+    Example:
+      forge cron set nightly --cron "30 3 * * *" --missed skip
+    """
+    change = ScheduleChange(
+        expression=_given(expression),
+        zone=_given(tz),
+        queue=None if queue == "auto" else _given(queue),
+        payload=UNSET if payload is None else _arguments(payload),
+        missed=_given(missed),
+        missed_limit=_given(missed_limit),
+        overlap=_given(overlap),
+        jitter_s=UNSET if jitter is None else seconds(as_span(jitter), field="--jitter"),
+        max_attempts=_given(max_attempts),
+    )
+    if change == ScheduleChange():
+        raise BadOption('say what to set, for example --cron "0 3 * * *"')
+    _print_schedule(on_store(url, lambda store: _table(store).edit(name, change)), as_json)
+
+
+@app.command()
+def run(name: Name, url: Url = None, as_json: AsJson = False) -> None:
+    """Enqueue the job of a schedule now, and print its id.
+
+    \b
+    Example:
+      forge cron run nightly
+    """
+    fire = on_store(url, lambda store: _table(store).trigger(name))
+    if as_json:
+        show.write_json(to_json({"id": fire.job_id, "outcome": fire.outcome}))
+        return
+    show.console().print(fire.job_id)
+    if fire.outcome == "skipped":
+        show.messages().print("Its last job is still live (overlap: skip): this is that job.")
+
+
+@app.command()
+def history(
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="How many.")] = 20,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last ticks of a schedule.
+
+    \b
+    Example:
+      forge cron history nightly
+    """
+
+    async def work(store: Store) -> tuple[ScheduleView, tuple[FireView, ...]]:
+        table = _table(store)
+        return await table.get(name), await table.history(name, limit=limit)
+
+    view, fires = on_store(url, work)
+    if as_json:
+        show.write_json(to_json({"schedule": name, "fires": fires}))
+        return
+    made = show.table("TICK", "OUTCOME", "LATE", "MISSED", "JOB", right=("LATE", "MISSED"))
+    for fire in fires:
+        made.add_row(
+            _local(fire.tick, view.tz),
+            fire.outcome,
+            show.short(fire.late_s),
+            str(fire.missed or "-"),
+            fire.job_id or "-",
+        )
+    show.console().print(made if fires else "No tick yet.")
+
+
+@app.command()
+def enable(name: Name, url: Url = None, as_json: AsJson = False) -> None:
+    """Fire a schedule from its next tick on.
+
+    \b
+    Example:
+      forge cron enable nightly
+    """
+    _print_schedule(on_store(url, lambda store: _table(store).enable(name)), as_json)
+
+
+@app.command()
+def disable(name: Name, url: Url = None, as_json: AsJson = False) -> None:
+    """Fire a schedule no more; its jobs are left alone.
+
+    \b
+    Example:
+      forge cron disable nightly
+    """
+    _print_schedule(on_store(url, lambda store: _table(store).disable(name)), as_json)
+
+
+@app.command()
+def delete(name: Name, url: Url = None, as_json: AsJson = False) -> None:
+    """Remove a schedule. One that code declares comes back with the next worker: disable it.
+
+    \b
+    Example:
+      forge cron delete nightly
+    """
+    on_store(url, lambda store: _table(store).delete(name))
+    if as_json:
+        show.write_json(to_json({"deleted": name}))
+    else:
+        show.console().print(f"Schedule {name} is gone.")
+
+
+def _table(store: Store) -> Timetable:
+    return Timetable(store, actor=actor())
+
+
+def _given(value: T | None) -> T | UnsetType:
+    return UNSET if value is None else value
+
+
+def _arguments(text: str) -> bytes:
+    given = json_payload.decode_text(sys.stdin.read() if text == "-" else text)
+    if not isinstance(given, dict):
+        raise BadOption("--payload must be an object of arguments by name, such as '{\"a\": 1}'")
+    return json_payload.encode(cast("dict[str, Any]", given), what="--payload")
+
+
+def _ago(moment: datetime | None, now: datetime) -> Text:
+    return Text("-" if moment is None else show.ago(moment, now))
+
+
+def _local(moment: datetime, zone: str) -> str:
+    return f"{moment.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}"
+
+
+def _print_schedule(view: ScheduleView, as_json: bool) -> None:
+    if as_json:
+        show.write_json(view.to_json())
+        return
+    state = "on" if view.enabled else "off"
+    source = "code" if view.declared else "an operator"
+    following = "-" if view.next_at is None else f"{_local(view.next_at, view.tz)} {view.tz}"
+    pairs = [
+        ("schedule", view.name),
+        ("state", state if view.error is None else f"{state}: {view.error}"),
+        ("when", f"{view.expression} in {view.tz}"),
+        ("next", following),
+        ("kind", view.kind),
+        ("queue", view.queue or "that of the kind"),
+        ("missed", view.missed if view.missed != "all" else f"all, up to {view.missed_limit}"),
+        ("overlap", view.overlap),
+        ("declared by", f"{source}, edited since" if view.edited else source),
+    ]
+    if view.jitter_s:
+        pairs.append(("jitter", show.span(view.jitter_s)))
+    show.console().print(show.facts(pairs))
