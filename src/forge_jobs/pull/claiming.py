@@ -111,7 +111,7 @@ class Claiming:
 
     # ---------------------------------------------------------------- ending
 
-    def end(self, owner: int, finish: Finish, *, job_id: str, held: bool) -> None:
+    def end(self, owner: int, finish: Finish, *, job_id: str, unsure: bool) -> None:
         """Write the end of a claim, or say why it cannot be written."""
         answer = self._exchange(Exchange(owner=owner, number=0, finish=(finish,)))
         verdict = answer.verdicts[0]
@@ -121,7 +121,7 @@ class Claiming:
         self._seats.give_back(owner)
         if verdict is Verdict.ALREADY:
             record = self.record(job_id)
-            if not held or record.status is not finish.status:
+            if not unsure or record.status is not finish.status:
                 raise Refused(f"job {job_id} has ended before: it is {shown(record)}")
 
     def release(self, owner: int, claim: Claim) -> None:

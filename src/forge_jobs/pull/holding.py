@@ -4,7 +4,7 @@ import threading
 
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.core.decide import Finish, decide, done
-from forge_jobs.core.errors import LeaseLost, Refused
+from forge_jobs.core.errors import Conflict, LeaseLost, Refused, StoreError
 from forge_jobs.core.instant import SECOND, from_datetime
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.outcome import AnyOutcome
@@ -93,11 +93,12 @@ class Holding:
     def end(self, job: Job, finish: Finish) -> None:
         """Write the end of a claim."""
         assert job.owner is not None
-        with self._guard:
-            held = self._held.get(job.id) is job
         try:
-            self._claiming.end(job.owner, finish, job_id=job.id, held=held)
-        except (LeaseLost, Refused):
+            self._claiming.end(job.owner, finish, job_id=job.id, unsure=job.signals.unsure)
+        except StoreError:
+            job.signals.unsure = True
+            raise
+        except Conflict:
             self._let_go(job)
             raise
         self._let_go(job)

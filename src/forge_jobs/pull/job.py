@@ -39,11 +39,13 @@ SHOWN: Final = {
 class Signals:
     """What has happened to a claim while its handler runs."""
 
-    __slots__ = ("cancelled", "lost")
+    __slots__ = ("cancelled", "lost", "unsure")
 
     def __init__(self) -> None:
         self.cancelled = False
         self.lost = False
+        # The answer to an end that was sent got lost: it may have been written.
+        self.unsure = False
 
 
 class Job(Struct, frozen=True, kw_only=True, eq=False):
