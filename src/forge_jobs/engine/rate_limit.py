@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from forge_jobs.core.bucket import Bucket, check_bucket
-from forge_jobs.core.errors import BadOption, NotFound
+from forge_jobs.core.errors import BadOption, NotFound, Unavailable
 from forge_jobs.core.limits import rate_of
 from forge_jobs.core.outcome import Throttled
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -103,7 +103,7 @@ class _Pouch:
         self.fetched_at = -1.0
         self.block = 1
         self.most = 1
-        self.filling: Future[None] | asyncio.Task[None] | None = None
+        self.filling: Future[None] | None = None
 
     def hand(self, now: float) -> AcquireOutcome | None:
         """An answer from what is at hand; None: ask the store."""
@@ -141,6 +141,7 @@ class RateLimiter:
         self._pouches: dict[str, _Pouch] = {}
         self._known: dict[str, Bucket] = {}
         self._known_at: float | None = None
+        self._on_this_loop = False
 
     async def acquire(self, scope: str) -> None:
         """Take one permit, or raise Throttled with the time to wait: the job is tried again then,
@@ -154,69 +155,92 @@ class RateLimiter:
     async def try_acquire(self, scope: str) -> AcquireOutcome:
         """Take one permit if there is one."""
         while True:
-            answer, filling = self._hand(scope)
-            if answer is not None:
-                return answer
-            assert filling is not None
-            if isinstance(filling, asyncio.Task):
-                await asyncio.shield(filling)
-            else:
-                await asyncio.shield(asyncio.wrap_future(filling))
+            step = self._hand(scope)
+            if isinstance(step, AcquireOutcome):
+                return step
+            await asyncio.shield(asyncio.wrap_future(step))
 
     def try_acquire_sync(self, scope: str) -> AcquireOutcome:
         """``try_acquire`` for plain functions."""
         while True:
-            answer, filling = self._hand(scope)
-            if answer is not None:
-                return answer
-            assert filling is not None
-            _waited(filling)
+            step = self._hand(scope)
+            if isinstance(step, AcquireOutcome):
+                return step
+            self._wait(step)
 
     async def drain(self, scope: str) -> None:
         """The other side said no (a real 429): nobody in the cluster gets a permit until the
         bucket has refilled. Permits that processes already hold lapse within a second."""
-        work = self._io.spawn(lambda: self._drain(scope))
-        await (work if isinstance(work, asyncio.Task) else asyncio.wrap_future(work))
+        await asyncio.shield(asyncio.wrap_future(self._begin(self._drain(scope))))
 
     def drain_sync(self, scope: str) -> None:
         """``drain`` for plain functions."""
-        _waited(self._io.spawn(lambda: self._drain(scope)))
+        self._wait(self._begin(self._drain(scope)))
 
     # -------------------------------------------------------------------------- at hand
 
-    def _hand(
-        self, scope: str
-    ) -> "tuple[AcquireOutcome | None, Future[None] | asyncio.Task[None] | None]":
+    def _hand(self, scope: str) -> "AcquireOutcome | Future[None]":
+        """An answer, or what has to end before there may be one."""
         with self._guard:
             pouch = self._pouches.get(scope)
             if pouch is None:
                 pouch = self._pouches[scope] = _Pouch()
             answer = pouch.hand(self._mono())
             if answer is not None:
-                return answer, None
+                return answer
             if pouch.filling is None or pouch.filling.done():
-                pouch.filling = self._io.spawn(self._filling(scope, pouch))
-            return None, pouch.filling
+                pouch.filling = self._begin(self._fill(scope, pouch))
+            return pouch.filling
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
+        """Run it on the I/O port; its end can be waited for by threads and by any loop."""
+        ended: Future[None] = Future()
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception as error:
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        def over(_: object) -> None:
+            work.close()
+            if not ended.done():
+                ended.set_exception(Unavailable("the worker stops: no permit can be fetched"))
+
+        try:
+            spawned = self._io.spawn(run)
+        except BaseException:
+            work.close()
+            raise
+        self._on_this_loop = isinstance(spawned, asyncio.Task)
+        spawned.add_done_callback(over)
+        return ended
+
+    def _wait(self, ended: "Future[None]") -> None:
+        if self._on_this_loop and not ended.done() and _in_a_coroutine():
+            raise BadOption(
+                "a coroutine would wait for itself: use await ctx.rate_limit.acquire(…)"
+            )
+        ended.result()
 
     # --------------------------------------------------------------------- with the store
 
-    def _filling(self, scope: str, pouch: _Pouch) -> Callable[[], Coroutine[Any, Any, None]]:
-        async def fill() -> None:
-            store = await self._ready()
-            bucket = await self._bucket(store, scope)
-            with self._guard:
-                pouch.most = _block_most(bucket)
-                count = pouch.wanted(self._mono())
-            grant = await store.schedules.take(scope, count)
-            with self._guard:
-                now = self._mono()
-                pouch.permits = grant.granted
-                pouch.fetched_at, pouch.good_until = now, now + KEEP_S
-                if grant.granted < count:
-                    wait_s = _NEVER_REFILLED_S if grant.retry_s is None else grant.retry_s
-                    pouch.closed_until = now + wait_s
-
-        return fill
+    async def _fill(self, scope: str, pouch: _Pouch) -> None:
+        store = await self._ready()
+        bucket = await self._bucket(store, scope)
+        with self._guard:
+            pouch.most = _block_most(bucket)
+            count = pouch.wanted(self._mono())
+        grant = await store.schedules.take(scope, count)
+        with self._guard:
+            now = self._mono()
+            pouch.permits = grant.granted
+            pouch.fetched_at, pouch.good_until = now, now + KEEP_S
+            if grant.granted < count:
+                wait_s = _NEVER_REFILLED_S if grant.retry_s is None else grant.retry_s
+                pouch.closed_until = now + wait_s
 
     async def _drain(self, scope: str) -> None:
         store = await self._ready()
@@ -261,7 +285,9 @@ def _demand(scope: str, answer: AcquireOutcome) -> None:
         raise Throttled(retry_after=answer.retry_after, scope=scope)
 
 
-def _waited(work: "Future[None] | asyncio.Task[None]") -> None:
-    if isinstance(work, asyncio.Task):
-        raise BadOption("no synchronous way to the store here: use await ctx.rate_limit.acquire(…)")
-    work.result()
+def _in_a_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
