@@ -1,15 +1,14 @@
-"""The public names: all there, cheap to import, and honest about what is still to come."""
+"""The public names: all there, and cheap to import."""
 
 import ast
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 import forge_jobs
-from forge_jobs import ForgeError, NotYet
+from forge_jobs import ForgeError
 
 CONTRACT = """
     Forge Context Retry Dead Throttled Snooze Failed Done
@@ -21,7 +20,6 @@ CONTRACT = """
     rebalance_once ensure_schedules queues_from_env worker_prefix_from_env worker_version_from_env
     worker_id_from_env DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT JobQueue DeadJob
 """
-LATER = sorted(forge_jobs._TO_COME)
 
 
 @pytest.mark.parametrize("name", CONTRACT.split())
@@ -47,21 +45,8 @@ def test_all_names_resolve_and_the_lists_agree(project_root: Path) -> None:
         for node in block.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    assert declared - {"__version__"} == set(LATER)
-    assert sorted(forge_jobs.__all__) == sorted({*forge_jobs._HOMES, *LATER})
-
-
-@pytest.mark.parametrize("name", LATER)
-def test_names_to_come_say_so_in_one_sentence(name: str) -> None:
-    thing = getattr(forge_jobs, name)
-    subclass = lambda: types.new_class("Mine", (thing,))  # noqa: E731
-    uses = (thing, lambda: thing.open("sqlite:///x"), lambda: list(thing), subclass)
-    for use in uses:
-        with pytest.raises(NotYet, match=f"^{name} is not built yet: ") as caught:
-            use()
-        assert len(str(caught.value).splitlines()) == 1
-    assert "not yet" in repr(thing)
-    assert not hasattr(thing, "__wrapped__")
+    assert declared == {"__version__"}
+    assert sorted(forge_jobs.__all__) == sorted(forge_jobs._HOMES)
 
 
 def test_every_error_is_public_and_has_a_code_of_its_own() -> None:
