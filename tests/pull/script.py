@@ -22,7 +22,7 @@ def produce_and_drain(url: str, jobs: int) -> None:
         queue.enqueue("work", {"n": number})
     say("ready")
     sys.stdin.readline()
-    while (job := queue.dequeue()) is not None:
+    while (job := queue.dequeue(lease="10s")) is not None:
         queue.complete(job)
         say(job.id)
     queue.close()
