@@ -8,7 +8,7 @@ import typer
 
 from forge_jobs.core.errors import ForgeError
 
-from . import bulk, cron, database, demo, dev, enqueue, health, jobs, later, queues, workers
+from . import bulk, cron, database, demo, dev, enqueue, health, jobs, later, limits, queues, workers
 from .failing import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
@@ -85,6 +85,7 @@ app.command("enqueue", rich_help_panel=RUN)(enqueue.enqueue)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
 app.add_typer(queues.app, name="queues", rich_help_panel=LOOK)
 app.add_typer(cron.app, name="cron", rich_help_panel=LOOK)
+app.add_typer(limits.app, name="limits", rich_help_panel=LOOK)
 app.add_typer(workers.app, name="workers", rich_help_panel=LOOK)
 app.command("stats", rich_help_panel=LOOK)(health.stats)
 app.command("doctor", rich_help_panel=STORE)(health.doctor)
