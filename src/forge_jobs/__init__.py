@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         Unknown,
         UnknownKind,
     )
-    from forge_jobs.core.job import JobRecord
+    from forge_jobs.core.job import JobRecord, NewJob
     from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
     from forge_jobs.core.retry import Retry
     from forge_jobs.core.schedule import CronSpec
@@ -116,7 +116,7 @@ _NAMES = {
         "KindTaken LeaseLost NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused "
         "ResultTimeout SchemaMismatch StoreError Unavailable Unknown UnknownKind"
     ),
-    "core.job": "JobRecord",
+    "core.job": "JobRecord NewJob",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
     "core.retry": "Retry",
     "core.schedule": "CronSpec",
@@ -196,6 +196,7 @@ __all__ = [
     "KindPrefixRouter",
     "KindTaken",
     "LeaseLost",
+    "NewJob",
     "NoQueues",
     "NoopEcho",
     "NotFound",

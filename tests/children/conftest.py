@@ -25,6 +25,9 @@ class NoEnqueuer:
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise AssertionError("the worker's enqueuer is not for children")
 
+    def prepared(self, job: NewJob) -> NewJob:
+        return job
+
 
 class Bench:
     """Gives runs to an executor and keeps what it reports."""

@@ -1,8 +1,9 @@
 """Forge: the object a user holds."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
@@ -20,13 +21,15 @@ from forge_jobs.client.sending import Sender
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import names, payload
-from forge_jobs.core.errors import NotYet, Refused
+from forge_jobs.core.errors import BadOption, NotYet, Refused
 from forge_jobs.core.instant import Duration, seconds
-from forge_jobs.core.job import NewJob
+from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.retry import Retry
+from forge_jobs.engine.middleware import HookT, check_run_hook
 from forge_jobs.engine.rate_limit import RateLimit, RateLimiter
 from forge_jobs.engine.registry import Handler, HandlerRegistry, JobHandler
 from forge_jobs.kit import redact
+from forge_jobs.kit.around import Hook
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Store
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from forge_jobs.engine.drain import DrainReport
 
 Queues = Iterable[str] | Mapping[str, int]
+EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
 class Forge:
@@ -62,6 +66,7 @@ class Forge:
         self._url = url
         self._made = None if url is None else self._store_at(url)
         self._access = StoreAccess(self._make_store, migrate=config.auto_migrate)
+        self._access.around = self.registry.around_enqueue
         self._declared: dict[str, int] = {}
         # Whoever waits for a result waits in real time, whatever clock a test puts in place.
         self.sender = Sender(self._access, SYSTEM_CLOCK)
@@ -196,6 +201,29 @@ class Forge:
         from forge_jobs.app.schedules import Schedules
 
         return Schedules(self.sender, self._declarations, self._kinds.local)
+
+    # ------------------------------------------------------------------ hooks
+
+    def around_run(self, hook: HookT) -> HookT:
+        """Surround every run: ``@forge.around_run`` on a generator function that takes the Context
+        and yields once, where the job runs. Hooks nest in the order of their registration; what one
+        raises is the outcome of the job. ``async def`` hooks surround ``async def`` tasks only.
+        """
+        check_run_hook(hook)
+        self.registry.surround(hook)
+        return hook
+
+    def around_enqueue(self, hook: EnqueueHook) -> EnqueueHook:
+        """Surround every enqueue: ``@forge.around_enqueue`` on a generator function that takes a
+        NewJob and yields it once, changed or not; the ``yield`` gives what was stored. An error
+        before the ``yield`` refuses the job, one after it is only logged.
+        """
+        if not inspect.isgeneratorfunction(hook):
+            raise BadOption(
+                f"around_enqueue needs a plain function with `yield job` in it; {hook!r} is none"
+            )
+        self.registry.around_enqueue.hooks.append(hook)
+        return hook
 
     # ------------------------------------------------------------------ running
 

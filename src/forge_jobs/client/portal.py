@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from forge_jobs.core.errors import Closed, Refused
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.around import Around
 from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.store.bundle import Store
 
@@ -37,6 +38,7 @@ class StoreAccess:
         self._store: Store | None = None
         self._closed = False
         self._at_fork: list[Callable[[], None]] = []
+        self.around: Around[NewJob, Enqueued] = Around()
         self._reset()
         _LIVING.add(self)
 
@@ -88,6 +90,9 @@ class StoreAccess:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs, from synchronous code; durable when it returns."""
+        return self.around.call(jobs, self._enqueue) if self.around else self._enqueue(jobs)
+
+    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         direct = self.direct
         if direct is not None and not sys.is_finalizing():
             return direct.enqueue_sync(jobs)
@@ -99,7 +104,13 @@ class StoreAccess:
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs, from a coroutine; concurrent calls share a commit."""
         store = self._opened or await self.aready()
+        if self.around:
+            return await self.around.acall(jobs, store.jobs.enqueue)
         return await store.jobs.enqueue(jobs)
+
+    def prepared(self, job: NewJob) -> NewJob:
+        """What hooks make of a job that is stored together with an ending."""
+        return self.around.prepared(job) if self.around else job
 
     def close(self) -> None:
         """Let go of everything; later calls raise Closed. Closing twice is fine."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from forge_jobs.core.errors import Refused
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import Clock
+from forge_jobs.store.bundle import Store
 
 from .job import Job
 from .portal import StoreAccess
@@ -52,7 +53,7 @@ class Sender:
         """Store one job, from synchronous code."""
         if tx is None:
             direct = self.access.direct
-            if direct is not None and not is_finalizing():
+            if direct is not None and not self.access.around and not is_finalizing():
                 (stored,) = direct.enqueue_sync((job,))
             else:
                 (stored,) = self.access.enqueue((job,))
@@ -60,7 +61,7 @@ class Sender:
                 self.at_once.run([stored])
                 return Job[Any](self, stored.id, read, stored.duplicate).refresh()
         else:
-            (stored,) = enqueue_in(self.access.ready(), tx, (job,))
+            (stored,) = self._within(self.access.ready(), tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     async def asend(self, job: NewJob, read: Read | None, tx: object = None) -> Job[Any]:
@@ -71,7 +72,7 @@ class Sender:
                 await self.at_once.arun([stored])
                 return await Job[Any](self, stored.id, read, stored.duplicate).arefresh()
         else:
-            (stored,) = enqueue_in(await self.access.aready(), tx, (job,))
+            (stored,) = self._within(await self.access.aready(), tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     def send_many(self, jobs: list[NewJob], read: Read | None, tx: object = None) -> list[Job[Any]]:
@@ -79,7 +80,7 @@ class Sender:
         if not jobs:
             return []
         if tx is not None:
-            return self._handles(enqueue_in(self.access.ready(), tx, jobs), read)
+            return self._handles(self._within(self.access.ready(), tx, jobs), read)
         stored = self.access.enqueue(jobs)
         handles = self._handles(stored, read)
         if self.at_once is not None:
@@ -94,7 +95,7 @@ class Sender:
         if not jobs:
             return []
         if tx is not None:
-            return self._handles(enqueue_in(await self.access.aready(), tx, jobs), read)
+            return self._handles(self._within(await self.access.aready(), tx, jobs), read)
         stored = await self.access.aenqueue(jobs)
         handles = self._handles(stored, read)
         if self.at_once is not None:
@@ -120,6 +121,12 @@ class Sender:
         """If the job runs in this process, end it now instead of when the store is read next."""
         for worker in self.workers:
             worker.request_cancel(job_id)
+
+    def _within(self, store: Store, tx: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        around = self.access.around
+        if not around:
+            return enqueue_in(store, tx, jobs)
+        return around.call(jobs, lambda changed: enqueue_in(store, tx, changed))
 
     def _handles(self, stored: Sequence[Enqueued], read: Read | None) -> list[Job[Any]]:
         return [Job(self, item.id, read, item.duplicate, item.status) for item in stored]

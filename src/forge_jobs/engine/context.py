@@ -38,6 +38,10 @@ class Enqueuer(Protocol):
         """From a coroutine."""
         ...
 
+    def prepared(self, job: NewJob) -> NewJob:
+        """A job that is stored together with an ending, as hooks want it."""
+        ...
+
 
 class Link(Protocol):
     """What a context is connected to. Every method may be called from any thread."""
@@ -93,6 +97,7 @@ class JobInfo:
     max_attempts: int
     enqueued_at: datetime
     tags: tuple[str, ...]
+    trace: str | None = None
 
     @classmethod
     def of(cls, job: ClaimedJob, tag: int) -> "JobInfo":
@@ -105,6 +110,7 @@ class JobInfo:
             max_attempts=job.max_attempts,
             enqueued_at=to_datetime(job.enqueued_at),
             tags=job.tags,
+            trace=job.trace,
         )
 
 
@@ -214,7 +220,7 @@ class Context:
 
     def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
-        self._link.carry(self._bound(task, args, kwargs))
+        self._link.carry(self._around.enqueuer.prepared(self._bound(task, args, kwargs)))
 
     def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
         """Store a job now, from synchronous code; a kind takes its payload as one argument."""

@@ -118,7 +118,7 @@ class _Visit:
                 self.member.host_id,
                 store.tag,
                 clock,
-                StoreEnqueuer(store, self.aside),
+                StoreEnqueuer(store, self.aside, registry.around_enqueue),
                 router.route,
                 limiter=lambda: limiter,
             ),

@@ -1,17 +1,20 @@
 """Which function runs jobs of which kind, and where it runs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 from forge_jobs.core import payload
 from forge_jobs.core.errors import KindTaken
+from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.names import kind_name
 from forge_jobs.core.outcome import JobOutcome
 from forge_jobs.core.retry import Retry
+from forge_jobs.kit.around import Around
 
 from .context import Context
+from .middleware import AnyRunHook, surrounded
 from .rate_limit import RateLimit
 
 
@@ -74,6 +77,9 @@ class HandlerRegistry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._bare: dict[str, Handler] = {}
+        self._hooks: list[AnyRunHook] = []
+        self.around_enqueue: Around[NewJob, Enqueued] = Around()
         self.rate_limits: dict[str, RateLimit] = {}
 
     def register(
@@ -96,7 +102,20 @@ class HandlerRegistry:
             raise KindTaken(
                 f"kind {known.kind!r} is registered twice: give one of the tasks another kind"
             )
-        self._handlers[known.kind] = known
+        self._bare[known.kind] = known
+        self._handlers[known.kind] = self._within_hooks(known)
+
+    def surround(self, hook: AnyRunHook) -> None:
+        """Put a hook around every handler, also of those to come; the first one is outermost."""
+        self._hooks.append(hook)
+        for kind, handler in self._bare.items():
+            self._handlers[kind] = self._within_hooks(handler)
+
+    def _within_hooks(self, handler: Handler) -> Handler:
+        if not self._hooks:
+            return handler
+        on_loop = handler.run_in is RunIn.LOOP
+        return replace(handler, call=surrounded(handler.call, self._hooks, on_loop=on_loop))
 
     def get(self, kind: str) -> Handler | None:
         """The handler of a kind."""

@@ -182,7 +182,7 @@ class QueueRuntime:
                 clock=self._clock,
                 entropy=self._entropy,
                 io=io,
-                enqueuer=StoreEnqueuer(self._storage, io),
+                enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
                 card=Card(
                     tuple(self._queues),
                     lambda host_id: worker_label(

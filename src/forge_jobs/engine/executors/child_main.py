@@ -67,6 +67,7 @@ class ChildJob:
             max_attempts=take.max_attempts,
             enqueued_at=to_datetime(take.enqueued_at),
             tags=take.tags,
+            trace=take.trace,
         )
         around = Surroundings(
             host_id=take.host_id,
@@ -90,6 +91,9 @@ class _NoEnqueuer:
 
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise _no_enqueue()
+
+    def prepared(self, job: NewJob) -> NewJob:
+        return job
 
 
 def _no_enqueue() -> NotYet:

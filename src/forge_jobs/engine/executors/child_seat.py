@@ -157,6 +157,7 @@ def _take(run: Run, number: int) -> Take:
         enqueued_at=job.enqueued_at,
         deadline_at=None if endless else after(now, run.deadline - mono),
         tags=job.tags,
+        trace=job.trace,
     )
 
 

@@ -51,6 +51,7 @@ class Take(Struct, frozen=True, kw_only=True, tag="take"):
     enqueued_at: Instant
     deadline_at: Instant | None = None
     tags: tuple[str, ...] = ()
+    trace: str | None = None
 
 
 class Halt(Struct, frozen=True, tag="halt"):

@@ -1,0 +1,318 @@
+"""Hooks around enqueue and run: order, changes, errors, and that none of them leaves a job behind."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forge_jobs import (
+    BadOption,
+    Context,
+    Dead,
+    EnqueueOutcome,
+    Forge,
+    JobStatus,
+    NewJob,
+    Retry,
+    Snooze,
+)
+from forge_jobs.core.select import Filter
+from forge_jobs.kit.around import Around
+
+_ALL = Filter()
+Jobs = Generator[NewJob, EnqueueOutcome, None]
+Runs = Generator[None, None, None]
+
+
+@pytest.fixture
+def forge() -> Generator[Forge, None, None]:
+    made = Forge("memory://")
+    yield made
+    made.close()
+
+
+async def test_run_hooks_nest_in_order_around_coroutines_and_functions(forge: Forge) -> None:
+    told: list[str] = []
+
+    @forge.task()
+    def plain() -> None:
+        told.append("plain")
+
+    @forge.around_run
+    def first(ctx: Context) -> Runs:
+        told.append(f"first {ctx.job.kind}")
+        yield
+        told.append("first after")
+
+    @forge.around_run
+    async def second(ctx: Context) -> AsyncGenerator[None, None]:
+        await asyncio.sleep(0)
+        told.append("second")
+        yield
+        told.append("second after")
+
+    @forge.task()
+    async def coroutine(ctx: Context) -> int:
+        told.append("coroutine")
+        return 7
+
+    job = await coroutine.aenqueue()
+    await forge.drain()
+    assert told == ["first coroutine", "second", "coroutine", "second after", "first after"]
+    assert await job.aresult() == 7
+    told.clear()
+    await plain.aenqueue()
+    await forge.drain()
+    assert told == ["first plain", "plain", "first after"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("broken hook"), JobStatus.FAILED),
+        (Dead("no more"), JobStatus.DEAD),
+        (Snooze(60), JobStatus.SCHEDULED),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_A1_an_error_in_a_hook_is_the_outcome_of_the_job(
+    forge: Forge, when: str, error: Exception, status: JobStatus, is_async: bool
+) -> None:
+    @forge.around_run
+    def broken(ctx: Context) -> Runs:
+        if when == "before":
+            raise error
+        yield
+        raise error
+
+    if is_async:
+
+        @forge.task(kind="work")
+        async def work() -> None: ...
+    else:
+
+        @forge.task(kind="work")
+        def work() -> None: ...
+
+    job = await forge.aenqueue("work")
+    report = await forge.drain()
+    record = await job.arefresh()
+    assert record.status is status
+    assert report.ran == 1
+    if status is JobStatus.FAILED:
+        found = await forge.store.jobs.get(job.id)
+        assert found is not None
+        assert "broken hook" in str(found.last_error)
+
+
+async def test_a_hook_sees_the_error_of_the_handler_and_may_replace_it(forge: Forge) -> None:
+    seen: list[str] = []
+
+    @forge.around_run
+    def translate(ctx: Context) -> Runs:
+        try:
+            yield
+        except KeyError as error:
+            seen.append(repr(error))
+            raise Dead("not there") from error
+
+    @forge.task(retry=Retry(base="1s"))
+    async def work() -> None:
+        raise KeyError("x")
+
+    job = await work.aenqueue()
+    await forge.drain()
+    assert (await job.arefresh()).status is JobStatus.DEAD
+    assert seen == ["KeyError('x')"]
+
+
+async def test_a_hook_that_never_yields_fails_the_job(forge: Forge) -> None:
+    @forge.around_run
+    def silent(ctx: Context) -> Runs:
+        if ctx is None:
+            yield
+
+    @forge.task()
+    async def work() -> None: ...
+
+    job = await work.aenqueue()
+    await forge.drain()
+    found = await forge.store.jobs.get(job.id)
+    assert found is not None
+    assert found.status is JobStatus.FAILED
+    assert "didn't yield" in str(found.last_error)
+
+
+async def test_a_worker_runs_hooks_on_the_loop_and_in_threads(tmp_path: Path) -> None:
+    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
+    seen: list[str] = []
+
+    @forge.around_run
+    def note(ctx: Context) -> Runs:
+        yield
+        seen.append(ctx.job.kind)
+
+    @forge.task(queue="q")
+    async def on_loop() -> int:
+        return 1
+
+    @forge.task(queue="q")
+    def in_thread() -> int:
+        return 2
+
+    async with forge.worker(queues=["q"]):
+        jobs = [await on_loop.aenqueue(), await in_thread.aenqueue()]
+        assert [await job.aresult(timeout=20) for job in jobs] == [1, 2]
+    assert sorted(seen) == ["in_thread", "on_loop"]
+    await forge.aclose()
+
+
+async def test_enqueue_hooks_change_the_job_and_see_what_was_stored(forge: Forge) -> None:
+    told: list[str] = []
+
+    @forge.around_enqueue
+    def outer(job: NewJob) -> Jobs:
+        stored = yield msgspec.structs.replace(job, tags=(*job.tags, "outer"))
+        told.append(f"outer {stored.id}")
+
+    @forge.around_enqueue
+    def inner(job: NewJob) -> Jobs:
+        stored = yield msgspec.structs.replace(job, tags=(*job.tags, "inner"))
+        told.append(f"inner {stored.duplicate}")
+
+    @forge.task()
+    async def work(n: int, ctx: Context) -> None:
+        if n == 1:
+            await ctx.aenqueue(work, 2)
+            ctx.on_done(work, 3)
+
+    job = await work.aenqueue(1)
+    assert told == ["inner False", f"outer {job.id}"]
+    await work.aenqueue_many([(4,), (5,)])
+    await forge.aenqueue("work", {"n": 6})
+    assert (await forge.drain()).ran == 6
+    page = await forge.store.jobs.page(_ALL, limit=10)
+    assert [record.tags for record in page.jobs] == [("outer", "inner")] * 6
+    # The job of on_done is stored later, by the store: no hook is told.
+    assert len(told) == 2 * 5
+
+
+def test_enqueue_hooks_surround_synchronous_calls_and_transactions(tmp_path: Path) -> None:
+    forge = Forge(f"sqlite:///{tmp_path}/jobs.db")
+
+    @forge.task()
+    def work() -> None: ...
+
+    forge.ready()
+
+    @forge.around_enqueue
+    def mark(job: NewJob) -> Jobs:
+        yield msgspec.structs.replace(job, priority=9)
+
+    jobs = [work.enqueue(), *work.enqueue_many([(), ()])]
+    connection = sqlite3.connect(tmp_path / "jobs.db")
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        jobs.append(work.using(tx=connection).enqueue())
+    connection.close()
+    for job in jobs:
+        assert _priority(forge, job.id) == 9
+    forge.close()
+
+
+async def test_an_error_before_the_yield_refuses_the_job(forge: Forge) -> None:
+    closed: list[str] = []
+
+    @forge.around_enqueue
+    def outer(job: NewJob) -> Jobs:
+        try:
+            yield job
+        except ValueError as error:
+            closed.append(str(error))
+            raise
+
+    @forge.around_enqueue
+    def refuse(job: NewJob) -> Jobs:
+        if b"13" in job.payload:
+            raise ValueError("no thirteens")
+        yield job
+
+    @forge.task()
+    async def work(n: int) -> None: ...
+
+    with pytest.raises(ValueError, match="no thirteens"):
+        await work.aenqueue_many([(1,), (13,)])
+    assert (await forge.store.jobs.page(_ALL, limit=10)).jobs == ()
+    assert closed == ["no thirteens"] * 2
+
+
+async def test_A8_an_error_after_the_yield_does_not_hide_that_the_job_is_stored(
+    forge: Forge, caplog: pytest.LogCaptureFixture
+) -> None:
+    @forge.around_enqueue
+    def late(job: NewJob) -> Jobs:
+        yield job
+        raise RuntimeError("too late")
+
+    @forge.task()
+    async def work() -> None: ...
+
+    job = await work.aenqueue()
+    assert (await job.arefresh()).status is JobStatus.PENDING
+    assert "the call stands" in caplog.text
+
+
+async def test_a_failed_call_is_told_to_the_hooks() -> None:
+    told: list[str] = []
+
+    def hook(job: int) -> Generator[int, str, None]:
+        try:
+            yield job
+        except LookupError:
+            told.append("lookup")
+            raise
+
+    around: Around[int, str] = Around()
+    around.hooks.append(hook)
+
+    def fail(items: object) -> list[str]:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        around.call([1, 2], fail)
+    assert told == ["lookup", "lookup"]
+    assert around.call([1], lambda items: [str(item) for item in items]) == ["1"]
+    assert around.prepared(3) == 3
+
+
+@pytest.mark.parametrize("hook", [lambda ctx: None, 7, print])
+def test_what_is_no_hook_is_refused(forge: Forge, hook: Any) -> None:
+    with pytest.raises(BadOption, match="yield"):
+        forge.around_run(hook)
+    with pytest.raises(BadOption, match="yield"):
+        forge.around_enqueue(hook)
+
+
+async def test_the_example_of_the_page_runs(project_root: Path) -> None:
+    text = (project_root / "docs" / "middleware.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "middleware.md", "exec"), names)
+    token = names["tenant"].set("acme")
+    job = await names["invoice"].aenqueue(7)
+    names["tenant"].reset(token)
+    await names["forge"].drain()
+    assert await job.aresult() == "acme gets invoice 7"
+    assert names["seen"] == [f"stored {job.id}"]
+    await names["forge"].aclose()
+
+
+def _priority(forge: Forge, job_id: str) -> int | None:
+    found = forge.sender.access.run(lambda store: store.jobs.get(job_id))
+    return None if found is None else found.priority
