@@ -195,6 +195,10 @@ class CmdExecHandler:
             await command.end_surely(self._grace_s)
             self._write_down(ctx, "stopped", command, began)
             raise
+        finally:
+            if os.path.isdir(scratch):
+                # Somebody killed the guard, which removes it otherwise.
+                shutil.rmtree(scratch, ignore_errors=True)
         outcome = Failed(told) if ended is None else self._judged(ended, command, began)
         if not isinstance(outcome, Done):
             self._write_down(ctx, told, command, began)

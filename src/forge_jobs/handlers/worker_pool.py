@@ -64,11 +64,11 @@ class WorkerPoolHandler:
             try:
                 seat = await pool.take()
             except NotUp as trouble:
-                why = str(trouble)
-                continue
+                return Failed(f"{self.kind}: {trouble}")
             try:
                 return await self._asked_of(ctx, payload, pool, seat)
             except NotUp as trouble:
+                # It died, or spoke, while it was idle: that was not this job's doing.
                 why = str(trouble)
             finally:
                 pool.give_back(seat)

@@ -71,7 +71,7 @@ class ChildProcess:
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         self._streams: list[InStream] = []
-        self._open_streams = 0
+        self._open: dict[InStream, None] = {}
         self._writer: asyncio.WriteTransport | None = None
         self._room = OutPipe()
         self._pidfd = -1
@@ -126,21 +126,24 @@ class ChildProcess:
     ) -> Self:
         """Take the pipes over and watch for the end. OSError when a guard could not start its
         command; the child is gone then, as after any other error."""
-        self._open_streams = len(streams)
+        self._open = dict.fromkeys(stream for _, stream in streams)
+        waiting = [descriptor for descriptor, _ in streams]
         self._watch_end()
         try:
             if writer >= 0:
                 pipe = os.fdopen(writer, "wb", buffering=0)
                 self._writer, _ = await self._loop.connect_write_pipe(lambda: self._room, pipe)
-            for descriptor, stream in streams:
-                stream.on_close = self._stream_closed
-                source = os.fdopen(descriptor, "rb", buffering=0)
+            for _, stream in streams:
+                stream.on_close = lambda closed=stream: self._stream_closed(closed)
+                source = os.fdopen(waiting.pop(0), "rb", buffering=0)
                 await self._loop.connect_read_pipe(lambda made=stream: made, source)
                 self._streams.append(stream)
             if self._guard is not None:
                 await self._guard.came_up()
         except BaseException:
-            self._open_streams -= len(streams) - len(self._streams)
+            for descriptor in waiting:
+                os.close(descriptor)
+            self._open = dict.fromkeys(stream for stream in self._streams if stream in self._open)
             await self.end_surely(0)
             raise
         return self
@@ -187,7 +190,7 @@ class ChildProcess:
 
     def _settle(self) -> None:
         status = self._process.returncode
-        if status is None or self._open_streams or self._ended.done():
+        if status is None or self._open or self._ended.done():
             return
         if self._guard is not None:
             if self._guard.status is not None:
@@ -200,8 +203,8 @@ class ChildProcess:
         if self._on_exit is not None:
             self._on_exit()
 
-    def _stream_closed(self) -> None:
-        self._open_streams -= 1
+    def _stream_closed(self, stream: InStream) -> None:
+        self._open.pop(stream, None)
         self._settle()
 
     def _close_streams(self) -> None:

@@ -8,7 +8,10 @@ _SECRET_KEY = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|authorization|credential|private_?key|cookie",
     re.IGNORECASE,
 )
-_URL_PASSWORD = re.compile(r"(?P<head>[a-z][a-z0-9+.\-]*://[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE)
+# Begins with the slashes, not with the scheme: a long word must not cost its length squared.
+_URL_PASSWORD = re.compile(
+    r"(?P<head>://(?<=[a-z0-9+.\-]://)[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE
+)
 
 
 def url(address: str) -> str:

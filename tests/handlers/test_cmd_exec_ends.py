@@ -1,0 +1,282 @@
+"""However a command is ended, and whoever ends it, nothing of it is left."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from forge_jobs import CmdExecHandler, Dead, Done, Failed, Forge
+from forge_jobs.handlers import Choice, Command, Text
+from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
+from tests.storm.commands import SURVIVORS_ARE_SEEN, Commands
+
+HERE = Path(__file__).parent
+ACTS = ["quick", "daemon", "daemon-and-wait", "family", "deaf", "polite", "endless"]
+
+pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("no_scratch_left")]
+
+
+def deeds(**options: Any) -> CmdExecHandler:
+    command = Command(
+        sys.executable,
+        [str(HERE / "deeds.py"), "{act}", "{file}"],
+        {"act": Choice(ACTS), "file": Text()},
+    )
+    return CmdExecHandler(commands={"deed": command}, grace_s=options.pop("grace_s", 1), **options)
+
+
+def deed(act: str, path: Path, **more: Any) -> dict[str, Any]:
+    return {"command": "deed", "args": {"act": act, "file": str(path)}, **more}
+
+
+COUNTS = {"family": 5, "deaf": 1, "daemon-and-wait": 2, "polite": 1}
+
+
+async def test_A18_a_timeout_ends_everyone(desk: Desk, tmp_path: Path) -> None:
+    async def one(act: str, count: int) -> None:
+        said, path = Said(), tmp_path / act
+        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=2), said)
+        pids = await numbers_in(path, count)
+        assert not [pid for pid in pids if alive(pid)], "they are gone before the job has ended"
+        assert isinstance(outcome, Failed)
+        assert outcome.message == "timed out after 2 s"
+        assert said.lines[0].message.startswith("timed out after 2 s after ")
+        if act == "polite":
+            assert "stdout: hello" in said.text
+            assert "stderr: goodbye" in said.text
+
+    await asyncio.gather(*(one(act, count) for act, count in COUNTS.items()))
+
+
+async def test_A18_a_cancel_ends_everyone(desk: Desk, tmp_path: Path) -> None:
+    async def one(act: str, count: int) -> None:
+        path = tmp_path / act
+        running = asyncio.create_task(desk.run(deeds(), deed(act, path)))
+        pids = await numbers_in(path, count)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not [pid for pid in pids if alive(pid)]
+
+    await asyncio.gather(*(one(act, count) for act, count in COUNTS.items()))
+
+
+async def test_a_second_cancel_does_not_wait_for_the_grace(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    running = asyncio.create_task(desk.run(deeds(grace_s=50), deed("deaf", path)))
+    pids = await numbers_in(path, 1)
+    running.cancel()
+    await asyncio.sleep(0.2)
+    assert alive(pids[0]), "it has its grace"
+    running.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not alive(pids[0])
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.005, 0.02, 0.05])
+async def test_a_cancel_while_it_starts(desk: Desk, tmp_path: Path, wait_s: float) -> None:
+    path = tmp_path / "pids"
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    running = asyncio.create_task(desk.run(deeds(), deed("family", path)))
+    await asyncio.sleep(wait_s)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+
+
+async def test_what_a_finished_command_left_behind_is_killed(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    handler = CmdExecHandler(
+        commands={
+            "go": Command(
+                "/bin/sh",
+                ["-c", '"$0" "$1" daemon "$2"; while [ ! -s "$2" ]; do :; done; echo over',
+                 sys.executable, str(HERE / "deeds.py"), str(path)],
+            )
+        }
+    )  # fmt: skip
+    outcome = await desk.run(handler, {"command": "go"})
+    assert isinstance(outcome, Done), outcome
+    assert outcome.value["stdout"] == "over\n"  # type: ignore[index]
+    if SURVIVORS_ARE_SEEN:
+        assert not alive((await numbers_in(path, 1))[0])
+
+
+async def test_an_endless_writer_leaves_memory_flat(desk: Desk, tmp_path: Path) -> None:
+    running = asyncio.create_task(
+        desk.run(deeds(), deed("endless", tmp_path / "pids", timeout_secs=3))
+    )
+    await asyncio.sleep(1)
+    process = psutil.Process()
+    before = process.memory_info().rss
+    outcome = await running
+    assert isinstance(outcome, Failed)
+    assert process.memory_info().rss - before < 16 << 20
+
+
+async def test_fifty_runs_leave_nothing(tmp_path: Path) -> None:
+    found = await Commands(runs=50, seed=5, folder=tmp_path).run()
+    assert found.problems == []
+    assert found.ran == 50
+    assert min(found.ends.values()) > 0, found.ends
+
+
+async def test_no_descriptor_is_left(desk: Desk, tmp_path: Path) -> None:
+    await desk.run(deeds(), deed("quick", tmp_path / "pids"))
+    gc.collect()
+    before = len(os.listdir("/dev/fd"))
+    for act in ("quick", "daemon", "quick"):
+        await desk.run(deeds(), deed(act, tmp_path / "pids"))
+    missing = CmdExecHandler(commands={"go": Command("/bin/sh", cwd="/nowhere/at/all")})
+    assert isinstance(await desk.run(missing, {"command": "go"}), Failed)
+    gc.collect()
+    assert len(os.listdir("/dev/fd")) <= before
+
+
+# ------------------------------------------------------------------------- with a real worker
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from forge_jobs import Forge
+from tests.handlers.test_cmd_exec_ends import COUNTS, deed, deeds
+
+async def main():
+    async with Forge("memory://") as forge:
+        forge.register(deeds(), queue="shell")
+        async with forge.worker(queues=["shell"]):
+            for act in COUNTS:
+                await forge.aenqueue("cmd_exec", deed(act, Path(sys.argv[1]) / act))
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_worker_takes_its_commands_along_within_two_seconds(
+    tmp_path: Path, project_root: Path
+) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path)], cwd=project_root)
+    try:
+        pids = [
+            pid for act, count in COUNTS.items() for pid in await numbers_in(tmp_path / act, count)
+        ]
+        assert all(map(alive, pids))
+    finally:
+        os.kill(worker.pid, signal.SIGKILL)
+        killed = time.monotonic()
+        worker.wait()
+    assert gone_within(pids, max(0.0, killed + 2 - time.monotonic()))
+
+
+async def test_a_killed_guard_takes_its_command_along(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    running = asyncio.create_task(desk.run(deeds(), deed("deaf", path)))
+    pids = await numbers_in(path, 1)
+    guard = psutil.Process(pids[0]).parent()
+    assert guard is not None
+    assert guard.pid != os.getpid()
+    guard.kill()
+    outcome = await running
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "killed by signal 9 (SIGKILL)"
+    assert gone_within(pids, 2)
+
+
+async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    async with Forge("memory://") as forge:
+        forge.register(deeds(grace_s=30), queue="shell")
+        async with forge.worker(queues=["shell"], shutdown_timeout=0.2):
+            job = await forge.aenqueue("cmd_exec", deed("deaf", path))
+            pids = await numbers_in(path, 1)
+        assert not alive(pids[0])
+        record = await (await forge.aready()).jobs.get(job.id)
+        assert record is not None
+        assert (record.status, record.attempts) == ("pending", 0)
+
+
+async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Path) -> None:
+    cancelled, late = tmp_path / "cancelled", tmp_path / "late"
+    async with Forge("memory://") as forge:
+        forge.register(deeds(), queue="shell", timeout="2s")
+        async with forge.worker(queues=["shell"]) as handle:
+            first = await forge.aenqueue("cmd_exec", deed("family", cancelled), max_attempts=1)
+            second = await forge.aenqueue("cmd_exec", deed("deaf", late), max_attempts=1)
+            pids = [*await numbers_in(cancelled, 5), *await numbers_in(late, 1)]
+            assert handle.request_cancel(first.id)
+            async with asyncio.timeout(30):
+                while (await second.arefresh()).status != "dead":
+                    await asyncio.sleep(0.05)
+            store = await forge.aready()
+            ended = [await store.jobs.get(job.id) for job in (first, second)]
+        assert [one and one.status for one in ended] == ["cancelled", "dead"]
+        assert ended[1] is not None
+        assert ended[1].last_error == "timed out after 2 s"
+        assert not [pid for pid in pids if alive(pid)]
+
+
+# ---------------------------------------------------------------------------- metacharacters
+
+
+def metacharacters() -> list[str]:
+    """300 texts that a shell, a terminal or a parser might take for more than text."""
+    marks = [
+        *"`$&|;<>(){}[]*?!~#'\"\\ \t=%^@,:+",
+        "$(id)", "`id`", "${HOME}", "$HOME", "&&", "||", ">>", "<<EOF", "2>&1", "%s%n", "%00",
+        "..", "../../etc/passwd", "/etc/passwd", "~root", "*.py", "{a,b}", "[a-z]", "!!", "#!",
+        "--", "-rf", "--help", "-", "\x1b[31m", "\x07", "\x7f", "\u202e", "\ufeff", "é", "漢字",
+        "😀", "\n", "\r\n", "a\nb", "\x01", "''", '""', "\\n", "\\0", "\\\\", "$'\\n'", "",
+    ]  # fmt: skip
+    texts = list(marks)
+    number = 0
+    while len(texts) < 300:
+        left, right = marks[number % len(marks)], marks[(number * 7 + 3) % len(marks)]
+        texts.append(f"{left}x{number}{right}")
+        number += 1
+    return texts
+
+
+async def test_300_texts_arrive_byte_for_byte_or_are_refused(desk: Desk, tmp_path: Path) -> None:
+    texts = metacharacters()
+    assert len(set(texts)) == 300
+    show = "import os, sys; print('|'.join(os.fsencode(a).hex() for a in sys.argv[1:]), end='')"
+    any_argv = CmdExecHandler(any_argv=True, cwd_root=str(tmp_path))
+    outcome = await desk.run(any_argv, {"argv": [sys.executable, "-c", show, *texts]})
+    assert isinstance(outcome, Done)
+    arrived = outcome.value["stdout"].split("|")  # type: ignore[index]
+    assert [bytes.fromhex(one).decode() for one in arrived] == texts
+    names = [f"s{number}" for number in range(len(texts))]
+    refused = 0
+    accepted: dict[str, str] = {}
+    one = CmdExecHandler(commands={"go": Command("/bin/true", ["{text}"], {"text": Text()})})
+    for name, text in zip(names, texts, strict=True):
+        if any(mark in text for mark in "\n\r") or text.startswith("-"):
+            outcome = await desk.run(one, {"command": "go", "args": {"text": text}})
+            assert isinstance(outcome, Dead), text
+            refused += 1
+        else:
+            accepted[name] = text
+    assert refused > 10
+    command = Command(
+        sys.executable,
+        ["-c", show, *(f"{{{name}}}" for name in accepted)],
+        {name: Text() for name in accepted},
+    )
+    outcome = await desk.run(
+        CmdExecHandler(commands={"go": command}), {"command": "go", "args": accepted}
+    )
+    assert isinstance(outcome, Done)
+    arrived = outcome.value["stdout"].split("|")  # type: ignore[index]
+    assert [bytes.fromhex(one).decode() for one in arrived] == list(accepted.values())

