@@ -1,6 +1,7 @@
-"""Hooks around enqueue and run: order, changes, errors, and that none of them leaves a job behind."""
+"""Hooks around enqueue and run: order, changes, errors, and that none leaves a job behind."""
 
 import asyncio
+import importlib.util
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
@@ -299,18 +300,23 @@ def test_what_is_no_hook_is_refused(forge: Forge, hook: Any) -> None:
         forge.around_enqueue(hook)
 
 
-async def test_the_example_of_the_page_runs(project_root: Path) -> None:
+async def test_the_example_of_the_page_runs(project_root: Path, tmp_path: Path) -> None:
     text = (project_root / "docs" / "middleware.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(code, "middleware.md", "exec"), names)
-    token = names["tenant"].set("acme")
-    job = await names["invoice"].aenqueue(7)
-    names["tenant"].reset(token)
-    await names["forge"].drain()
+    file = tmp_path / "hooks_example.py"
+    file.write_text(code)
+    spec = importlib.util.spec_from_file_location("hooks_example", file)
+    assert spec is not None
+    assert spec.loader is not None
+    example: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    token = example.tenant.set("acme")
+    job = await example.invoice.aenqueue(7)
+    example.tenant.reset(token)
+    await example.forge.drain()
     assert await job.aresult() == "acme gets invoice 7"
-    assert names["seen"] == [f"stored {job.id}"]
-    await names["forge"].aclose()
+    assert example.seen == [f"stored {job.id}"]
+    await example.forge.aclose()
 
 
 def _priority(forge: Forge, job_id: str) -> int | None:
