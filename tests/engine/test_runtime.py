@@ -15,7 +15,6 @@ from forge_jobs.core.errors import (
     BadTime,
     KindTaken,
     NoQueues,
-    NotYet,
 )
 from forge_jobs.core.outcome import Snooze
 from forge_jobs.core.status import JobStatus
@@ -169,11 +168,6 @@ async def test_duplicates_are_told(rig: Rig) -> None:
     assert (first.duplicate, second.duplicate) == (False, True)
     assert first.id == second.id
 
-
-async def test_rate_limits_say_that_they_are_still_to_come(rig: Rig) -> None:
-    async with _runtime(rig).with_queues(["q"]) as handle:
-        with pytest.raises(NotYet):
-            _ = handle.rate_limit
 
 
 async def test_a_successor_takes_over_from_the_process_it_replaces(rig: Rig) -> None:
