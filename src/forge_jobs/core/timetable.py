@@ -102,6 +102,7 @@ def due(said: CronSpec, tick: Instant, now: Instant) -> Due:
     Bounded whatever the schedule and however long the pause.
     """
     clock = cron.read(said.expression, said.zone)
+    _member(Missed, said.missed, "missed", f"schedule {said.name!r}")
     policy = Missed(said.missed)
     keep = said.missed_limit if policy is Missed.ALL else 1
     ticks = _latest(clock, tick, now, wanted=max(keep, COUNTED_MOST) + 1)
