@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forge_jobs import BadDuration, BadOption, Dead, JobQueue, Retry, Snooze, Unavailable
+from forge_jobs import BadDuration, BadOption, Dead, JobQueue, Retry, Snooze, Unavailable, Unknown
 from forge_jobs.pull import Job, JobStatus, job_worker, job_worker_pool
 
 DEADLINE_S = 20.0
@@ -19,7 +19,7 @@ DEADLINE_S = 20.0
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[JobQueue]:
-    opened = JobQueue.open(f"sqlite:///{tmp_path}/jobs.db", retry=Retry(delays=["1s"]))
+    opened = JobQueue.open(f"sqlite:///{tmp_path}/jobs.db", retry=Retry(delays=[0.1]))
     yield opened
     opened.close()
 
@@ -115,7 +115,7 @@ def test_a_local_enqueue_wakes_a_sleeping_worker(queue: JobQueue) -> None:
 
 
 def test_a_job_that_comes_due_ends_the_sleep(queue: JobQueue) -> None:
-    queue.enqueue("work", scheduled_at=datetime.now(UTC) + timedelta(seconds=1))
+    queue.enqueue("work", scheduled_at=datetime.now(UTC) + timedelta(seconds=0.3))
     with working(queue, lambda job: None, poll="1h"):
         until(lambda: queue.counts()["completed"] == 1)
 
@@ -187,7 +187,7 @@ def test_a_handler_may_choose_the_outcome(queue: JobQueue) -> None:
             case "dead":
                 raise Dead("never")
             case "snooze":
-                return Snooze(1) if seen.count("snooze") == 1 else "woken"
+                return Snooze(0.1) if seen.count("snooze") == 1 else "woken"
             case "set":
                 return {object()}
             case _:
@@ -254,7 +254,7 @@ def test_a_cancelled_job_hears_of_it(queue: JobQueue) -> None:
         until(lambda: job.stop_requested)
         raise RuntimeError("stopped half-way")
 
-    with working(queue, handler):
+    with working(queue, handler, lease="1s"):
         assert began.wait(DEADLINE_S)
         queue.cancel(job_id)
         until(lambda: status(queue, job_id) == "cancelled")
@@ -271,7 +271,7 @@ def test_a_long_job_keeps_its_lease_by_itself(queue: JobQueue, tmp_path: Path) -
     with JobQueue.open(f"sqlite:///{tmp_path}/jobs.db") as other:
         with working(queue, handler, lease="1s"):
             assert began.wait(DEADLINE_S)
-            end = time.monotonic() + 3
+            end = time.monotonic() + 2
             while time.monotonic() < end:
                 assert other.dequeue() is None
                 time.sleep(0.05)
@@ -292,7 +292,7 @@ def test_a_blocking_job_past_its_time_is_left_to_the_others(
         assert go_on.wait(DEADLINE_S)
 
     with JobQueue.open(f"sqlite:///{tmp_path}/jobs.db") as other:
-        with working(queue, handler, lease="1s", timeout="1s"):
+        with working(queue, handler, lease="1s", timeout=0.1):
             assert began.wait(DEADLINE_S)
             until(lambda: other.counts()["pending"] or _again(other))
             go_on.set()
@@ -328,21 +328,28 @@ def test_a_store_that_is_away_while_dequeuing_is_waited_for(
     assert failures == []
 
 
+@pytest.mark.parametrize("lost", [False, True], ids=["no effect", "answer lost"])
 def test_complete_fails_after_success_and_the_handler_is_not_run_again(
-    queue: JobQueue, monkeypatch: pytest.MonkeyPatch
+    queue: JobQueue, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    job_id = queue.enqueue("work")
-    end, failures, runs = queue.holding.end, [Unavailable("away")] * 3, list[Job]()
+    queue.enqueue_many("work", range(10))
+    claiming: Any = queue._claiming
+    exchange, failures, runs = claiming._exchange, [4, 4, 7], list[int]()
 
-    def flaky(*asked: Any) -> None:
-        if failures:
-            raise failures.pop()
-        end(*asked)
+    def flaky(request: Any) -> Any:
+        if request.finish and failures and len(runs) == failures[0]:
+            failures.pop(0)
+            if lost:
+                exchange(request)
+                raise Unknown("perhaps")
+            raise Unavailable("away")
+        return exchange(request)
 
-    monkeypatch.setattr(queue.holding, "end", flaky)
-    with working(queue, runs.append):
-        until(lambda: status(queue, job_id) == "completed")
-    assert (len(runs), failures) == (1, [])
+    monkeypatch.setattr(claiming, "_exchange", flaky)
+    with working(queue, lambda job: runs.append(job.payload)):
+        until(lambda: queue.counts()["completed"] == 10)
+    assert (sorted(runs), failures) == (list(range(10)), [])
+    assert queue.counts()["running"] == 0
 
 
 # ------------------------------------------------------------------ the pool

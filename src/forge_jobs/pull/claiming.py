@@ -124,6 +124,31 @@ class Claiming:
             if not unsure or record.status is not finish.status:
                 raise Refused(f"job {job_id} has ended before: it is {shown(record)}")
 
+    def end_and_take(
+        self, owner: int, finish: Finish, kinds: tuple[str, ...]
+    ) -> tuple[bool, Taken] | None:
+        """The end of one job and the claim of the next in one round; whether the end was written.
+
+        None, with nothing done, when something else has to be done first.
+        """
+        seat = self._seats.fresh(owner)
+        if seat is None or self._clock.mono() >= self._reap_at:
+            return None
+        want = (Want(self._queue, 1, 0, kinds),)
+        number = seat.next_number()
+        try:
+            answer = self._exchange(
+                Exchange(owner=owner, number=number, finish=(finish,), want=want)
+            )
+        except BaseException:
+            seat.unsure = True
+            raise
+        if not answer.alive:
+            self._seats.lose(owner)
+        elif not answer.claims:
+            self._seats.give_back(owner)
+        return answer.verdicts[0] is Verdict.APPLIED, Taken(seat, answer)
+
     def release(self, owner: int, claim: Claim) -> None:
         """Hand a claim back as if it had never been made; no effect when it was lost before."""
         self._exchange(Exchange(owner=owner, number=0, release=(claim,)))

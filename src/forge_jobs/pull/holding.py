@@ -3,9 +3,10 @@
 import threading
 
 from forge_jobs.client.portal import StoreAccess
+from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, decide, done
 from forge_jobs.core.errors import Conflict, LeaseLost, Refused, StoreError
-from forge_jobs.core.instant import SECOND, from_datetime
+from forge_jobs.core.instant import SECOND, after, from_datetime
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.outcome import AnyOutcome
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff, Retry
@@ -15,8 +16,8 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueConfig
 
 from .asked import id_text
-from .claiming import Claiming
-from .job import Job, JobStatus, shown
+from .claiming import Claiming, Taken
+from .job import Job, JobStatus, dequeued, shown
 from .seats import Seats
 
 
@@ -53,10 +54,21 @@ class Holding:
         """In a forked child: another thread of the parent may have held the lock."""
         self._guard = threading.Lock()
 
-    def add(self, job: Job) -> None:
-        """A job was dequeued."""
+    def adopt(self, taken: Taken, lease_s: float) -> Job | None:
+        """The job that a round brought, if any."""
+        claim = taken.claim
+        if claim is None:
+            return None
+        job = dequeued(
+            claim,
+            job_id=ids.job_id(claim.key, claim.enqueued_at, self._access.store.tag),
+            owner=taken.seat.key,
+            now=taken.now,
+            lease_until=after(taken.now, lease_s),
+        )
         with self._guard:
             self._held[job.id] = job
+        return job
 
     def find(self, job: Job | str) -> tuple[Job, ClaimedJob]:
         """The job that is meant and the claim on it; LeaseLost, Refused or NotFound without one."""
@@ -102,6 +114,24 @@ class Holding:
             self._let_go(job)
             raise
         self._let_go(job)
+
+    def end_and_adopt(
+        self, job: Job, finish: Finish, kinds: tuple[str, ...], lease_s: float
+    ) -> tuple[bool, Job | None]:
+        """Write the end of a claim and get the next job, in one round if that can be; whether the
+        end was written. False with no job: ``end`` is the way, and tells what is the matter."""
+        assert job.owner is not None
+        try:
+            found = self._claiming.end_and_take(job.owner, finish, kinds)
+        except StoreError:
+            job.signals.unsure = True
+            raise
+        if found is None:
+            return False, None
+        written, taken = found
+        if written:
+            self._let_go(job)
+        return written, self.adopt(taken, lease_s)
 
     def release(self, job: Job, claim: ClaimedJob) -> None:
         """Hand a claim back as if it had never been made."""

@@ -13,10 +13,9 @@ from forge_jobs import config
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.client.transaction import enqueue_in
-from forge_jobs.core import ids
 from forge_jobs.core import payload as json
 from forge_jobs.core.errors import ForgeError, NotFound, Refused
-from forge_jobs.core.instant import SECOND, Duration, after, seconds
+from forge_jobs.core.instant import SECOND, Duration, seconds
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Retry
 from forge_jobs.core.select import Acted, Selection
@@ -37,7 +36,7 @@ from .asked import (
 )
 from .claiming import Claiming
 from .holding import Holding
-from .job import SHOWN, Job, JobStatus, dequeued, looked_up, shown
+from .job import SHOWN, Job, JobStatus, looked_up, shown
 from .namespace import DEFAULT_TABLE, table_name
 from .seats import Seats
 from .summary import summary_text
@@ -208,19 +207,10 @@ class JobQueue:
     def take(self, kinds: tuple[str, ...], lease_s: float) -> tuple[Job | None, float | None]:
         """``dequeue`` with checked arguments; also in how many seconds to ask again, if known."""
         taken = self._claiming.take(kinds, lease_s)
-        claim = taken.claim
-        if claim is None:
-            due = taken.next_due
-            return None, None if due is None else max(due - taken.now, 0) / SECOND
-        job = dequeued(
-            claim,
-            job_id=ids.job_id(claim.key, claim.enqueued_at, self.access.store.tag),
-            owner=taken.seat.key,
-            now=taken.now,
-            lease_until=after(taken.now, lease_s),
-        )
-        self.holding.add(job)
-        return job, None
+        job, due = self.holding.adopt(taken, lease_s), taken.next_due
+        if job is not None or due is None:
+            return job, None
+        return None, max(due - taken.now, 0) / SECOND
 
     def complete(self, job: Job | str, result: object = None) -> None:
         """The job has succeeded; ``result`` is kept with it.

@@ -26,15 +26,21 @@ _BUSY: Final = Pulse(running=1)
 
 
 class Seat:
-    """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs."""
+    """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs;
+    ``unsure``: the answer to a claim got lost, so that it may hold a job nobody knows of."""
 
-    __slots__ = ("beaten", "key", "lease_s", "number")
+    __slots__ = ("beaten", "key", "lease_s", "number", "unsure")
 
     def __init__(self, key: int, lease_s: float, beaten: float) -> None:
         self.key = key
         self.lease_s = lease_s
         self.beaten = beaten
         self.number = 0
+        self.unsure = False
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether its lease still has as long to run as was asked for."""
+        return now - self.beaten <= self.lease_s * _SLACK
 
     def next_number(self) -> int:
         """The number of its next exchange."""
@@ -63,7 +69,7 @@ class Seats:
         seat = self._free_one(lease_s)
         if seat is None:
             return self._register(lease_s)
-        if self._clock.mono() - seat.beaten <= lease_s * _SLACK:
+        if seat.is_fresh(self._clock.mono()):
             return seat
         key = seat.key
         try:
@@ -80,8 +86,17 @@ class Seats:
         """Its job has ended, or there was none; no effect for a seat of another process."""
         with self._guard:
             seat = self._taken.pop(key, None)
-            if seat is not None:
+            if seat is not None and not seat.unsure:
                 self._free.append(seat)
+        if seat is not None and seat.unsure:
+            self.drop(seat)
+
+    def fresh(self, key: int) -> Seat | None:
+        """A seat of ours that may claim once more as it is; None for any other."""
+        with self._guard:
+            seat = self._taken.get(key)
+        good = seat is not None and not seat.unsure and seat.is_fresh(self._clock.mono())
+        return seat if good else None
 
     def lose(self, key: int) -> None:
         """The store holds the seat for dead."""

@@ -99,9 +99,15 @@ class WorkLoop:
         access, handled = self._queue.access, 0
         heard = access.run(lambda store: store.subscribe([self._queue.name], self._wake.set))
         keeping: Future[None] = access.spawn(self._keeper.run)
+        job: Job | None = None
         try:
             while not self._stopping():
-                handled += self._round()
+                job = job or self._next()
+                if job is not None:
+                    handled, job = handled + 1, self._handle(job)
+            if job is not None:
+                # It came with the end of the last one and was not begun.
+                self._queue.release(job)
             return handled
         finally:
             keeping.cancel()
@@ -119,19 +125,18 @@ class WorkLoop:
     def _stopping(self) -> bool:
         return self._plan.stop.is_set() or self._halt.is_set()
 
-    def _round(self) -> int:
+    def _next(self) -> Job | None:
         self._wake.clear()
         try:
             job, due_s = self._queue.take(self._plan.kinds, self._plan.lease_s)
         except StoreError as error:
             self._log("dequeue failed; trying again", error=error_text(error))
             self._wait(self._plan.poll_s, wakes=False)
-            return 0
+            return None
         if job is None:
-            self._wait(self._plan.poll_s if due_s is None else min(due_s, self._plan.poll_s))
-            return 0
-        self._handle(job)
-        return 1
+            poll_s = self._plan.poll_s
+            self._wait(poll_s if due_s is None else min(max(due_s, _SLICE_S), poll_s))
+        return job
 
     def _wait(self, left_s: float, *, wakes: bool = True) -> None:
         while left_s > 0 and not self._stopping():
@@ -142,7 +147,8 @@ class WorkLoop:
 
     # ---------------------------------------------------------------- one job
 
-    def _handle(self, job: Job) -> None:
+    def _handle(self, job: Job) -> Job | None:
+        """Run one job to its end; perhaps the next one."""
         assert job.claim is not None
         self._keeper.watch(job)
         try:
@@ -157,7 +163,7 @@ class WorkLoop:
             self._settle(job, self._queue.holding.finish(job, job.claim, Failed(error_text(error))))
             raise
         else:
-            self._settle(job, finish)
+            return self._swap(job, finish)
         finally:
             self._keeper.watch(None)
 
@@ -197,6 +203,22 @@ class WorkLoop:
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(_within(value, self._plan.timeout_s))
+
+    def _swap(self, job: Job, finish: Finish) -> Job | None:
+        """The end of this job and the next one: one round instead of two while all is well."""
+        written, following = False, None
+        if not self._stopping():
+            try:
+                written, following = self._queue.holding.end_and_adopt(
+                    job, finish, self._plan.kinds, self._plan.lease_s
+                )
+            except StoreError as error:
+                self._log("the outcome of a job may be lost", job, error=error_text(error))
+        if not written:
+            self._settle(job, finish)
+        elif finish.error is not None:
+            self._log(f"job {finish.status}", job, error=finish.error)
+        return following
 
     def _settle(self, job: Job, finish: Finish) -> None:
         """Write the end; while the store is away, again and again until the lease is over."""
