@@ -1,4 +1,4 @@
-"""Worker processes on one SQLite file, what their handlers noted, and the state of the jobs."""
+"""Worker processes on one store, what their handlers noted, and the state of the jobs."""
 
 import os
 import subprocess
@@ -21,11 +21,11 @@ APP = "tests.crash.jobs:forge"
 class Site:
     """One database, its workers and a client."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, url: str) -> None:
         self.root = root
         self.folder = folder
-        self.url = f"sqlite:///{folder / 'jobs.db'}"
-        self.forge = Forge(self.url)
+        self.url = url
+        self.forge = Forge(url)
         self.log = folder / "workers.log"
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -125,7 +125,7 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def site(project_root: Path, tmp_path: Path) -> Iterator[Site]:
-    made = Site(project_root, tmp_path)
+def site(project_root: Path, tmp_path: Path, shared_url: str) -> Iterator[Site]:
+    made = Site(project_root, tmp_path, shared_url)
     yield made
     made.end()

@@ -18,7 +18,7 @@ def test_a_stopped_worker_finishes_late_and_in_vain(site: Site) -> None:
     told = site.enqueue("hand_over", "told")
     late = site.enqueue("return_late", "late")
     site.until(lambda: len(site.noted("start")) == 2)
-    between_writes.stop(stopped.pid, site.folder / "jobs.db")
+    between_writes.stop(stopped.pid, site.url)
     other = site.worker(lease=2)
     site.until_status(told, "done")
     site.until_status(late, "done")

@@ -31,11 +31,10 @@ for number in range(int(sys.argv[2]), 1_000_000):
 """
 
 
-def test_one_key_from_8_processes_makes_one_job(project_root: Path, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+def test_one_key_from_8_processes_makes_one_job(project_root: Path, shared_url: str) -> None:
     racers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.keyed", url, "1000"],
+            [sys.executable, "-m", "tests.crash.keyed", shared_url, "1000"],
             cwd=project_root,
             stdout=subprocess.PIPE,
             text=True,
@@ -47,15 +46,14 @@ def test_one_key_from_8_processes_makes_one_job(project_root: Path, tmp_path: Pa
     ids = {job_id for answer in answers for job_id in answer["ids"]}
     assert len(ids) == 1
     assert sum(answer["fresh"] for answer in answers) == 1
-    with Forge(url) as forge:
+    with Forge(shared_url) as forge:
         page = forge.sender.access.run(lambda store: store.jobs.page(Filter(), limit=10))
         assert [job.id for job in page.jobs] == list(ids)
 
 
 def test_producers_killed_in_the_middle_of_a_call_lose_nothing_acknowledged(
-    tmp_path: Path,
+    tmp_path: Path, shared_url: str
 ) -> None:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
     chance = random.Random(5)
     begun: set[str] = set()
     acknowledged: dict[str, str] = {}
@@ -63,7 +61,7 @@ def test_producers_killed_in_the_middle_of_a_call_lose_nothing_acknowledged(
         out = tmp_path / f"out-{life}"
         with out.open("wb") as stream:
             talker = subprocess.Popen(
-                [sys.executable, "-c", TALKER, url, str(life * 100_000)],
+                [sys.executable, "-c", TALKER, shared_url, str(life * 100_000)],
                 stdout=stream,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
@@ -80,7 +78,7 @@ def test_producers_killed_in_the_middle_of_a_call_lose_nothing_acknowledged(
                     begun.add(name)
                 case ["ok", name, job_id] if len(job_id) == 26:
                     acknowledged[name] = job_id
-    with Forge(url) as forge:
+    with Forge(shared_url) as forge:
         stored = _stored(forge)
     assert len(acknowledged) > 20
     missing = [name for name in acknowledged if stored.get(name) != acknowledged[name]]

@@ -37,7 +37,7 @@ def marks(tmp_path: Path) -> Marks:
 
 
 @pytest.fixture
-def start(tmp_path: Path, marks: Marks, project_root: Path) -> Iterator[Start]:
+def start(shared_url: str, marks: Marks, project_root: Path) -> Iterator[Start]:
     workers: list[Worker] = []
 
     def run(*, slots: int = 10, grace_s: float = 5.0) -> Worker:
@@ -45,7 +45,7 @@ def start(tmp_path: Path, marks: Marks, project_root: Path) -> Iterator[Start]:
         worker = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.engine.worker_script",
-                str(tmp_path / "jobs.db"), str(slots), str(grace_s), settings,
+                shared_url, str(slots), str(grace_s), settings,
             ],
             cwd=project_root,
             env={**os.environ, "FORGE_TEST_MARKS": str(marks.folder)},
@@ -62,20 +62,20 @@ def start(tmp_path: Path, marks: Marks, project_root: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> Any:
-    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+async def rig(shared_url: str) -> Any:
+    store = open_store(shared_url)
     await store.open()
     yield Rig(store)
     await store.close()
 
 
 async def test_M1_a_process_stopped_past_its_lease_is_refused_and_its_handler_told(
-    rig: Rig, start: Start, marks: Marks, tmp_path: Path
+    rig: Rig, start: Start, marks: Marks, shared_url: str
 ) -> None:
     job_id = await rig.add("wait")
     stopped = start()
     await until(lambda: marks.count("started") == 1)
-    between_writes.stop(stopped.pid, tmp_path / "jobs.db")
+    between_writes.stop(stopped.pid, shared_url)
 
     async def second(ctx: Context, given: Any) -> str:
         return "second"

@@ -82,8 +82,8 @@ def registry() -> HandlerRegistry:
     return found
 
 
-async def main(database: str, slots: int, grace_s: float, settings: dict[str, Any]) -> None:
-    store = open_store(f"sqlite:///{database}")
+async def main(url: str, slots: int, grace_s: float, settings: dict[str, Any]) -> None:
+    store = open_store(url)
     runtime = QueueRuntime(store, registry(), settings=EngineSettings(**settings))
     handle = await runtime.with_queues({"q": slots}).start()
     stop = asyncio.Event()
