@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from forge_jobs import Forge
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.bundle import Store
@@ -21,16 +20,9 @@ pytestmark = pytest.mark.processes
 JOBS = 300
 
 
-def site_at(root: Path, folder: Path, url: str) -> Site:
-    site = Site(root, folder)
-    site.url = url
-    site.forge = Forge(url)
-    return site
-
-
 @pytest.fixture
 def site(project_root: Path, tmp_path: Path, url: str) -> Iterator[Site]:
-    made = site_at(project_root, tmp_path, url)
+    made = Site(project_root, tmp_path, url)
     yield made
     made.end()
 
@@ -88,7 +80,7 @@ def test_kill_storm(site: Site) -> None:
 def test_workers_outlive_a_crash_of_the_server(project_root: Path, tmp_path: Path) -> None:
     """No worker exits, work goes on by itself, and nobody is held for dead."""
     with private_server() as server:
-        site = site_at(project_root, tmp_path, server.url(schema="flow"))
+        site = Site(project_root, tmp_path, server.url(schema="flow"))
         try:
             _ride_out_a_restart(site, server)
         finally:
