@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
+from .cron_command import NODES as CRON_NODES
+from .cron_command import run_cron
 from .sightings import MUST_BE_SEEN
 from .story import LAST, story
 from .world import Ended, Options, simulate
@@ -20,12 +22,20 @@ _SHOWN_MOST = 20
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the seeds the command line asks for."""
     asked = _parser().parse_args(argv)
-    options = Options(jobs=asked.jobs, nodes=asked.nodes, minutes=asked.minutes)
     seeds = (
         [asked.seed]
         if asked.seed is not None
         else list(range(asked.first, asked.first + asked.seeds))
     )
+    if asked.cron:
+        return run_cron(
+            seeds,
+            days=asked.days,
+            nodes=asked.nodes or CRON_NODES,
+            twice=asked.twice,
+            progress=_progress,
+        )
+    options = Options(jobs=asked.jobs, nodes=asked.nodes or Options().nodes, minutes=asked.minutes)
     began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
     virtual_s = 0.0
     for place, seed in enumerate(seeds, 1):
@@ -57,10 +67,14 @@ def _parser() -> argparse.ArgumentParser:
     defaults = Options()
     parser.add_argument("--first", type=int, default=0, help="where to begin counting seeds (0)")
     parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
-    parser.add_argument("--nodes", type=_count, default=defaults.nodes, help="worker processes")
+    parser.add_argument(
+        "--nodes", type=_count, help=f"worker processes ({defaults.nodes}, {CRON_NODES} of cron)"
+    )
     parser.add_argument(
         "--minutes", type=float, default=defaults.minutes, help="virtual minutes of faults"
     )
+    parser.add_argument("--cron", action="store_true", help="nothing but cron, for --days")
+    parser.add_argument("--days", type=float, default=30.0, help="virtual days of cron (30)")
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
     return parser

@@ -1,0 +1,80 @@
+"""Cron in faulty worlds: each tick once, whoever leads, dies, stalls or sets the clock."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.testing.sim import __main__ as command
+from forge_jobs.testing.sim import cron_world
+from forge_jobs.testing.sim.cron_judge import judge_cron
+from forge_jobs.testing.sim.cron_world import CronEnded, CronOptions, simulate_cron
+
+seen: Counter[str] = Counter()
+
+
+def a_day(seed: int) -> CronEnded:
+    """In every fourth world all nodes believe to be the coordinator."""
+    return simulate_cron(seed, CronOptions(days=1.0, everybody=seed % 4 == 3))
+
+
+@pytest.mark.parametrize("batch", range(2))
+def test_ten_worlds_fire_each_tick_exactly_once(batch: int) -> None:
+    for seed in range(batch, 10, 2):
+        ended = a_day(seed)
+        assert judge_cron(ended) == [], f"seed {seed}"
+        assert len(ended.ticked) > 500
+        seen.update(ended.faults)
+        seen["lost races"] += ended.lost_races
+
+
+def test_the_faults_really_bit() -> None:
+    if not seen:
+        pytest.fail("the worlds before this test did not run")
+    for name in ("crash", "stall", "cut", "clock", "shutdown", "lost races"):
+        assert seen[name] > 0, name
+
+
+def test_a_world_repeats_itself() -> None:
+    options = CronOptions(days=0.5)
+    first, second = simulate_cron(3, options), simulate_cron(3, options)
+    assert first.ticked == second.ticked
+    assert len(first.ticked) > 200
+
+
+def test_the_judge_notices_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sabotage: a store that fires whatever it is asked to."""
+
+    class Careless(MemoryStore):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            real = self.schedules.fire
+
+            async def fire(name: str, *, tick: int, next_at: int | None, shots: Any) -> Any:
+                known = await self.schedules.get(name)
+                assert known is not None
+                tick = tick if known.next_at is None else known.next_at
+                return await real(name, tick=tick, next_at=next_at, shots=shots)
+
+            self.schedules.fire = fire  # type: ignore[method-assign]
+
+    monkeypatch.setattr(cron_world, "MemoryStore", Careless)
+    broken = judge_cron(simulate_cron(3, CronOptions(days=0.5, everybody=True)))
+    assert any("fired twice" in text for text in broken)
+
+
+def test_the_judge_notices_a_lost_tick() -> None:
+    ended = simulate_cron(1, CronOptions(days=0.5))
+    for place, name in ((10, "quarter"), (20, "collapsing"), (30, "forgetful")):
+        kept = [one for one in ended.ticked if one.name == name]
+        cut = [one for one in ended.ticked if one is not kept[place] and one is not kept[-1]]
+        whole, ended.ticked = ended.ticked, cut
+        assert any(text.startswith(name) for text in judge_cron(ended)), name
+        ended.ticked = whole
+    assert judge_cron(ended) == []
+
+
+def test_the_command_runs_cron_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--cron", "--seeds", "1", "--days", "0.2", "--twice"]) == 0
+    assert "each tick fired exactly once" in capsys.readouterr().out
