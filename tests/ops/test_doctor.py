@@ -84,3 +84,18 @@ async def test_the_worst_comes_first(desk: Desk) -> None:
     severities = [finding.severity for finding in await doctor.examine(desk.store)]
     order = [Severity.ERROR, Severity.WARNING, Severity.OK]
     assert severities == sorted(severities, key=order.index)
+
+
+async def test_L10_a_queue_that_is_set_up_but_not_served_is_told_before_jobs_wait(
+    desk: Desk,
+) -> None:
+    await desk.store.queues.ensure("mail", slots=3)
+    await desk.store.queues.ensure("pulled", slots=0)
+    worker = await desk.hire("mail")
+    assert await said(desk, "queue mail") == []
+    await desk.store.processes.leave(worker)
+    (finding,) = await said(desk, "queue mail")
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "no living worker serves queue 'mail'"
+    assert finding.cure == "forge worker APP --queues mail"
+    assert await said(desk, "queue pulled") == []

@@ -19,6 +19,7 @@ STORMS = {
     "restart": "tests.storm.restarts",
     "failover": "tests.storm.failovers",
     "join": "tests.storm.joining",
+    "rate": "tests.storm.rates",
     "pull": "tests.storm.pulling",
 }
 

@@ -82,7 +82,13 @@ def _queue(queue: QueueView) -> Sequence[Finding]:
     waiting += queue.counts[JobStatus.SCHEDULED]
     subject = f"queue {queue.name}"
     if not waiting:
-        return ()
+        # Nothing waits yet; whatever comes would. Without slots it is not meant for workers.
+        unserved = queue.configured and queue.slots > 0
+        return [
+            Finding(Severity.WARNING, subject, block.text, block.remedy or "")
+            for block in queue.blocks
+            if unserved and block.code == "no_worker"
+        ]
     blocks = [
         Finding(
             Severity.WARNING, subject, f"{waiting:,} jobs wait: {block.text}", block.remedy or ""

@@ -28,8 +28,9 @@ class Unserved:
         waiting = await self._store.ledger.oldest_due()
         configs = await self._store.queues.all()
         served = {name for one in await self._store.processes.all() for name in one.queues}
-        wanted = {config.name for config in configs if config.slots > 0 and not config.paused}
-        unserved = sorted({*wanted, *waiting} - served)
+        # A queue without slots is not meant for workers: scripts pull from it.
+        pulled = {config.name for config in configs if config.slots == 0}
+        unserved = sorted({*waiting, *(config.name for config in configs)} - served - pulled)
         now = self._mono()
         self._said_at = {name: at for name, at in self._said_at.items() if name in unserved}
         for queue in unserved:

@@ -1,0 +1,146 @@
+"""The rate storm: four processes ask for permits of one scope as fast as they can.
+
+However the permits are handed out in blocks, and although processes are killed meanwhile, all of
+them together never get more than one burst beyond the rate.
+"""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forge_jobs import Forge
+from forge_jobs.core.job import NewJob
+from tests.storm.databases import Database, open_database
+from tests.storm.history import read_all
+from tests.storm.order import Order
+from tests.storm.rig import ROOT, StormFailed
+
+BACKENDS = ("sqlite", "postgres")
+SCOPE = "storm"
+QUEUE = "asking"
+# A machine that is busy with other things may keep the workers from using their permits.
+LEAST_OF_RATE = 0.4
+
+
+@dataclass(frozen=True)
+class RateOptions:
+    """``rate`` permits each second over ``seconds``, at most ``burst`` at once."""
+
+    rate: float = 100.0
+    burst: float = 20.0
+    seconds: float = 20.0
+    workers: int = 4
+    kills: int = 3
+    seed: int = 0
+
+
+QUICK = RateOptions(seconds=4.0, kills=1)
+
+
+def storm(backend: str, order: Order) -> bool:
+    """Raise it; whether every promise was kept."""
+    options = order.apply(RateOptions(), QUICK)
+    print(
+        f"Rate storm on {backend}: {options.rate:g}/s with a burst of {options.burst:g} over "
+        f"{options.seconds:g} s, {options.workers} processes, {options.kills} kills.",
+        flush=True,
+    )
+    try:
+        with order.folder() as folder, open_database(backend, folder) as database:
+            asyncio.run(_Rig(options, folder, database).run())
+            _judge(read_all(folder), options)
+    except StormFailed as failure:
+        print(f"FAILED: {failure}")
+        return False
+    return True
+
+
+def _judge(entries: list[dict[str, Any]], options: RateOptions) -> None:
+    times = [entry["at"] for entry in entries if entry["op"] == "granted"]
+    if not times:
+        raise StormFailed("no permit was granted")
+    span_s = times[-1] - times[0]
+    allowed = options.burst + options.rate * span_s
+    worst = _most_beyond(times, options.rate)
+    asked = len(times) / (options.rate * span_s)
+    print(f"  granted {len(times)} in {span_s:.1f} s, allowed {allowed:.0f} ({asked:.0%} of rate)")
+    print(f"  most beyond the rate in any span: {worst:.0f}")
+    if len(times) > allowed + 1:
+        raise StormFailed(f"{len(times)} permits in {span_s:.1f} s are more than {allowed:.0f}")
+    # Of the permits in hand when a span begins, each process may have one block.
+    if worst > options.burst * (1 + options.workers / 8) + 1:
+        raise StormFailed(f"some span had {worst:.0f} permits beyond the rate")
+    if asked < LEAST_OF_RATE:
+        raise StormFailed("the rate was hardly used: nothing was shown")
+
+
+def _most_beyond(times: list[float], rate: float) -> float:
+    """By how many permits the fullest span exceeds what the rate gives in it."""
+    worst, least = 0.0, 0.0
+    for count, at in enumerate(times):
+        due = (at - times[0]) * rate
+        worst = max(worst, count + 1 - due - least)
+        least = min(least, count + 1 - due)
+    return worst
+
+
+class _Rig:
+    def __init__(self, options: RateOptions, folder: Path, database: Database) -> None:
+        self._options = options
+        self._folder = folder
+        self._url = database.url
+        self._chance = random.Random(options.seed)
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    async def run(self) -> None:
+        options = self._options
+        forge = Forge(self._url)
+        store = await forge.aready()
+        await store.schedules.put_bucket(SCOPE, capacity=options.burst, refill_per_s=options.rate)
+        await store.queues.ensure(QUEUE, slots=options.workers)
+        work = b'{"seconds": %.1f}' % options.seconds
+        jobs = [NewJob(kind="ask", queue=QUEUE, payload=work) for _ in range(options.workers)]
+        await store.jobs.enqueue(jobs * (1 + options.kills))
+        try:
+            with (self._folder / "workers.log").open("ab") as log:
+                for _ in range(options.workers):
+                    self._join(log)
+                for _ in range(options.kills):
+                    await asyncio.sleep(options.seconds / (options.kills + 1))
+                    victim = self._workers.pop(self._chance.randrange(len(self._workers)))
+                    victim.kill()
+                    victim.wait()
+                    self._join(log)
+                await self._until_quiet()
+        finally:
+            for worker in self._workers:
+                worker.kill()
+                worker.wait()
+            await forge.aclose()
+
+    def _join(self, log: Any) -> None:
+        environment = {**os.environ, "STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
+        command = [
+            sys.executable, "-m", "forge_jobs.cli.worker_child", "tests.storm.asking_jobs:forge",
+            "--queues", QUEUE, "--lease", "5", "--grace", "0.1",
+        ]  # fmt: skip
+        self._workers.append(
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        )
+
+    async def _until_quiet(self) -> None:
+        """Until permits have been asked for over the whole time."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            entries = read_all(self._folder)
+            times = [entry["at"] for entry in entries if entry["op"] == "granted"]
+            if times and times[-1] - times[0] >= self._options.seconds:
+                return
+            await asyncio.sleep(0.2)
+        raise StormFailed("the workers did not ask long enough")
