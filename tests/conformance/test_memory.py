@@ -7,16 +7,6 @@ from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore
-from forge_jobs.testing.conformance.jobs_lanes import TestLanes
-from forge_jobs.testing.conformance.jobs_scopes import TestScopes
-from forge_jobs.testing.conformance.limits import (
-    TestCaps,
-    TestKeys,
-    TestLimitNumbers,
-    TestRates,
-)
-
-__all__ = ["TestCaps", "TestKeys", "TestLanes", "TestLimitNumbers", "TestRates", "TestScopes"]
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, NewJob
+from forge_jobs.core.limits import scope_gate
 from forge_jobs.core.retry import Backoff
 from forge_jobs.core.status import Event, JobStatus, targets
-from forge_jobs.core.throttle import OPEN, Gate, throttle_delay_s, throttled
+from forge_jobs.core.throttle import OPEN, SCOPE_CURVE, Gate, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict
 
 from . import rows, sqlfiles
@@ -165,10 +166,12 @@ class Exchanger:
         own = await link.fetch(
             self._sql["own_throttles"], owner, [end.key for end in hits], [e.epoch for e in hits]
         )
-        queues = {row["id"]: row["queue"] for row in own}
+        queues: dict[int, str] = {row["id"]: row["queue"] for row in own}
+        named = {end.key: scope_gate(end.scope) for end in hits if end.scope is not None}
         gates: dict[str, Gate] = {}
         curves: dict[str, Backoff | None] = {}
-        for row in await link.fetch(self._sql["gates"], sorted(set(queues.values()))):
+        wanted = sorted({*queues.values(), *(named[key] for key in queues if key in named)})
+        for row in await link.fetch(self._sql["gates"], wanted):
             name = row["queue"]
             gates[name] = OPEN if row["until"] is None else Gate(row["until"], row["count"])
             curves[name] = (
@@ -180,8 +183,11 @@ class Exchanger:
         for end in hits:
             queue = queues.get(end.key)
             if queue is not None:
-                delay_s = throttle_delay_s(gates[queue], end.delay_s, curves[queue])
-                gates[queue] = throttled(gates[queue], now, delay_s)
+                name, curve = named.get(end.key, queue), curves[queue]
+                if end.scope is not None and curve is None:
+                    curve = SCOPE_CURVE
+                delay_s = throttle_delay_s(gates[name], end.delay_s, curve)
+                gates[name] = throttled(gates[name], now, delay_s)
                 delays[end.key] = delay_s
         for queue in sorted(gates):
             gate = gates[queue]

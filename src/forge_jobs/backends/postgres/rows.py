@@ -78,6 +78,7 @@ def record(row: Row, tag: int) -> JobRecord:
         limit_key=row["limit_key"],
         lane=row["lane"],
         order=LaneOrder.NONE if order is None else LaneOrder(order),
+        lot=row["lot"],
         crashes=row["crashes"],
         throttles=row["throttles"],
         throttled_since=row["throttled_since"],
@@ -126,6 +127,7 @@ def columns(jobs: Sequence[NewJob]) -> list[Any]:
         _used([job.hold or None for job in jobs]),
         _used([None if job.on_dead is None else as_json(job.on_dead) for job in jobs]),
         _used([job.trace for job in jobs]),
+        _used([job.track or None for job in jobs]),
     ]
 
 
@@ -152,6 +154,7 @@ def plain(job: NewJob) -> dict[str, Any]:
         "hold": job.hold or None,
         "on_dead": None if job.on_dead is None else as_json(job.on_dead),
         "trace": job.trace,
+        "track": job.track or None,
     }
     return {name: value for name, value in plain.items() if value is not None}
 

@@ -13,6 +13,7 @@ from .bell import Bell
 from .enqueue import Enqueuer
 from .jobs import PostgresJobs
 from .ledger import PostgresLedger
+from .limits import PostgresLimits
 from .listen import Hearing
 from .looks import Looks
 from .processes import PostgresProcesses
@@ -51,6 +52,7 @@ class PostgresStore:
         self.queues = PostgresQueues(server, bell)
         self.schedules = PostgresSchedules(server, bell, self._enqueuer)
         self.ledger = PostgresLedger(server, self._looks)
+        self.limits = PostgresLimits(server, bell)
         self._transactions = UserTransactions(server)
         self.upkeep = PostgresUpkeep(server, self.close, self._hearing.works)
         self._tag = 0
@@ -66,6 +68,7 @@ class PostgresStore:
         found = await (schema.migrate(server) if migrate else schema.look(server))
         schema.check(server, found.status)
         self._tag = self._enqueuer.tag = self._looks.tag = self._transactions.tag = found.tag
+        self.limits.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
 

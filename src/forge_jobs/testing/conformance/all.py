@@ -10,15 +10,18 @@ from .jobs_due import TestExpiry, TestPromote
 from .jobs_enqueue import TestEnqueue
 from .jobs_exchange import TestAnswers, TestClaims
 from .jobs_fence import TestFence, TestLostReplies
+from .jobs_lanes import TestLanes
 from .jobs_liveness import TestLeaving, TestReap
 from .jobs_pages import TestGet, TestPages
 from .jobs_retention import TestRetention
 from .jobs_running import TestHandBack, TestNotes
+from .jobs_scopes import TestScopes
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
 from .jobs_walk import TestWalk
 from .ledger import TestLedger, TestMinutes
 from .ledger_times import TestFlow, TestTimes, TestTotals, TestVitals
+from .limits import TestCaps, TestKeys, TestLimitNumbers, TestRates
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
 from .schedules import TestBuckets
@@ -31,6 +34,7 @@ __all__ = [
     "TestBudgets",
     "TestBulk",
     "TestCancel",
+    "TestCaps",
     "TestCarriedJobs",
     "TestClaims",
     "TestDedupe",
@@ -42,10 +46,13 @@ __all__ = [
     "TestGet",
     "TestHandBack",
     "TestKeyLife",
+    "TestKeys",
     "TestKinds",
+    "TestLanes",
     "TestLeadership",
     "TestLeaving",
     "TestLedger",
+    "TestLimitNumbers",
     "TestLostReplies",
     "TestMinutes",
     "TestNotes",
@@ -53,10 +60,12 @@ __all__ = [
     "TestProcesses",
     "TestPromote",
     "TestQueues",
+    "TestRates",
     "TestReap",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
+    "TestScopes",
     "TestShares",
     "TestStore",
     "TestSyncEnqueue",

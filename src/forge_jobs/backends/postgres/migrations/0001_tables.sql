@@ -46,6 +46,10 @@ CREATE TABLE forge.jobs (
     errors          jsonb,
     progress_note   text,
     result          bytea,
+    -- The line of its own in which jobs of a limited task stand.
+    track           text    COLLATE "C",
+    -- Where a held job waits; with new: before it while nobody has looked whether it has to.
+    lot             text    COLLATE "C",
     PRIMARY KEY (id)
 ) WITH (
     fillfactor = 90,
@@ -57,16 +61,25 @@ CREATE TABLE forge.jobs (
     autovacuum_vacuum_cost_delay = 0
 );
 -- The line each queue stands in: what can be claimed and nothing else.
-CREATE INDEX jobs_claim ON forge.jobs (queue, priority, run_at, id) WHERE status = 'pending';
+CREATE INDEX jobs_claim ON forge.jobs (queue, priority, run_at, id)
+    WHERE status = 'pending' AND track IS NULL;
+CREATE INDEX jobs_track ON forge.jobs (queue, track, priority, run_at, id)
+    WHERE status = 'pending' AND track IS NOT NULL;
 -- What comes due, by queue.
 CREATE INDEX jobs_due ON forge.jobs (queue, run_at, id) WHERE status IN ('scheduled', 'failed');
 -- What each process holds: for reapers, leavers and lost answers.
 CREATE INDEX jobs_owner ON forge.jobs (owner) WHERE status = 'running';
 CREATE INDEX jobs_expiry ON forge.jobs (expires_at)
     WHERE expires_at IS NOT NULL AND status <> 'running';
-CREATE INDEX jobs_held ON forge.jobs (limit_key, id) WHERE status = 'held';
-CREATE INDEX jobs_limit ON forge.jobs (limit_key)
-    WHERE status = 'running' AND limit_key IS NOT NULL;
+-- Who waits where.
+CREATE INDEX jobs_held ON forge.jobs (lot, priority, id) WHERE status = 'held';
+-- Jobs of a key that run or are about to, the job in a lane's seat, and all jobs of a lane.
+CREATE INDEX jobs_going ON forge.jobs (limit_key)
+    WHERE limit_key IS NOT NULL AND status IN ('pending', 'running');
+CREATE INDEX jobs_seat ON forge.jobs (queue, lane)
+    WHERE lane_order IS NOT NULL AND (status IN ('pending', 'running')
+        OR (status = 'held' AND lot >= 'task:' AND lot < 'task<'));
+CREATE INDEX jobs_lane ON forge.jobs (queue, lane, id) WHERE lane_order IS NOT NULL;
 CREATE INDEX jobs_dedupe ON forge.jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- Jobs that are over, with the same columns in the same order. Rows come in once and go out by age.
@@ -133,7 +146,21 @@ CREATE TABLE forge.queues (
     updated_at         bigint NOT NULL
 );
 
--- Throttle gates. A queue without a row here is open and has no memory of a throttle.
+-- Limits of queues and tasks: what code declared or an operator set, and the starts saved up.
+CREATE TABLE forge.limits (
+    name        text    COLLATE "C" NOT NULL PRIMARY KEY,
+    concurrency integer,
+    per         text,
+    rate_per_s  double precision,
+    burst       double precision NOT NULL,
+    scopes      text[]  NOT NULL,
+    tokens      double precision NOT NULL,
+    at          bigint  NOT NULL,
+    by_operator boolean NOT NULL,
+    updated_at  bigint  NOT NULL
+) WITH (fillfactor = 50);
+
+-- Throttle gates of queues and, as scope:…, of scopes. A queue without a row here is open and has no memory of a throttle.
 CREATE TABLE forge.gates (
     queue text COLLATE "C" NOT NULL PRIMARY KEY,
     until bigint  NOT NULL,

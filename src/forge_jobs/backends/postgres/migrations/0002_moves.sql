@@ -279,6 +279,7 @@ BEGIN
         IF v_keyed THEN
             PERFORM forge.keys_ended(v_ended, p_now, false);
         END IF;
+        v_queues := v_queues || forge.settle_jobs(p_now, v_ended);
     END IF;
     RETURN COALESCE(v_queues, '{}');
 END
@@ -293,9 +294,12 @@ SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_ended bigint[];
+    v_lots text[];
+    v_bound boolean;
 BEGIN
     WITH due AS MATERIALIZED (
-        SELECT j.id, j.status, COALESCE(j.expires_at <= p_now, false) AS late
+        SELECT j.id, j.status, COALESCE(j.expires_at <= p_now, false) AS late,
+            forge.first_lot(j.queue, j.lane, j.lane_order, j.limit_key) AS lot
         FROM forge.jobs j
         WHERE j.queue = p_queue AND j.status IN ('scheduled', 'failed') AND j.run_at <= p_now
         ORDER BY j.run_at, j.id
@@ -304,23 +308,31 @@ BEGIN
     ),
     moved AS (
         UPDATE forge.jobs j
-        SET status = CASE WHEN due.late THEN 'cancelled' ELSE 'pending' END,
+        SET status = CASE WHEN due.late THEN 'cancelled'
+                WHEN due.lot IS NOT NULL THEN 'held' ELSE 'pending' END,
+            lot = CASE WHEN NOT due.late THEN 'new:' || due.lot END,
             finished_at = CASE WHEN due.late THEN p_now END,
             last_error = CASE WHEN due.late THEN forge.expired_note() ELSE j.last_error END
         FROM due WHERE j.id = due.id
-        RETURNING j.id, j.queue, j.kind, due.status AS source, j.status AS target
+        RETURNING j.id, j.queue, j.kind, due.status AS source, j.status AS target, due.lot
     ),
     booked AS (
         INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
         SELECT p_now - p_now % 60000000, queue, kind, source, target, count(*)
         FROM moved GROUP BY queue, kind, source, target
     )
-    SELECT count(*) FILTER (WHERE target = 'pending'), count(*) FILTER (WHERE target = 'cancelled'),
-        array_agg(id) FILTER (WHERE target = 'cancelled')
-    INTO promoted, expired, v_ended FROM moved;
+    SELECT count(*) FILTER (WHERE target <> 'cancelled'),
+        count(*) FILTER (WHERE target = 'cancelled'),
+        array_agg(id) FILTER (WHERE target = 'cancelled'),
+        array_agg(DISTINCT lot) FILTER (WHERE target = 'cancelled'), bool_or(target = 'held')
+    INTO promoted, expired, v_ended, v_lots, v_bound FROM moved;
     IF v_ended IS NOT NULL THEN
         PERFORM forge.move_ended(v_ended);
         PERFORM forge.keys_ended(v_ended, p_now, false);
+        PERFORM forge.renew_lots(v_lots);
+    END IF;
+    IF v_bound OR v_lots IS NOT NULL THEN
+        PERFORM forge.admit_new(p_now, 1000);
     END IF;
 END
 $$;
@@ -339,10 +351,12 @@ BEGIN
     INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, status, 'cancelled', count(*)
     FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
-    UPDATE forge.jobs SET status = 'cancelled', finished_at = p_now, last_error = p_reason
+    UPDATE forge.jobs
+    SET status = 'cancelled', finished_at = p_now, last_error = p_reason, lot = NULL
     WHERE id = ANY (p_jobs);
     PERFORM forge.move_ended(p_jobs);
     PERFORM forge.keys_ended(p_jobs, p_now, false);
+    PERFORM forge.settle_jobs(p_now, p_jobs);
 END
 $$;
 
@@ -445,6 +459,7 @@ BEGIN
         IF v_keyed THEN
             PERFORM forge.keys_ended(v_ended, p_now, false);
         END IF;
+        queues := queues || forge.settle_jobs(p_now, v_ended);
     END IF;
 END
 $$;
@@ -551,5 +566,285 @@ BEGIN
         retry_s := (ceil((1 - v_tokens) / v_bucket.refill_per_s * 1000000)
             + greatest(v_bucket.at - p_now, 0)) / 1000000;
     END IF;
+END
+$$;
+
+-- Lots: where jobs of full keys and busy lanes wait. A job in a lane takes the lane's seat before
+-- anything else and keeps it until it waits for a later time or ends; a job with a limit key counts as
+-- one of the key's from pending on. Whoever lets jobs go on, or stores new ones, holds the lot's lock
+-- until its commit; what it counts after that is counted with a fresh snapshot. Locks of lots are
+-- taken in one order, before those of limits; whoever cannot wait for one leaves the job marked as
+-- new, and the next exchange that comes along looks at it.
+
+-- The lot in which a job that comes due waits first; NULL for a job that nothing binds.
+CREATE FUNCTION forge.first_lot(p_queue text, p_lane text, p_order text, p_key text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_order IS NOT NULL THEN 'lane:' || p_queue || '/' || p_lane ELSE p_key END
+$$;
+
+-- The lock of a lot. Lots share 512 locks, so that a transaction with many lots needs no more.
+CREATE FUNCTION forge.lot_lock(p_lot text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtextextended('forge-jobs:forge:lots', 0) + (hashtextextended(p_lot, 0) & 511)
+$$;
+
+-- How many jobs of a key may run at once; NULL = any number.
+CREATE FUNCTION forge.key_most(p_key text) RETURNS integer
+LANGUAGE sql STABLE AS $$
+    SELECT l.concurrency FROM forge.limits l
+    WHERE l.name = split_part(p_key, '/', 1) AND l.per IS NOT NULL
+$$;
+
+-- Whether a key is full. Its lock is held. Index: jobs_going.
+CREATE FUNCTION forge.key_is_full(p_key text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_most integer := forge.key_most(p_key);
+BEGIN
+    IF v_most IS NULL THEN
+        RETURN false;
+    END IF;
+    RETURN v_most <= (SELECT count(*) FROM (
+        SELECT 1 FROM forge.jobs j
+        WHERE j.limit_key = p_key AND j.limit_key IS NOT NULL
+            AND j.status IN ('pending', 'running')
+        LIMIT v_most) AS g);
+END
+$$;
+
+-- Let jobs of one lot go on, at most a thousand; the keys of those that became pending. The lot's
+-- lock is held.
+CREATE FUNCTION forge.admit_lot(p_lot text) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_queue text;
+    v_lane text;
+    v_head record;
+    v_most integer;
+    v_room integer := 1000;
+    v_moved bigint[];
+BEGIN
+    UPDATE forge.jobs SET lot = p_lot WHERE status = 'held' AND lot = 'new:' || p_lot;
+    IF p_lot LIKE 'lane:%' THEN
+        v_queue := split_part(substr(p_lot, 6), '/', 1);
+        v_lane := substr(p_lot, length(v_queue) + 7);
+        -- Index: jobs_seat.
+        IF EXISTS (SELECT 1 FROM forge.jobs j
+            WHERE j.queue = v_queue AND j.lane = v_lane AND j.lane_order IS NOT NULL
+                AND (j.status IN ('pending', 'running')
+                    OR (j.status = 'held' AND j.lot >= 'task:' AND j.lot < 'task<')))
+        THEN
+            RETURN '{}';
+        END IF;
+        -- Index: jobs_lane, walked in order; the condition is kept out of the choice.
+        SELECT j.id, j.lane_order, j.limit_key INTO v_head FROM forge.jobs j
+        WHERE j.queue = v_queue AND j.lane = v_lane AND j.lane_order IS NOT NULL
+            AND (j.status = 'held' AND j.lot = p_lot) IS TRUE
+        ORDER BY j.id LIMIT 1;
+        IF NOT FOUND OR EXISTS (SELECT 1 FROM forge.jobs j
+            WHERE j.queue = v_queue AND j.lane = v_lane AND j.lane_order IS NOT NULL
+                AND j.id < v_head.id AND (j.lane_order = 'strict' OR v_head.lane_order = 'strict'))
+        THEN
+            RETURN '{}';
+        END IF;
+        -- Whoever is changing it right now looks at this lot afterwards.
+        PERFORM 1 FROM forge.jobs j
+        WHERE j.id = v_head.id AND (j.status = 'held' AND j.lot = p_lot) IS TRUE
+        FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN '{}';
+        END IF;
+        IF v_head.limit_key IS NOT NULL THEN
+            IF NOT pg_try_advisory_xact_lock(forge.lot_lock(v_head.limit_key)) THEN
+                UPDATE forge.jobs SET lot = 'new:' || limit_key WHERE id = v_head.id;
+                RETURN '{}';
+            ELSIF forge.key_is_full(v_head.limit_key) THEN
+                UPDATE forge.jobs SET lot = limit_key WHERE id = v_head.id;
+                RETURN '{}';
+            END IF;
+        END IF;
+        v_moved := ARRAY[v_head.id];
+    ELSE
+        v_most := forge.key_most(p_lot);
+        IF v_most IS NOT NULL THEN
+            -- Index: jobs_going.
+            SELECT least(v_most - count(*), v_room) INTO v_room FROM (
+                SELECT 1 FROM forge.jobs j
+                WHERE j.limit_key = p_lot AND j.limit_key IS NOT NULL
+                    AND j.status IN ('pending', 'running')
+                LIMIT v_most) AS g;
+        END IF;
+        IF v_room <= 0 THEN
+            RETURN '{}';
+        END IF;
+        -- Index: jobs_held, in the order it gives.
+        SELECT array_agg(l.id) INTO v_moved FROM (
+            SELECT j.id FROM forge.jobs j WHERE j.status = 'held' AND j.lot = p_lot
+            ORDER BY j.priority, j.id
+            LIMIT v_room
+            FOR UPDATE SKIP LOCKED
+        ) AS l;
+        IF v_moved IS NULL THEN
+            RETURN '{}';
+        END IF;
+    END IF;
+    UPDATE forge.jobs SET status = 'pending', lot = NULL WHERE id = ANY (v_moved);
+    RETURN v_moved;
+END
+$$;
+
+-- Jobs went on: into the books. The answer is the queues that have more to do.
+CREATE FUNCTION forge.went_on(p_now bigint, p_jobs bigint[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_queues text[];
+BEGIN
+    IF p_jobs = '{}' THEN
+        RETURN '{}';
+    END IF;
+    WITH booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+        SELECT p_now - p_now % 60000000, queue, kind, 'held', 'pending', count(*)
+        FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind
+        RETURNING queue
+    )
+    SELECT array_agg(DISTINCT queue) INTO v_queues FROM booked;
+    RETURN v_queues;
+END
+$$;
+
+-- Let jobs of these lots go on as far as there is room, waiting for the locks.
+CREATE FUNCTION forge.settle(p_now bigint, p_lots text[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET lock_timeout = '10s' AS $$
+DECLARE
+    v_lot text;
+    v_moved bigint[] := '{}';
+BEGIN
+    PERFORM pg_advisory_xact_lock(o.lock) FROM (
+        SELECT DISTINCT forge.lot_lock(l) AS lock FROM unnest(p_lots) AS l ORDER BY 1) AS o;
+    FOREACH v_lot IN ARRAY p_lots LOOP
+        v_moved := v_moved || forge.admit_lot(v_lot);
+    END LOOP;
+    RETURN forge.went_on(p_now, v_moved);
+END
+$$;
+
+-- The same for the lots of jobs that have ended or wait for a later time. Index: the primary keys.
+CREATE FUNCTION forge.settle_jobs(p_now bigint, p_jobs bigint[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_lots text[];
+BEGIN
+    SELECT array_agg(DISTINCT o.lot) INTO v_lots FROM (
+        SELECT queue, lane, lane_order, limit_key FROM forge.jobs
+        WHERE id = ANY (p_jobs) AND (lane_order IS NOT NULL OR limit_key IS NOT NULL)
+        UNION ALL
+        SELECT queue, lane, lane_order, limit_key FROM forge.history
+        WHERE id = ANY (p_jobs) AND (lane_order IS NOT NULL OR limit_key IS NOT NULL)
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT forge.first_lot(b.queue, b.lane, b.lane_order, b.limit_key) AS lot
+        UNION ALL SELECT b.limit_key WHERE b.limit_key IS NOT NULL
+    ) AS o;
+    RETURN CASE WHEN v_lots IS NULL THEN '{}' ELSE forge.settle(p_now, v_lots) END;
+END
+$$;
+
+-- Where somebody cannot wait for the locks: the waiting jobs of these lots are marked as new.
+CREATE FUNCTION forge.renew_lots(p_lots text[]) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    UPDATE forge.jobs SET lot = 'new:' || lot WHERE id IN (
+        SELECT h.id FROM unnest(p_lots) AS l(lot) CROSS JOIN LATERAL (
+            SELECT j.id FROM forge.jobs j WHERE j.status = 'held' AND j.lot = l.lot
+            ORDER BY j.priority, j.id LIMIT 1 FOR UPDATE SKIP LOCKED) AS h)
+$$;
+
+-- Look at jobs that are marked as new, without waiting for any lock. Index: jobs_held, one by one.
+CREATE FUNCTION forge.admit_new(p_now bigint, p_limit integer) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_lot text := 'new:';
+    v_moved bigint[] := '{}';
+BEGIN
+    FOR v_step IN 1 .. p_limit LOOP
+        SELECT j.lot INTO v_lot FROM forge.jobs j
+        WHERE j.status = 'held' AND j.lot > v_lot AND j.lot < 'new<'
+        ORDER BY j.lot LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF pg_try_advisory_xact_lock(forge.lot_lock(substr(v_lot, 5))) THEN
+            v_moved := v_moved || forge.admit_lot(substr(v_lot, 5));
+        END IF;
+    END LOOP;
+    RETURN forge.went_on(p_now, v_moved);
+END
+$$;
+
+-- The net: lots by name, behind p_after, with a job in them that may go on.
+CREATE FUNCTION forge.admit(
+    p_now bigint, p_after text, p_limit integer, OUT moved integer, OUT last text, OUT queues text[])
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_lot text := p_after;
+    v_moved bigint[] := '{}';
+BEGIN
+    FOR v_step IN 1 .. p_limit LOOP
+        SELECT j.lot INTO v_lot FROM forge.jobs j
+        WHERE j.status = 'held' AND j.lot > v_lot ORDER BY j.lot LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        last := v_lot;
+        IF v_lot LIKE 'new:%' THEN
+            v_lot := substr(v_lot, 5);
+        END IF;
+        IF pg_try_advisory_xact_lock(forge.lot_lock(v_lot)) THEN
+            v_moved := v_moved || forge.admit_lot(v_lot);
+        END IF;
+        v_lot := last;
+    END LOOP;
+    moved := cardinality(v_moved);
+    queues := forge.went_on(p_now, v_moved);
+    IF NOT EXISTS (SELECT 1 FROM forge.jobs j WHERE j.status = 'held' AND j.lot > last) THEN
+        last := NULL;
+    END IF;
+END
+$$;
+
+-- A limit changed: jobs of its keys that are in line are measured anew, at most p_limit of them.
+CREATE FUNCTION forge.measure_anew(p_now bigint, p_limit_name text, p_limit integer) RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_lots text[];
+BEGIN
+    -- "0" follows "/". Index: jobs_going.
+    WITH waiting AS MATERIALIZED (
+        SELECT j.id FROM forge.jobs j
+        WHERE j.limit_key >= p_limit_name || '/' AND j.limit_key < p_limit_name || '0'
+            AND j.limit_key IS NOT NULL AND j.status IN ('pending', 'running')
+            AND j.status = 'pending'
+        LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ),
+    moved AS (
+        UPDATE forge.jobs j SET status = 'held', lot = j.limit_key
+        FROM waiting w WHERE j.id = w.id
+        RETURNING j.queue, j.kind
+    )
+    INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+    SELECT p_now - p_now % 60000000, queue, kind, 'pending', 'held', count(*)
+    FROM moved GROUP BY queue, kind;
+    SELECT array_agg(DISTINCT l.lot) INTO v_lots FROM (
+        SELECT j.lot FROM forge.jobs j
+        WHERE j.status = 'held' AND j.lot >= p_limit_name || '/' AND j.lot < p_limit_name || '0'
+        LIMIT p_limit) AS l;
+    RETURN CASE WHEN v_lots IS NULL THEN '{}' ELSE forge.settle(p_now, v_lots) END;
 END
 $$;

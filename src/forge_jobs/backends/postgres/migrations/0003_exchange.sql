@@ -45,6 +45,10 @@ DECLARE
     v_asked integer;
     v_due bigint;
     v_next bigint;
+    v_bound boolean;
+    v_limited boolean;
+    v_served text[] := '{}';
+    v_opens bigint;
     v_since timestamptz;
     v_pick interval := '0';
 BEGIN
@@ -92,7 +96,9 @@ BEGIN
                     FILTER (WHERE waited_s IS NOT NULL)
             FROM gone GROUP BY queue, kind
         )
-        SELECT array_agg(id), bool_or(dedupe_key IS NOT NULL) INTO v_done, v_keyed FROM gone;
+        SELECT array_agg(id), bool_or(dedupe_key IS NOT NULL),
+            bool_or(limit_key IS NOT NULL OR lane_order IS NOT NULL)
+        INTO v_done, v_keyed, v_bound FROM gone;
         IF v_keyed THEN
             PERFORM forge.keys_ended(v_done, v_now, true);
         END IF;
@@ -100,7 +106,12 @@ BEGIN
         IF v_done IS NOT NULL AND EXISTS (SELECT 1 FROM forge.gates) THEN
             DELETE FROM forge.gates g
             WHERE g.until <= v_now - 120000000 AND g.queue IN (
-                SELECT h.queue FROM forge.history h WHERE h.id = ANY (v_done));
+                SELECT h.queue FROM forge.history h WHERE h.id = ANY (v_done)
+                UNION ALL
+                SELECT 'scope:' || s FROM forge.history h
+                JOIN forge.limits l ON l.name = 'task:' || h.kind
+                CROSS JOIN LATERAL unnest(l.scopes) AS s
+                WHERE h.id = ANY (v_done));
         END IF;
     END IF;
 
@@ -134,6 +145,12 @@ BEGIN
         v_released := forge.release(v_now, p_owner, p_release_keys, p_release_epochs);
     END IF;
 
+    -- Whoever waited for what has ended goes on, and may be claimed below.
+    IF v_bound OR v_ends IS NOT NULL THEN
+        v_released := v_released || forge.settle_jobs(
+            v_now, CASE WHEN v_bound THEN v_done ELSE '{}' END || v_ends);
+    END IF;
+
     IF p_started_keys IS NOT NULL THEN
         WITH marked AS (
             UPDATE forge.jobs j SET started_at = v_now
@@ -155,6 +172,16 @@ BEGIN
     ) INTO v_alive;
 
     IF v_alive AND p_queues IS NOT NULL THEN
+        -- Index: jobs_held, jobs_track: one look each, nearly always for nothing.
+        IF EXISTS (SELECT 1 FROM forge.jobs j
+            WHERE j.status = 'held' AND j.lot >= 'new:' AND j.lot < 'new<')
+        THEN
+            v_released := v_released || forge.admit_new(v_now, 100);
+        END IF;
+        v_limited := EXISTS (SELECT 1 FROM forge.limits);
+        IF v_limited THEN
+            PERFORM forge.lock_limits(p_queues);
+        END IF;
         FOR v_want IN
             SELECT w.queue, greatest(w.free, 0) AS free, greatest(w.prefetch, 0) AS prefetch,
                 COALESCE(q.paused, false) AS paused,
@@ -178,7 +205,14 @@ BEGIN
             v_picked := NULL;
             IF v_want.closed_until IS NULL AND v_asked > 0 THEN
                 v_since := clock_timestamp();
-                IF p_floors ? v_want.queue THEN
+                IF v_limited OR EXISTS (SELECT 1 FROM forge.jobs j
+                    WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NOT NULL)
+                THEN
+                    SELECT l.picked, l.opens INTO v_picked, v_opens FROM forge.pick_limited(
+                        v_now, v_want.queue, v_want.free, v_want.prefetch, v_want.kinds) AS l;
+                    v_next := least(v_next, v_opens);
+                    v_waiting := true;
+                ELSIF p_floors ? v_want.queue THEN
                     v_picked := forge.pick_above(
                         v_now, v_want.queue, v_asked, p_floors -> v_want.queue);
                     v_waiting := true;
@@ -187,7 +221,7 @@ BEGIN
                     SELECT array_agg(l.id), bool_or(l.unique_waiting) INTO v_picked, v_waiting
                     FROM (
                         SELECT j.id, j.unique_waiting FROM forge.jobs j
-                        WHERE j.queue = v_want.queue AND j.status = 'pending'
+                        WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NULL
                             AND (j.expires_at IS NULL OR j.expires_at > v_now)
                             AND (v_want.kinds IS NULL OR j.kind = ANY (v_want.kinds))
                         ORDER BY j.priority, j.run_at, j.id
@@ -197,6 +231,7 @@ BEGIN
                 END IF;
                 v_pick := v_pick + (clock_timestamp() - v_since);
                 IF v_picked IS NOT NULL THEN
+                    v_served := v_served || v_want.queue;
                     RETURN QUERY
                     WITH taken AS (
                         UPDATE forge.jobs j
@@ -208,7 +243,8 @@ BEGIN
                         RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts,
                             j.max_attempts, j.enqueued_at, j.run_at, j.started_at, j.priority,
                             j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
-                            j.limit_key, j.trace
+                            COALESCE(j.limit_key, forge.first_lot(j.queue, j.lane, j.lane_order,
+                                NULL)) AS limit_key, j.trace
                     ),
                     booked AS (
                         INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
@@ -236,7 +272,9 @@ BEGIN
                 ORDER BY j.run_at LIMIT 1;
                 IF v_want.closed_until IS NOT NULL THEN
                     IF EXISTS (SELECT 1 FROM forge.jobs j
-                        WHERE j.queue = v_want.queue AND j.status = 'pending')
+                        WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NULL)
+                        OR EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = v_want.queue
+                            AND j.status = 'pending' AND j.track IS NOT NULL)
                     THEN
                         v_due := v_want.closed_until;
                     ELSIF v_due IS NOT NULL THEN
@@ -246,6 +284,20 @@ BEGIN
                 v_next := least(v_next, v_due);
             END IF;
         END LOOP;
+    END IF;
+
+    -- Ends under a cap made room: if this process did not use it, others may.
+    IF (v_done IS NOT NULL OR v_ends IS NOT NULL)
+        AND EXISTS (SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL)
+    THEN
+        v_released := v_released || ARRAY(
+            SELECT DISTINCT e.queue FROM (
+                SELECT h.queue, h.kind FROM forge.history h WHERE h.id = ANY (v_done || v_ends)
+                UNION ALL
+                SELECT j.queue, j.kind FROM forge.jobs j WHERE j.id = ANY (v_ends)
+            ) AS e
+            JOIN forge.limits l ON l.name IN ('queue:' || e.queue, 'task:' || e.kind)
+            WHERE l.concurrency IS NOT NULL AND l.per IS NULL AND e.queue <> ALL (v_served));
     END IF;
 
     c_key := NULL;
@@ -283,7 +335,7 @@ BEGIN
     LOOP
         SELECT array_agg(l.id) INTO v_found FROM (
             SELECT j.id FROM forge.jobs j
-            WHERE j.queue = p_queue AND j.status = 'pending'
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
                 AND j.priority >= v_lowest AND j.priority < COALESCE(v_floor.priority, 2147483648)
                 AND (j.expires_at IS NULL OR j.expires_at > p_now)
             ORDER BY j.priority, j.run_at, j.id
@@ -294,7 +346,8 @@ BEGIN
         EXIT WHEN v_floor.priority IS NULL;
         SELECT array_agg(l.id) INTO v_found FROM (
             SELECT j.id FROM forge.jobs j
-            WHERE j.queue = p_queue AND j.status = 'pending' AND j.priority = v_floor.priority
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                AND j.priority = v_floor.priority
                 AND (j.run_at, j.id) >= (v_floor.run_at, v_floor.id)
                 AND (j.expires_at IS NULL OR j.expires_at > p_now)
             ORDER BY j.run_at, j.id
@@ -308,6 +361,205 @@ BEGIN
 END
 $$;
 
+-- What may be claimed under a task's or queue's limit, of p_asked jobs; see core.limits. opens: when a
+-- rate or a closed scope lets one more start, NULL when it does by now. The limit is locked.
+CREATE FUNCTION forge.room(
+    p_now bigint, p_name text, p_asked integer, OUT room integer, OUT ahead boolean,
+    OUT opens bigint)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+DECLARE
+    v_limit forge.limits;
+    v_tokens double precision;
+    v_until bigint;
+BEGIN
+    room := 1000000000;
+    ahead := true;
+    SELECT * INTO v_limit FROM forge.limits WHERE name = p_name;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF v_limit.concurrency IS NOT NULL AND v_limit.per IS NULL THEN
+        -- Running jobs are as few as there are slots. Index: jobs_owner.
+        room := greatest(v_limit.concurrency - (
+            SELECT count(*) FROM forge.jobs j WHERE j.status = 'running' AND j.owner > 0
+                AND p_name IN ('queue:' || j.queue, 'task:' || j.kind)), 0);
+        ahead := false;
+    END IF;
+    IF v_limit.rate_per_s IS NOT NULL THEN
+        v_tokens := forge.tokens(v_limit, p_now);
+        room := least(room, floor(v_tokens + 1e-6)::integer);
+        ahead := ahead AND floor(v_tokens + 1e-6) >= p_asked;
+        IF v_tokens < 1 - 1e-6 THEN
+            opens := greatest(p_now, v_limit.at)
+                + ceil((1 - 1e-6 - v_tokens) / v_limit.rate_per_s * 1000000)::bigint;
+        END IF;
+    END IF;
+    IF v_limit.scopes <> '{}' THEN
+        SELECT max(g.until) INTO v_until FROM forge.gates g
+        WHERE g.queue IN (SELECT 'scope:' || s FROM unnest(v_limit.scopes) AS s)
+            AND g.until > p_now;
+        IF v_until IS NOT NULL THEN
+            room := 0;
+            opens := greatest(opens, v_until);
+        END IF;
+    END IF;
+END
+$$;
+
+-- The starts a rate has saved up by now; time that runs backwards adds nothing.
+CREATE FUNCTION forge.tokens(p_limit forge.limits, p_now bigint) RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT least(p_limit.burst, p_limit.tokens
+        + greatest(p_now - p_limit.at, 0) / 1000000.0 * p_limit.rate_per_s)
+$$;
+
+-- Lock the limits that claims from these queues may need, in one order. Index: jobs_track.
+CREATE FUNCTION forge.lock_limits(p_queues text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+BEGIN
+    PERFORM 1 FROM forge.limits l
+    WHERE (l.rate_per_s IS NOT NULL OR (l.concurrency IS NOT NULL AND l.per IS NULL))
+        AND (l.name IN (SELECT 'queue:' || q FROM unnest(p_queues) AS q)
+            OR (l.name LIKE 'task:%' AND EXISTS (
+                SELECT 1 FROM unnest(p_queues) AS q
+                WHERE EXISTS (SELECT 1 FROM forge.jobs j
+                    WHERE j.queue = q AND j.status = 'pending' AND j.track IS NOT NULL
+                        AND j.track = substr(l.name, 6)))))
+    ORDER BY l.name
+    FOR UPDATE;
+END
+$$;
+
+-- The next jobs of a queue where limits may be in the way: its own line and the tracks of limited
+-- tasks, merged by priority, due time and key, as far as each has room. Takes the starts of what it
+-- picks. Jobs of limited tasks that stand in the queue's own line, because they were stored before
+-- the limit, move to their track, a thousand of the line at a time. Index: jobs_claim, jobs_track.
+CREATE FUNCTION forge.pick_limited(
+    p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[],
+    OUT picked bigint[], OUT opens bigint)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_whole record;
+    v_asked integer;
+    v_tracked text[];
+    v_stray boolean;
+    v_plain bigint[];
+    v_ids bigint[];
+    v_aheads boolean[] := '{}';
+    v_names text[] := '{}';
+    v_more bigint[];
+    v_track text := '';
+    v_room record;
+    v_row record;
+BEGIN
+    picked := '{}';
+    SELECT * INTO v_whole FROM forge.room(p_now, 'queue:' || p_queue, p_free + p_prefetch);
+    v_asked := least(p_free + CASE WHEN v_whole.ahead THEN p_prefetch ELSE 0 END, v_whole.room);
+    v_tracked := ARRAY(SELECT substr(l.name, 6) FROM forge.limits l
+        WHERE l.name LIKE 'task:%' AND (l.rate_per_s IS NOT NULL OR l.scopes <> '{}'
+            OR (l.concurrency IS NOT NULL AND l.per IS NULL)));
+    IF v_asked > 0 THEN
+        FOR v_round IN 1 .. 8 LOOP
+            SELECT array_agg(l.id) FILTER (WHERE l.kind <> ALL (v_tracked)),
+                bool_or(l.kind = ANY (v_tracked))
+            INTO v_plain, v_stray FROM (
+                SELECT j.id, j.kind FROM forge.jobs j
+                WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                    AND (j.expires_at IS NULL OR j.expires_at > p_now)
+                    AND (p_kinds IS NULL OR j.kind = ANY (p_kinds))
+                ORDER BY j.priority, j.run_at, j.id
+                LIMIT v_asked
+                FOR UPDATE SKIP LOCKED
+            ) AS l;
+            EXIT WHEN v_stray IS NOT TRUE;
+            UPDATE forge.jobs SET track = kind WHERE kind = ANY (v_tracked) AND id = ANY (ARRAY(
+                SELECT j.id FROM forge.jobs j
+                WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                ORDER BY j.priority, j.run_at, j.id
+                LIMIT 1000
+                FOR UPDATE SKIP LOCKED));
+        END LOOP;
+        v_ids := COALESCE(v_plain, '{}');
+        v_aheads := array_fill(true, ARRAY[cardinality(v_ids)]);
+        v_names := array_fill(''::text, ARRAY[cardinality(v_ids)]);
+        LOOP
+            SELECT j.track INTO v_track FROM forge.jobs j
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NOT NULL
+                AND j.track > v_track
+            ORDER BY j.track LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            CONTINUE WHEN v_track <> ALL (p_kinds);
+            PERFORM 1 FROM forge.limits l WHERE l.name = 'task:' || v_track
+                AND (l.rate_per_s IS NOT NULL OR (l.concurrency IS NOT NULL AND l.per IS NULL))
+            FOR UPDATE;
+            SELECT * INTO v_room FROM forge.room(p_now, 'task:' || v_track, v_asked);
+            CONTINUE WHEN v_room.room <= 0;
+            v_more := ARRAY(
+                SELECT j.id FROM forge.jobs j
+                WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NOT NULL
+                    AND j.track = v_track AND (j.expires_at IS NULL OR j.expires_at > p_now)
+                ORDER BY j.priority, j.run_at, j.id
+                LIMIT least(v_room.room, v_asked)
+                FOR UPDATE SKIP LOCKED);
+            v_ids := v_ids || v_more;
+            v_aheads := v_aheads || array_fill(v_room.ahead, ARRAY[cardinality(v_more)]);
+            v_names := v_names || array_fill('task:' || v_track, ARRAY[cardinality(v_more)]);
+        END LOOP;
+        IF cardinality(v_ids) = cardinality(COALESCE(v_plain, '{}')) THEN
+            picked := v_ids;
+            v_names := '{}';
+        ELSE
+            v_more := '{}';
+            FOR v_row IN
+                SELECT u.id, u.ahead, u.name FROM unnest(v_ids, v_aheads, v_names)
+                    AS u(id, ahead, name)
+                JOIN forge.jobs j ON j.id = u.id
+                ORDER BY j.priority, j.run_at, j.id
+            LOOP
+                EXIT WHEN cardinality(picked) >= v_asked;
+                CONTINUE WHEN cardinality(picked) >= p_free AND NOT v_row.ahead;
+                picked := picked || v_row.id;
+                v_names[cardinality(picked)] := v_row.name;
+            END LOOP;
+            v_names := v_names[1:cardinality(picked)];
+        END IF;
+        IF picked <> '{}' THEN
+            UPDATE forge.limits l
+            SET tokens = greatest(forge.tokens(l, p_now) - u.starts, 0), at = greatest(l.at, p_now)
+            FROM (
+                SELECT n AS name, count(*) AS starts FROM unnest(v_names) AS n GROUP BY n
+                UNION ALL SELECT 'queue:' || p_queue, cardinality(picked)
+            ) AS u
+            WHERE l.name = u.name AND l.rate_per_s IS NOT NULL;
+        END IF;
+    END IF;
+    IF cardinality(picked) < p_free + p_prefetch THEN
+        SELECT * INTO v_whole FROM forge.room(p_now, 'queue:' || p_queue, 1);
+        IF v_whole.opens IS NOT NULL AND EXISTS (SELECT 1 FROM forge.jobs j
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                AND j.id <> ALL (picked))
+        THEN
+            opens := v_whole.opens;
+        END IF;
+        v_track := '';
+        LOOP
+            SELECT j.track INTO v_track FROM forge.jobs j
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NOT NULL
+                AND j.track > v_track
+            ORDER BY j.track LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            SELECT * INTO v_room FROM forge.room(p_now, 'task:' || v_track, 1);
+            opens := least(opens, greatest(v_room.opens, v_whole.opens));
+        END LOOP;
+    END IF;
+    picked := NULLIF(picked, '{}');
+END
+$$;
+
 -- Store jobs. The arrays line up; an array that is NULL stands for NULLs. Tags are joined by commas.
 -- A job whose dedupe key is taken is not stored: the answer is the job that holds the key. Keys are
 -- taken in their own order, and whoever waits for another transaction's key waits no longer than
@@ -318,7 +570,7 @@ CREATE FUNCTION forge.enqueue(
     p_expires_s double precision[], p_expires_ats bigint[], p_timeouts double precision[],
     p_dedupe_keys text[], p_dedupe_fors double precision[], p_waiting boolean[], p_tags text[],
     p_limit_keys text[], p_lanes text[], p_orders text[], p_holds boolean[], p_on_deads text[],
-    p_traces text[]
+    p_traces text[], p_tracks boolean[], p_wait boolean
 ) RETURNS TABLE (e_place bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET lock_timeout = '5s' AS $$
@@ -329,7 +581,21 @@ DECLARE
     v_job bigint;
     v_jobs bigint[];
     v_taken bigint[] := '{}';
+    v_lots text[];
+    v_places bigint[];
+    v_ids bigint[];
+    v_begins text[];
 BEGIN
+    -- Jobs that are due and bound begin in their first lot. Whoever stores them holds the locks until
+    -- the commit, but for a user's own transaction, which may take its time: its jobs begin as new.
+    IF p_limit_keys IS NOT NULL OR p_orders IS NOT NULL THEN
+        SELECT array_agg(DISTINCT forge.first_lot(u.queue, u.lane, u.lane_order, u.limit_key))
+            FILTER (WHERE u.lane_order IS NOT NULL OR u.limit_key IS NOT NULL)
+        INTO v_lots
+        FROM unnest(p_queues, p_lanes, p_orders, p_limit_keys, p_holds)
+            AS u(queue, lane, lane_order, limit_key, hold)
+        WHERE u.hold IS NOT TRUE;
+    END IF;
     IF p_dedupe_keys IS NOT NULL THEN
         FOR v_asked IN
             SELECT u.kind, u.key, u.place
@@ -359,29 +625,38 @@ BEGIN
             END LOOP;
         END LOOP;
     END IF;
-    RETURN QUERY
-    WITH asked AS MATERIALIZED (
+    WITH numbered AS MATERIALIZED (
         SELECT COALESCE(v_jobs[u.place], nextval('forge.jobs_id_seq')) AS id,
             COALESCE(u.run_at, v_now + round(COALESCE(u.delay_s, 0) * 1000000)::bigint) AS due_at,
             COALESCE(u.expires_at, v_now + round(u.expires_s * 1000000)::bigint) AS dies_at, u.*
         FROM unnest(p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays,
             p_run_ats, p_expires_s, p_expires_ats, p_timeouts, p_dedupe_keys, p_dedupe_fors,
-            p_waiting, p_tags, p_limit_keys, p_lanes, p_orders, p_holds, p_on_deads, p_traces)
+            p_waiting, p_tags, p_limit_keys, p_lanes, p_orders, p_holds, p_on_deads, p_traces,
+            p_tracks)
             WITH ORDINALITY AS u(kind, queue, payload, priority, max_attempts, delay_s, run_at,
                 expires_s, expires_at, timeout_s, dedupe_key, dedupe_for_s, waiting, tags,
-                limit_key, lane, lane_order, hold, on_dead, trace, place)
+                limit_key, lane, lane_order, hold, on_dead, trace, track, place)
         WHERE u.place <> ALL (v_taken)
+    ),
+    asked AS MATERIALIZED (
+        SELECT n.*, o.lot, CASE WHEN n.due_at > v_now THEN 'scheduled'
+            WHEN n.hold OR o.lot IS NOT NULL THEN 'held' ELSE 'pending' END AS begins
+        FROM numbered n
+        CROSS JOIN LATERAL (
+            SELECT forge.first_lot(n.queue, n.lane, n.lane_order, n.limit_key) AS lot) AS o
     ),
     stored AS (
         INSERT INTO forge.jobs (id, status, queue, kind, priority, run_at, enqueued_at, expires_at,
             max_attempts, timeout_s, payload, dedupe_key, dedupe_for_s, unique_waiting, tags,
-            limit_key, lane, lane_order, on_dead, trace)
-        SELECT a.id,
-            CASE WHEN a.due_at > v_now THEN 'scheduled' WHEN a.hold THEN 'held' ELSE 'pending' END,
+            limit_key, lane, lane_order, on_dead, trace, track, lot)
+        SELECT a.id, a.begins,
             a.queue, a.kind, a.priority, a.due_at, v_now, a.dies_at, a.max_attempts, a.timeout_s,
             CASE WHEN length(a.payload) <= 2048 THEN a.payload END, a.dedupe_key, a.dedupe_for_s,
             COALESCE(a.waiting, false), string_to_array(a.tags, ','), a.limit_key, a.lane,
-            a.lane_order, a.on_dead, a.trace
+            a.lane_order, a.on_dead, a.trace, CASE WHEN a.track THEN a.kind END,
+            CASE WHEN a.begins = 'held' THEN CASE WHEN a.hold
+                THEN COALESCE(a.limit_key, a.lot, '')
+                ELSE CASE WHEN p_wait THEN '' ELSE 'new:' END || a.lot END END
         FROM asked a
         RETURNING jobs.id, jobs.queue, jobs.kind, jobs.status
     ),
@@ -394,10 +669,18 @@ BEGIN
         SELECT v_now - v_now % 60000000, s.queue, s.kind, s.status, count(*)
         FROM stored s GROUP BY s.queue, s.kind, s.status
     )
-    SELECT a.place, a.id, v_now,
-        CASE WHEN a.due_at > v_now THEN 'scheduled' WHEN a.hold THEN 'held' ELSE 'pending' END,
-        false
-    FROM asked a;
+    SELECT array_agg(a.place), array_agg(a.id), array_agg(a.begins)
+    INTO v_places, v_ids, v_begins FROM asked a;
+    IF v_lots IS NULL THEN
+        RETURN QUERY SELECT u.place, u.id, v_now, u.begins, false
+        FROM unnest(v_places, v_ids, v_begins) AS u(place, id, begins);
+    ELSE
+        IF p_wait THEN
+            PERFORM forge.settle(v_now, v_lots);
+        END IF;
+        RETURN QUERY SELECT u.place, u.id, v_now, j.status, false
+        FROM unnest(v_places, v_ids) AS u(place, id) JOIN forge.jobs j ON j.id = u.id;
+    END IF;
     IF v_taken <> '{}' THEN
         RETURN QUERY
         SELECT t.place, v_jobs[t.place], COALESCE(j.enqueued_at, h.enqueued_at),
@@ -469,20 +752,22 @@ BEGIN
             array_agg(j.lane_order ORDER BY j.place) AS orders,
             array_agg(j.hold ORDER BY j.place) AS holds,
             array_agg(j.on_dead ORDER BY j.place) AS on_deads,
-            array_agg(j.trace ORDER BY j.place) AS traces
+            array_agg(j.trace ORDER BY j.place) AS traces,
+            array_agg(j.track ORDER BY j.place) AS tracks
         FROM ROWS FROM (json_to_recordset(p_jobs) AS (
             kind text, queue text, payload text, priority integer, max_attempts integer,
             delay_s double precision, run_at bigint, expires_s double precision,
             expires_at bigint, timeout_s double precision, dedupe_key text,
             dedupe_for_s double precision, waiting boolean, tags text, limit_key text, lane text,
-            lane_order text, hold boolean, on_dead text, trace text)) WITH ORDINALITY AS j(
+            lane_order text, hold boolean, on_dead text, trace text, track boolean))
+            WITH ORDINALITY AS j(
             kind, queue, payload, priority, max_attempts, delay_s, run_at, expires_s, expires_at,
             timeout_s, dedupe_key, dedupe_for_s, waiting, tags, limit_key, lane, lane_order, hold,
-            on_dead, trace, place)
+            on_dead, trace, track, place)
     ) AS a
     CROSS JOIN LATERAL forge.enqueue(p_now, a.kinds, a.queues, a.payloads, a.priorities,
         a.max_attempts, a.delays, a.run_ats, a.expires_s, a.expires_ats, a.timeouts, a.dedupe_keys,
         a.dedupe_fors, a.waiting, a.tags, a.limit_keys, a.lanes, a.orders, a.holds, a.on_deads,
-        a.traces) AS e;
+        a.traces, a.tracks, p_channel IS NULL) AS e;
 END
 $$;

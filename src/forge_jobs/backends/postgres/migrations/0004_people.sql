@@ -39,23 +39,27 @@ BEGIN
     WITH gone AS (DELETE FROM forge.history WHERE id = ANY (p_jobs) RETURNING *)
     INSERT INTO forge.jobs SELECT * FROM gone;
     INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
-    SELECT p_now - p_now % 60000000, queue, kind, status, 'pending', count(*)
-    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
+    SELECT p_now - p_now % 60000000, queue, kind, status,
+        CASE WHEN lane_order IS NULL AND limit_key IS NULL THEN 'pending' ELSE 'held' END, count(*)
+    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY 2, 3, 4, 5;
     WITH moved AS (
         UPDATE forge.jobs
-        SET status = 'pending', run_at = p_now, attempts = 0, crashes = 0, throttles = 0,
+        SET status = CASE WHEN lane_order IS NULL AND limit_key IS NULL THEN 'pending'
+                ELSE 'held' END,
+            lot = forge.first_lot(queue, lane, lane_order, limit_key),
+            run_at = p_now, attempts = 0, crashes = 0, throttles = 0,
             throttled_since = NULL, missing_since = NULL, result = NULL, finished_at = NULL,
             expires_at = CASE WHEN expires_at > p_now THEN expires_at END
         WHERE id = ANY (p_jobs)
         RETURNING queue
     )
     SELECT array_agg(DISTINCT queue) INTO v_queues FROM moved;
-    RETURN v_queues;
+    RETURN v_queues || forge.settle_jobs(p_now, p_jobs);
 END
 $$;
 
--- Scheduled, failed or held jobs become pending; p_run_now: and are due at once. The rows are locked
--- already. The answer is the queues that have more to do.
+-- Held jobs become pending, room or not; with p_run_now scheduled and failed ones do, are due at once,
+-- and wait in their lot if they have to. The rows are locked already. The answer is the queues that have more to do.
 CREATE FUNCTION forge.make_pending(p_now bigint, p_jobs bigint[], p_run_now boolean)
 RETURNS text[]
 LANGUAGE plpgsql VOLATILE
@@ -65,15 +69,24 @@ DECLARE
     v_queues text[];
 BEGIN
     INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
-    SELECT p_now - p_now % 60000000, queue, kind, status, 'pending', count(*)
-    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY queue, kind, status;
+    SELECT p_now - p_now % 60000000, queue, kind, status,
+        CASE WHEN p_run_now AND (lane_order IS NOT NULL OR limit_key IS NOT NULL) THEN 'held'
+            ELSE 'pending' END, count(*)
+    FROM forge.jobs WHERE id = ANY (p_jobs) GROUP BY 2, 3, 4, 5;
     WITH moved AS (
         UPDATE forge.jobs
-        SET status = 'pending', run_at = CASE WHEN p_run_now THEN p_now ELSE run_at END
+        SET status = CASE WHEN p_run_now AND (lane_order IS NOT NULL OR limit_key IS NOT NULL)
+                THEN 'held' ELSE 'pending' END,
+            lot = CASE WHEN p_run_now
+                THEN forge.first_lot(queue, lane, lane_order, limit_key) END,
+            run_at = CASE WHEN p_run_now THEN p_now ELSE run_at END
         WHERE id = ANY (p_jobs)
         RETURNING queue
     )
     SELECT array_agg(DISTINCT queue) INTO v_queues FROM moved;
+    IF p_run_now THEN
+        v_queues := v_queues || forge.settle_jobs(p_now, p_jobs);
+    END IF;
     RETURN v_queues;
 END
 $$;
@@ -84,7 +97,14 @@ CREATE FUNCTION forge.remove(p_now bigint, p_jobs bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_lots text[];
 BEGIN
+    SELECT array_agg(DISTINCT o.lot) INTO v_lots FROM forge.jobs j
+    CROSS JOIN LATERAL (
+        SELECT forge.first_lot(j.queue, j.lane, j.lane_order, j.limit_key) AS lot
+        UNION ALL SELECT j.limit_key) AS o
+    WHERE j.id = ANY (p_jobs) AND j.status <> 'running' AND o.lot IS NOT NULL;
     WITH waiting AS (
         DELETE FROM forge.jobs WHERE id = ANY (p_jobs) AND status <> 'running'
         RETURNING id, queue, kind, status, dedupe_key
@@ -103,6 +123,9 @@ BEGIN
     INSERT INTO forge.ledger (minute, queue, kind, source, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, status, count(*)
     FROM gone GROUP BY queue, kind, status;
+    IF v_lots IS NOT NULL THEN
+        PERFORM forge.settle(p_now, v_lots);
+    END IF;
 END
 $$;
 

@@ -13,7 +13,8 @@ SELECT * FROM forge.exchange(
 -- name: enqueue
 -- Store jobs.
 SELECT * FROM forge.enqueue(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, true);
 
 -- name: enqueue_alike
 -- Store jobs that differ only in their payloads.
@@ -25,13 +26,13 @@ SELECT * FROM forge.enqueue_json($1, $2, NULL, $3);
 
 -- name: own_throttles
 -- Which throttles are this owner's to report, before the gate moves. Index: the primary key.
-SELECT j.id, j.queue FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)
+SELECT j.id, j.queue, j.kind FROM unnest($2::bigint[], $3::integer[]) AS e(key, epoch)
 JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
 WHERE (j.owner = $1 AND j.status = 'running') IS TRUE
 ORDER BY j.id FOR UPDATE OF j;
 
 -- name: gates
--- The gates and curves of some queues. Index: the primary keys.
+-- Some gates, and the curves of some queues. Index: the primary keys.
 SELECT w.queue, g.until, g.count, q.backoff_enabled, q.backoff_base_s, q.backoff_max_s
 FROM unnest($1::text[]) AS w(queue)
 LEFT JOIN forge.gates g ON g.queue = w.queue
@@ -88,9 +89,9 @@ SELECT promoted, expired FROM forge.promote_queue($1, $2, $3);
 SELECT min(expires_at) AS at FROM forge.jobs WHERE expires_at IS NOT NULL AND status <> 'running';
 
 -- name: held
--- Held jobs of a limit key, oldest first. Index: jobs_held.
-SELECT id FROM forge.jobs WHERE limit_key = $1 AND status = 'held'
-ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED;
+-- Held jobs of a lot in their order. Index: jobs_held.
+SELECT id FROM forge.jobs WHERE lot = $1 AND status = 'held'
+ORDER BY priority, id LIMIT $2 FOR UPDATE SKIP LOCKED;
 
 -- name: make_pending
 -- Let waiting jobs go on.

@@ -24,19 +24,34 @@ WHERE ($1::text IS NULL OR c.queue = $1) AND ($2::text IS NULL OR c.kind = $2)
     AND ($3::text[] IS NULL OR c.status = ANY ($3));
 
 -- name: oldest_due
--- Since when the longest-waiting pending job of each queue is due: the first of each priority, found
--- one by one. Index: jobs_claim.
+-- Since when the longest-waiting pending job of each queue is due: the first of each priority in the
+-- queue's own line and on each track, found one by one. Index: jobs_claim, jobs_track.
 WITH RECURSIVE heads(queue, priority, run_at) AS (
-    (SELECT queue, priority, run_at FROM forge.jobs WHERE status = 'pending'
+    (SELECT queue, priority, run_at FROM forge.jobs WHERE status = 'pending' AND track IS NULL
     ORDER BY queue, priority, run_at LIMIT 1)
     UNION ALL
     SELECT n.queue, n.priority, n.run_at FROM heads h CROSS JOIN LATERAL (
         SELECT j.queue, j.priority, j.run_at FROM forge.jobs j
-        WHERE j.status = 'pending' AND (j.queue, j.priority) > (h.queue, h.priority)
+        WHERE j.status = 'pending' AND j.track IS NULL
+            AND (j.queue, j.priority) > (h.queue, h.priority)
         ORDER BY j.queue, j.priority, j.run_at LIMIT 1
     ) AS n
+),
+tracks(queue, track, priority, run_at) AS (
+    (SELECT queue, track, priority, run_at FROM forge.jobs
+    WHERE status = 'pending' AND track IS NOT NULL
+    ORDER BY queue, track, priority, run_at LIMIT 1)
+    UNION ALL
+    SELECT n.queue, n.track, n.priority, n.run_at FROM tracks t CROSS JOIN LATERAL (
+        SELECT j.queue, j.track, j.priority, j.run_at FROM forge.jobs j
+        WHERE j.status = 'pending' AND j.track IS NOT NULL
+            AND (j.queue, j.track, j.priority) > (t.queue, t.track, t.priority)
+        ORDER BY j.queue, j.track, j.priority, j.run_at LIMIT 1
+    ) AS n
 )
-SELECT queue, min(run_at) AS run_at FROM heads GROUP BY queue;
+SELECT f.queue, min(f.run_at) AS run_at FROM (
+    SELECT queue, run_at FROM heads UNION ALL SELECT queue, run_at FROM tracks) AS f
+GROUP BY f.queue;
 
 -- name: minutes
 -- What happened per minute, queue and kind: what was folded (source is '') and lines that were not

@@ -1,0 +1,153 @@
+"""The contract for limits on Postgres: their numbers, scopes, and how full lots are."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from forge_jobs.core import ids
+from forge_jobs.core.errors import NotFound
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.limits import (
+    LANE,
+    SCOPE,
+    Declared,
+    Limit,
+    operated,
+    published,
+    refilled,
+    scope_gate,
+)
+from forge_jobs.core.throttle import Gate
+from forge_jobs.store.limits import Admitted, LimitChange, Lot
+
+from . import sqlfiles
+from .bell import EVERYBODY, Bell
+from .driver import Row
+from .session import Link, Server
+
+# How many jobs in line are measured anew when a limit changes; the net does the rest.
+_MEASURED_MOST: Final = 5_000
+_LIMIT_S: Final = 60.0
+
+
+class PostgresLimits:
+    """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
+
+    def __init__(self, server: Server, bell: Bell) -> None:
+        self._server = server
+        self._bell = bell
+        self._sql = sqlfiles.statements("limits", server.address.schema)
+        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
+        self.tag = 0
+
+    async def publish(self, declared: Sequence[Declared]) -> None:
+        now = self._server.present.bind()
+        found = await self._server.ask(self._sql["all"], now, writes=False)
+        known = {row["name"]: _limit(row) for row in found}
+        fresh = [
+            told
+            for told in declared
+            if published(known.get(told.name), told, 0) != known.get(told.name)
+        ]
+        # In the order of their names, as all who lock limits do.
+        for told in sorted(fresh, key=lambda told: told.name):
+            await self._put(told.name, lambda limit, at, told=told: published(limit, told, at))
+
+    async def all(self) -> list[Limit]:
+        now = self._server.present.bind()
+        found = await self._server.ask(self._sql["all"], now, writes=False)
+        return [refilled(_limit(row), row["now"]) for row in found]
+
+    async def change(self, name: str, change: LimitChange) -> Limit:
+        asked = structs.asdict(change)
+        return await self._put(name, lambda limit, at: operated(limit, name, asked, at))
+
+    async def reset(self, name: str) -> None:
+        def changed(limit: Limit | None, at: Instant) -> Limit:
+            if limit is None:
+                raise NotFound(f"there is no limit {name!r}")
+            return structs.replace(limit, by_operator=False, updated_at=at)
+
+        await self._put(name, changed)
+
+    async def gates(self) -> dict[str, Gate]:
+        found = await self._server.ask(self._sql["scope_gates"], writes=False)
+        return {row[0].removeprefix(SCOPE): Gate(row[1], row[2]) for row in found}
+
+    async def open_scope(self, scope: str) -> None:
+        async def work(link: Link) -> None:
+            opened = await link.fetch(self._sql["open_scope"], scope_gate(scope))
+            [row] = await link.fetch(self._sql["scope_is_declared"], scope)
+            if not opened and not row["known"]:
+                raise NotFound(f"no task declares the scope {scope!r}")
+            await link.fetch(self._sql["operated"])
+
+        await self._server.within(work)
+        await self._bell.ring([EVERYBODY])
+
+    async def look(self, name: str) -> Lot:
+        if name.startswith(LANE):
+            queue, _, lane = name.removeprefix(LANE).partition("/")
+            found = await self._server.ask(self._sql["lane"], queue, lane, writes=False)
+            first = found[0] if found else None
+            job_id = None if first is None else ids.job_id(first[0], first[1], self.tag)
+            taken = 1 if first is not None and first["seated"] else 0
+            return Lot(name=name, taken=taken, most=1, first=job_id)
+        statement = self._sql["key" if "/" in name else "running"]
+        [row] = await self._server.ask(statement, name, writes=False)
+        return Lot(name=name, taken=row["taken"], most=row["most"])
+
+    async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
+        async def work(link: Link) -> Row:
+            now = await self._now(link)
+            row = await link.row(self._sql["admit"], now, after or "", max(limit, 1))
+            assert row is not None
+            return row
+
+        row = await self._server.within(work, limit_s=_LIMIT_S)
+        await self._bell.ring(row["queues"] or ())
+        return Admitted(row["moved"], row["last"])
+
+    async def _put(self, name: str, changed: Callable[[Limit | None, Instant], Limit]) -> Limit:
+        async def work(link: Link) -> Limit:
+            now = await self._now(link)
+            row = await link.row(self._sql["lock"], name)
+            limit = changed(None if row is None else _limit(row), now)
+            await link.fetch(
+                self._sql["put"], limit.name, limit.concurrency, limit.per, limit.rate_per_s,
+                limit.burst, list(limit.scopes), limit.tokens, limit.at, limit.by_operator,
+                limit.updated_at,
+            )  # fmt: skip
+            await link.fetch(self._sql["operated"])
+            return limit
+
+        async def measure(link: Link) -> None:
+            await link.fetch(self._sql["measure_anew"], await self._now(link), name, _MEASURED_MOST)
+
+        limit = await self._server.within(work)
+        # Apart from the change itself: it waits for the locks of lots, and nobody should wait for
+        # the limit's row meanwhile.
+        await self._server.within(measure, limit_s=_LIMIT_S)
+        await self._bell.ring([EVERYBODY])
+        return limit
+
+    async def _now(self, link: Link) -> Instant:
+        row = await link.row(self._present, self._server.present.bind())
+        assert row is not None
+        return row["now"]
+
+
+def _limit(row: Row) -> Limit:
+    return Limit(
+        name=row["name"],
+        concurrency=row["concurrency"],
+        per=row["per"],
+        rate_per_s=row["rate_per_s"],
+        burst=row["burst"],
+        scopes=tuple(row["scopes"]),
+        tokens=row["tokens"],
+        at=row["at"],
+        by_operator=row["by_operator"],
+        updated_at=row["updated_at"],
+    )
