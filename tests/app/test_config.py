@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs import BadConfig, NotYet, config
+from forge_jobs import BadConfig, config
 
 
 @pytest.fixture
@@ -107,6 +107,13 @@ def test_the_password_comes_from_the_environment(place: Path) -> None:
         ("[queues]\nmail = true", ["slots True"]),
         ("[queues]\n'a b' = 1", ["queue 'a b' is not allowed"]),
         ("[queues.mail]\nslot = 1", ["queues.mail", "unknown key 'slot'", "slots"]),
+        ("schedules = 5", ["schedules must be a table"]),
+        ("[schedules]\na = 5", ["schedules.a must be a table"]),
+        ("[schedules.a]\nkind = 'k'", ["schedules.a", "cron is missing"]),
+        ("[schedules.a]\ncron = '@daily'", ["schedules.a", "kind is missing"]),
+        ("[schedules.a]\ncron = 'x'\nkind = 'k'", ["schedules.a", "has 1 fields"]),
+        ("[schedules.a]\ncron = '@daily'\nkind = 'k'\nzone = 'x'", ["unknown key 'zone'", "tz"]),
+        ("[schedules.a]\ncron = '@daily'\nkind = 'k'\ntz = 'x'", ["schedules.a", "time zone"]),
     ],
 )
 def test_errors_in_the_file_name_file_key_and_remedy(
@@ -119,10 +126,16 @@ def test_errors_in_the_file_name_file_key_and_remedy(
         assert part in str(caught.value)
 
 
-def test_schedules_in_the_file_are_not_read_yet(place: Path) -> None:
-    write(place, "[schedules.report]\ncron = '0 9 * * *'")
-    with pytest.raises(NotYet, match="cron comes with the cluster services"):
-        load(place)
+def test_schedules_in_the_file(place: Path) -> None:
+    path = write(
+        place,
+        "[schedules.report]\ncron = '0 9 * * *'\nkind = 'send'\ntz = 'Europe/Paris'\n"
+        "payload = {to = 'a'}\njitter = '5m'\nmissed = 'all'\nqueue = 'mail'\n",
+    )
+    (said,) = config.read_file(path).schedules
+    assert (said.name, said.expression, said.kind) == ("report", "0 9 * * *", "send")
+    assert (said.zone, said.payload, said.jitter_s) == ("Europe/Paris", b'{"to":"a"}', 300)
+    assert (said.missed, said.overlap, said.queue) == ("all", "allow", "mail")
 
 
 def test_a_file_that_cannot_be_read_as_text(place: Path) -> None:

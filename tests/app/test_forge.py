@@ -268,17 +268,6 @@ def test_bad_queue_declarations(
         forge.queue("a b")
 
 
-def test_cron_is_not_there_yet(forge: Forge) -> None:
-    with pytest.raises(NotYet, match="cron comes with the cluster services"):
-
-        @forge.cron("0 9 * * mon-fri", tz="Europe/Paris", missed="once", overlap="skip")
-        @forge.task()
-        def report() -> None: ...
-
-    with pytest.raises(NotYet, match="cron comes with the cluster services"):
-        _ = forge.schedules
-
-
 # ------------------------------------------------------------------------------ life and end
 
 

@@ -15,7 +15,9 @@ COMMANDS = [
     "jobs", "jobs list", "jobs show", "jobs retry", "jobs cancel", "jobs delete", "jobs run-now",
     "jobs duplicate", "queues", "queues list", "queues set", "queues pause", "queues resume",
     "queues unthrottle", "db", "db create", "db migrate", "db status", "db drop", "db reset",
-    "cron", "limits", "limits list", "limits set", "limits drain", "web", "audit",
+    "cron", "cron list", "cron create", "cron set", "cron run", "cron history", "cron enable",
+    "cron disable", "cron delete", "limits", "limits list", "limits set", "limits drain", "web",
+    "audit",
 ]  # fmt: skip
 
 
