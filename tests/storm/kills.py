@@ -7,6 +7,7 @@ a kill interrupted starts again within the lease and five seconds.
 import time
 from dataclasses import dataclass
 
+from tests.storm import books
 from tests.storm.checks import judge
 from tests.storm.databases import open_database
 from tests.storm.history import now
@@ -47,7 +48,9 @@ def storm(backend: str, order: Order) -> bool:
     try:
         with order.folder() as folder, open_database(backend, folder) as database:
             rig = KillRig(options, folder, database, lambda line: print(line, flush=True))
-            if not report(judge(rig.run())):
+            judgement = judge(rig.run())
+            judgement.findings["books that differ from the rows"] = books.differences(database.url)
+            if not report(judgement):
                 raise StormFailed("a promise was broken")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
