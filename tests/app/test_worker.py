@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forge_jobs import BadConfig, EngineSettings, Forge, NoQueues, Refused
+from forge_jobs import BadConfig, Context, EngineSettings, Forge, NoQueues, Refused
+from forge_jobs.app import kinds
 
 
 async def settings_of(forge: Forge) -> dict[str, int]:
@@ -209,3 +211,43 @@ def test_a_worker_does_not_survive_a_fork() -> None:
     assert done.returncode == 0, done.stderr
     assert "from which this one was forked: start workers after the fork" in done.stdout
     assert done.stdout.endswith("parent 0\n")
+
+
+async def test_a_handler_enqueues_kinds_that_other_workers_published() -> None:
+    with Forge("memory://routed") as worker, Forge("memory://routed") as other:
+        store = await worker.aready()
+        await store.queues.publish({"send": "mail"})
+
+        @worker.task
+        async def begin(ctx: Context) -> str:
+            return (await ctx.aenqueue("send", {"to": "x"})).id
+
+        @worker.task
+        def in_a_thread(ctx: Context) -> str:
+            return ctx.enqueue("send", {"to": "x"}).id
+
+        async with worker.worker(queues=["default"]):
+            for task in (begin, in_a_thread):
+                sent = await (await task.aenqueue()).aresult(timeout=30)
+                assert (await other.job(sent).arefresh()).queue == "mail"
+        assert await asyncio.to_thread(other.queue_of, "send") == "mail"
+        assert await asyncio.to_thread(other.queue_of, "nobody") == "default"
+
+
+async def test_a_handler_hears_of_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "FRESH_S", 0.0)
+    with Forge("memory://routed-later") as forge:
+        store = await forge.aready()
+
+        @forge.task
+        async def begin(ctx: Context) -> str:
+            return (await ctx.aenqueue("send", {"to": "x"})).id
+
+        async with forge.worker(queues=["default"]):
+            await store.queues.publish({"send": "mail"})
+            queues: list[str | None] = []
+            end = time.monotonic() + 20
+            while "mail" not in queues and time.monotonic() < end:
+                sent = await (await begin.aenqueue()).aresult(timeout=30)
+                queues.append((await forge.job(sent).arefresh()).queue)
+            assert queues[-1] == "mail"

@@ -169,7 +169,6 @@ async def test_duplicates_are_told(rig: Rig) -> None:
     assert first.id == second.id
 
 
-
 async def test_a_successor_takes_over_from_the_process_it_replaces(rig: Rig) -> None:
     from forge_jobs.store.jobs import Exchange, Want
     from forge_jobs.store.processes import NewProcess
@@ -222,3 +221,29 @@ async def test_a_worker_that_cannot_start_leaves_nothing_behind(rig: Rig) -> Non
         await QueueRuntime(Broken(), rig.registry).with_queues(["q"]).start()  # type: ignore[arg-type]
     assert await rig.store.processes.all() == []
     assert set(asyncio.all_tasks()) == before
+
+
+async def test_a_custom_router_names_the_queues(rig: Rig) -> None:
+    class ByLength:
+        def route(self, kind: str) -> str:
+            return f"long{len(kind)}"
+
+    async def body(ctx: Context, given: Any) -> str:
+        return (await ctx.aenqueue("elsewhere", {})).id
+
+    rig.on("work", body, queue="q")
+    rig.on("unnamed", body)
+    runtime = QueueRuntime(rig.store, rig.registry, ByLength(), settings=FAST).with_queues(["q"])
+    async with runtime as handle:
+        assert await rig.store.queues.kinds() == {"work": "q", "unnamed": "long7"}
+        sent = await handle.enqueue(EnqueueRequest(kind="someone"))
+        assert (await rig.record(sent.id)).queue == "long7"
+        own = await rig.runs("work")
+        elsewhere = await rig.record((own.result or b"").decode().strip('"'))
+        assert elsewhere.queue == "long9"
+
+
+async def test_the_prefix_router_has_the_names_of_the_original() -> None:
+    router = KindPrefixRouter()
+    kinds = ("gh_sync", "slack_post", "other")
+    assert [router.route(kind) for kind in kinds] == ["gh", "slack", "default"]

@@ -126,6 +126,10 @@ class Forge:
         """Every task by kind."""
         return dict(self._registration.tasks)
 
+    def queue_of(self, kind: str) -> str:
+        """The queue of a kind: its task's here, else what a worker published, else ``default``."""
+        return self._kinds.find(kind)
+
     def handler(self, kind: str) -> Handler | None:
         """What runs jobs of that kind here."""
         return self.registry.get(kind)
@@ -254,6 +258,7 @@ class Forge:
                 entropy=self.entropy,
                 settings=settings or self.settings,
                 queues=lambda: self._queues(queues, slots),
+                learn=self._kinds.learn,
                 schedules=lambda: self._declarations.with_file(config.schedules()),
                 prefix=prefix,
                 version=version,
@@ -269,6 +274,7 @@ class Forge:
         """Run everything that is due, here and now, and what that enqueues; for tests."""
         from forge_jobs.engine.drain import drain
 
+        await self._kinds.learn()
         return await drain(
             await self._access.aready(),
             self.registry,

@@ -6,6 +6,7 @@ from typing import Any
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.engine.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 
@@ -28,10 +29,23 @@ class KindQueues:
         self._clock = clock
         self._published: dict[str, str] = {}
         self._read_at: float | None = None
+        self._learning = False
+
+    async def learn(self) -> None:
+        """Read what workers have published, so that ``route`` knows it."""
+        store = await self._access.aready()
+        self._keep(await store.queues.kinds())
 
     def route(self, kind: str) -> str:
-        """The queue of a kind by what is known here, without asking the store."""
-        return self.local(kind) or self._published.get(kind, DEFAULT_QUEUE)
+        """The queue of a kind by what is known here: never waits, so that handlers may ask it on
+        their loop. What is older than a few seconds is read anew meanwhile."""
+        local = self.local(kind)
+        if local is not None:
+            return local
+        if not self._fresh() and not self._learning:
+            self._learning = True
+            self._access.spawn(self._learn_aside)
+        return self._published.get(kind, DEFAULT_QUEUE)
 
     def find(self, kind: str) -> str:
         """The queue of a kind, from synchronous code."""
@@ -59,6 +73,14 @@ class KindQueues:
             return task.queue
         handler = self._registry.get(kind)
         return None if handler is None else handler.queue
+
+    async def _learn_aside(self) -> None:
+        try:
+            await self.learn()
+        except ForgeError:
+            pass  # what was known before is still the best guess
+        finally:
+            self._learning = False
 
     def _fresh(self) -> bool:
         return self._read_at is not None and 0 <= self._clock.mono() - self._read_at < FRESH_S

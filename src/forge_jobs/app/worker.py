@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
-    """Everything a worker is started with; ``queues`` is settled when it starts."""
+    """Everything a worker is started with; ``queues`` is settled when it starts, ``learn`` reads
+    which queue other workers' kinds go to."""
 
     sender: Sender
     registry: HandlerRegistry
@@ -32,6 +33,7 @@ class WorkerPlan:
     entropy: Entropy
     settings: EngineSettings
     queues: Callable[[], Mapping[str, int]]
+    learn: Callable[[], Awaitable[None]]
     schedules: Callable[[], Sequence[CronSpec]] = tuple
     prefix: str | None = None
     version: str | None = None
@@ -87,6 +89,7 @@ class Worker:
         plan = self._plan
         queues = plan.queues()
         access = plan.sender.access
+        await plan.learn()
         runtime = QueueRuntime(
             await access.aready(),
             plan.registry,

@@ -94,6 +94,9 @@ def _is_ours(value: object) -> bool:
 
 
 def _route(forge: Any) -> Callable[[str], str]:
+    if callable(getattr(forge, "queue_of", None)):
+        return forge.queue_of
+
     def route(kind: str) -> str:
         handler = forge.handler(kind)
         queue = handler.queue if isinstance(handler, Handler) else None
