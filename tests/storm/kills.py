@@ -49,7 +49,7 @@ def storm(backend: str, order: Order) -> bool:
         with order.folder() as folder, open_database(backend, folder) as database:
             rig = KillRig(options, folder, database, lambda line: print(line, flush=True))
             judgement = judge(rig.run())
-            judgement.findings["books that differ from the rows"] = books.differences(database.url)
+            judgement.findings["books unlike the rows"] = books.differences(database.url)
             if not report(judgement):
                 raise StormFailed("a promise was broken")
     except StormFailed as failure:
