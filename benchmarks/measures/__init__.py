@@ -9,6 +9,7 @@ from benchmarks.measures.depth import Depth
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
+from benchmarks.measures.pool import Pool
 from benchmarks.measures.postgres_depth import PostgresDepth
 from benchmarks.measures.postgres_drain import PostgresDrain
 from benchmarks.measures.postgres_enqueue import PostgresEnqueue
@@ -24,6 +25,7 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "await": Waiting,
     "def": Sync,
     "depth": Depth,
+    "pool": Pool,
     "postgres-drain": PostgresDrain,
     "postgres-enqueue": PostgresEnqueue,
     "postgres-idle": PostgresIdle,

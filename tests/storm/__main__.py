@@ -21,6 +21,8 @@ STORMS = {
     "join": "tests.storm.joining",
     "rate": "tests.storm.rates",
     "pull": "tests.storm.pulling",
+    "commands": "tests.storm.commands",
+    "cron": "tests.storm.ticking",
 }
 
 

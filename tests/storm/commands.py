@@ -1,15 +1,13 @@
 """Many commands that time out, are cancelled, fork twice and ignore signals; nothing may be left.
 
-``python -m tests.storm.commands`` runs 1,000 of them. Every process carries a mark in its
-environment, by which survivors are found wherever they hide; zombies and scratch folders are looked
-for, too.
+1,000 of them in ``make storm``. Every process carries a mark in its environment, by which survivors
+are found wherever they hide; zombies and scratch folders are looked for, too. No database is
+needed; the storm stands under SQLite, which everybody has.
 """
 
-import argparse
 import asyncio
 import os
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -23,12 +21,37 @@ from forge_jobs.core.instant import to_datetime
 from forge_jobs.engine.context import Context, JobInfo, Surroundings
 from forge_jobs.handlers import Choice, CmdExecHandler, Command, Text
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from tests.storm.order import Order
 
+BACKENDS = ("sqlite",)
 DEEDS = Path(__file__).parent.parent / "handlers" / "deeds.py"
 ACTS = ("quick", "daemon", "daemon-and-wait", "family", "deaf", "polite")
 AT_ONCE = 8
 # Elsewhere a process that leaves its group cannot be found again; there it is not asked for.
 SURVIVORS_ARE_SEEN = sys.platform == "linux"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much of it; ``jobs`` are commands."""
+
+    jobs: int = 1_000
+    seed: int = 0
+
+
+def storm(backend: str, order: Order) -> bool:
+    """Raise it; whether nothing was left."""
+    asked = order.apply(Options(), Options(jobs=50))
+    print(f"Commands: {asked.jobs:,} runs, seed {asked.seed}.", flush=True)
+    began = time.monotonic()
+    with order.folder() as folder:
+        found = asyncio.run(Commands(runs=asked.jobs, seed=asked.seed, folder=folder).run())
+    ends = ", ".join(f"{count} {how}" for how, count in sorted(found.ends.items()))
+    print(f"  {found.ran:,} runs in {time.monotonic() - began:.0f} s: {ends}")
+    print(f"  survivors, zombies, guards, folders left: {len(found.problems)}")
+    for problem in found.problems[:10]:
+        print(f"      {problem}")
+    return not found.problems and found.ran == asked.jobs
 
 
 @dataclass(slots=True)
@@ -150,28 +173,3 @@ class Commands:
             return process.environ().get("STORM_MARK") == self._mark
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             return False
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Exit 1 when anything was left."""
-    parser = argparse.ArgumentParser(prog="python -m tests.storm.commands", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    options = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="forge-commands-"))
-    began = time.monotonic()
-    print(f"Commands: {options.runs:,} runs, seed {options.seed}.", flush=True)
-    try:
-        found = asyncio.run(Commands(runs=options.runs, seed=options.seed, folder=folder).run())
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    ends = ", ".join(f"{count} {how}" for how, count in sorted(found.ends.items()))
-    print(f"  {found.ran:,} runs in {time.monotonic() - began:.0f} s: {ends}")
-    print(f"  survivors, zombies, guards, folders left: {len(found.problems)}")
-    for problem in found.problems[:10]:
-        print(f"      {problem}")
-    return 1 if found.problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

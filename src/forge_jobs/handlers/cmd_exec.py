@@ -176,11 +176,11 @@ class CmdExecHandler:
         try:
             command = await CommandProcess.start(plan, stdin=stdin, keep_bytes=self._keep_bytes)
         except OSError as error:
-            shutil.rmtree(scratch, ignore_errors=True)
+            _sweep(scratch)
             failure = Dead if error.errno in _NEVER_RUNS else Failed
             return failure(f"{CMD_EXEC_KIND}: the command cannot be started: {error.strerror}")
         except ValueError as error:
-            shutil.rmtree(scratch, ignore_errors=True)
+            _sweep(scratch)
             return Dead(f"{CMD_EXEC_KIND}: {error}")
         told = "ended"
         ended: ChildExit | None = None
@@ -196,9 +196,7 @@ class CmdExecHandler:
             self._write_down(ctx, "stopped", command, began)
             raise
         finally:
-            if os.path.isdir(scratch):
-                # Somebody killed the guard, which removes it otherwise.
-                shutil.rmtree(scratch, ignore_errors=True)
+            _sweep(scratch)
         outcome = Failed(told) if ended is None else self._judged(ended, command, began)
         if not isinstance(outcome, Done):
             self._write_down(ctx, told, command, began)
@@ -226,3 +224,9 @@ class CmdExecHandler:
         ran_s = self._clock.mono() - began
         for level, text in log_lines(told, command.stdout, command.stderr, ran_s):
             ctx.log.keep(level, text)
+
+
+def _sweep(folder: str) -> None:
+    # The guard removes it, unless somebody killed the guard.
+    if os.path.isdir(folder):
+        shutil.rmtree(folder, ignore_errors=True)
