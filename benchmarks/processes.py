@@ -60,12 +60,17 @@ def start_child(
         process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.fspath(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": search_path(), **environment},
             stdin=subprocess.PIPE if speaks else subprocess.DEVNULL,
             stdout=subprocess.PIPE if speaks else words,
             stderr=words,
         )
     return Child(process, log)
+
+
+def search_path() -> str:
+    """Where children look for modules: the project first, then where this process was told to."""
+    return os.pathsep.join(filter(None, (os.fspath(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 @dataclass(slots=True)
