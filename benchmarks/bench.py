@@ -85,11 +85,17 @@ class Bench:
         self._ends.close()
 
     def agent(
-        self, system: str, store: Path, synchronous: str, *, flags: tuple[str, ...] = ()
+        self,
+        system: str,
+        store: Path,
+        synchronous: str,
+        *,
+        flags: tuple[str, ...] = (),
+        environment: dict[str, str] | None = None,
     ) -> Agent:
         """Start a process for `system`; it has opened its store when this returns."""
         arguments = ["benchmarks.agent", system, str(store), synchronous, *flags]
-        child = start_child(arguments, self.home / f"{system}.log", {})
+        child = start_child(arguments, self.home / f"{system}.log", environment or {})
         agent = Agent(child, f"{system} ({synchronous.upper()})")
         try:
             agent.event("open", OPEN_SECONDS)

@@ -24,6 +24,10 @@ DEF_NORMAL = Target(
 )
 DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.AT_MOST)
 
+METRICS = Target("metrics", "drain with metrics on, to off", 0.9, 0.95, "×")
+POSTGRES_METRICS = Target(
+    "postgres-metrics", "Postgres: drain with metrics on, to off", 0.9, 0.95, "×"
+)
 POOL = Target("pool", "a warm Python child, to one process per job", 20, 40, "×")
 POSTGRES_DRAIN = Target("postgres-drain", "Postgres: drain, to the best peer", 3, 4, "×")
 POSTGRES_CEILING = Target(
@@ -54,7 +58,8 @@ POSTGRES_SNAPSHOT = Target(
 
 ALL = (
     DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
-    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, POOL, POSTGRES_DRAIN, POSTGRES_CEILING, POSTGRES_BULK,
+    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, METRICS, POSTGRES_METRICS, POOL, POSTGRES_DRAIN,
+    POSTGRES_CEILING, POSTGRES_BULK,
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
     POSTGRES_SNAPSHOT,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from benchmarks.measures.depth import Depth
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
+from benchmarks.measures.metrics import Metrics, PostgresMetrics
 from benchmarks.measures.pool import Pool
 from benchmarks.measures.postgres_depth import PostgresDepth
 from benchmarks.measures.postgres_drain import PostgresDrain
@@ -25,11 +26,13 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "await": Waiting,
     "def": Sync,
     "depth": Depth,
+    "metrics": Metrics,
     "pool": Pool,
     "postgres-drain": PostgresDrain,
     "postgres-enqueue": PostgresEnqueue,
     "postgres-idle": PostgresIdle,
     "postgres-depth": PostgresDepth,
+    "postgres-metrics": PostgresMetrics,
     "postgres-snapshot": PostgresSnapshot,
 }
 # Names that stand for several measures.

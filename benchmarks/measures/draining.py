@@ -30,6 +30,7 @@ class Contender:
     keeps: bool
     seed: dict[str, Any] = field(default_factory=dict[str, Any])
     drain: dict[str, Any] = field(default_factory=dict[str, Any])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def peers_full(jobs: int) -> list[Contender]:
@@ -63,7 +64,9 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
         with bench.agent(contender.system, store, contender.synchronous) as producer:
             producer.ask("seed", DRAIN_SECONDS, jobs=contender.jobs, **contender.seed)
         settle(store)
-        with bench.agent(contender.system, store, contender.synchronous) as worker:
+        with bench.agent(
+            contender.system, store, contender.synchronous, environment=contender.environment
+        ) as worker:
             worker.send("drain", jobs=contender.jobs, **contender.drain)
             up = worker.event("up", DRAIN_SECONDS)
             if contender.system == OURS:

@@ -81,7 +81,9 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
         with bench.agent(contender.system, store, LEVEL) as producer:
             producer.ask("seed", SECONDS, jobs=contender.jobs)
         postgres.settle(store)
-        with bench.agent(contender.system, store, LEVEL) as worker:
+        with bench.agent(
+            contender.system, store, LEVEL, environment=contender.environment
+        ) as worker:
             worker.send("drain", jobs=contender.jobs, **contender.drain)
             up = worker.event("up", SECONDS)
             if contender.system == OURS_POSTGRES:
