@@ -92,14 +92,14 @@ def eight_scripts(url: str, jobs_each: int) -> None:
 
 @in_a_file
 def test_eight_processes_complete_each_job_exactly_once(url: str) -> None:
-    eight_scripts(url, 100)
+    eight_scripts(url, 60)
 
 
 @on_disk
 def test_a_killed_script_gives_its_job_to_the_next_dequeue(url: str) -> None:
     with JobQueue.open(url) as queue:
         job_id = queue.enqueue("work", max_attempts=3)
-        with started("hold", url, "2s") as script:
+        with started("hold", url, "1s") as script:
             assert line(script) == f"{job_id} 1"
             assert queue.dequeue() is None
         job = dequeue_soon(queue)
@@ -222,3 +222,20 @@ def test_workers_on_postgres_are_woken_and_keep_their_leases(url: str) -> None:
         long = queue.get(job_id)
         assert long is not None
         assert (long.status, long.attempts) == (JobStatus.COMPLETED, 1)
+
+
+@in_a_file
+def test_the_command_line_sees_the_jobs_of_a_script(url: str) -> None:
+    with JobQueue.open(url, "images") as queue:
+        job_id = queue.enqueue("resize", {"path": "a.png"})
+        assert queue.dequeue() is not None
+        shown = subprocess.run(
+            [sys.executable, "-m", "forge_jobs", "jobs", "list", "--url", url, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=True,
+        )
+    assert job_id in shown.stdout
+    assert '"images"' in shown.stdout
+    assert '"running"' in shown.stdout
