@@ -8,6 +8,7 @@ import pytest
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.context import Context
 from forge_jobs.engine.services import reap_stale_jobs
+from forge_jobs.handlers import CmdExecHandler, Command
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 from tests.engine import suspects
@@ -69,6 +70,15 @@ async def test_a_suspect_that_cannot_be_isolated_is_dead_with_the_reason(rig: Ri
     assert record.status is JobStatus.DEAD
     assert "cannot be moved to a process of its own" in (record.last_error or "")
     assert ran == []
+
+
+async def test_a_handler_that_works_in_other_processes_needs_none_of_its_own(rig: Rig) -> None:
+    rig.registry.register(CmdExecHandler(commands={"go": Command("/bin/echo", ["fine"])}))
+    suspect = await rig.add("cmd_exec", {"command": "go"})
+    await _crash_with_it(rig, 2)
+    async with rig.working():
+        record = await rig.reaches(suspect)
+    assert (record.status, record.crashes) == (JobStatus.DONE, 2)
 
 
 async def test_one_crash_is_no_suspicion(rig: Rig) -> None:

@@ -36,7 +36,7 @@ class Intake:
             if handler is None:
                 floor.conclude(run, Ending(Missing()), now)
                 continue
-            alone = job.crashes >= isolate_from
+            alone = job.crashes >= isolate_from and not handler.apart
             special = alone or handler.run_in is not _LOOP
             if special and not floor.places.assign(run, alone=alone):
                 floor.conclude(run, Ending(Dead(_cannot_isolate(job))), now)

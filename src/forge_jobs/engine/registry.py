@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from forge_jobs.core import payload
 from forge_jobs.core.errors import KindTaken
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.limits import Declared
 from forge_jobs.core.names import kind_name
 from forge_jobs.core.outcome import JobOutcome
 from forge_jobs.core.retry import Retry
@@ -45,7 +46,8 @@ class Handler:
 
     ``call(payload, make_context)`` decodes the arguments and calls the user's function: with LOOP
     it gives a coroutine, otherwise the value. ``make_context`` is only called for functions that
-    want a Context. ``child`` None: the job cannot be moved to a process of its own.
+    want a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
+    need not be, since it does its work in other processes anyway.
     """
 
     kind: str
@@ -57,6 +59,7 @@ class Handler:
     scopes: tuple[str, ...] = ()
     result_limit: int = payload.RESULT_BYTES_MOST
     child: ChildTarget | None = None
+    apart: bool = False
 
 
 class JobHandler(Protocol):
@@ -73,7 +76,8 @@ class JobHandler(Protocol):
 
 
 class HandlerRegistry:
-    """Every handler of a process, by kind, and the rate limits that they declare, by scope."""
+    """Every handler of a process, by kind, the rate limits that they declare, by scope, and the
+    declared limits of tasks and queues, by name."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
@@ -81,6 +85,7 @@ class HandlerRegistry:
         self._hooks: list[AnyRunHook] = []
         self.around_enqueue: Around[NewJob, Enqueued] = Around()
         self.rate_limits: dict[str, RateLimit] = {}
+        self.limits: dict[str, Declared] = {}
 
     def register(
         self,
@@ -146,4 +151,5 @@ def _adapted(
         retry=retry,
         timeout_s=timeout_s,
         result_limit=getattr(handler, "result_limit", payload.RESULT_BYTES_MOST),
+        apart=getattr(handler, "apart", False),
     )

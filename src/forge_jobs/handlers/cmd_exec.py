@@ -70,6 +70,8 @@ class CmdExecHandler:
     """
 
     kind: Final = CMD_EXEC_KIND
+    # A command cannot take the worker down: a suspect of its kind needs no process of its own.
+    apart: Final = True
 
     def __init__(
         self,

@@ -33,6 +33,9 @@ class WorkerPoolHandler:
     kept.
     """
 
+    # A child cannot take the worker down: a suspect of its kind needs no process of its own.
+    apart: Final = True
+
     def __init__(
         self,
         config: WorkerPoolConfig | None = None,
