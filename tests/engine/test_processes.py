@@ -37,7 +37,13 @@ def marks(tmp_path: Path) -> Marks:
 
 
 @pytest.fixture
-def start(shared_url: str, marks: Marks, project_root: Path) -> Iterator[Start]:
+def url(tmp_path: Path) -> str:
+    """One backend is enough here: tests/crash runs the like on each that processes can share."""
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def start(url: str, marks: Marks, project_root: Path) -> Iterator[Start]:
     workers: list[Worker] = []
 
     def run(*, slots: int = 10, grace_s: float = 5.0) -> Worker:
@@ -45,7 +51,7 @@ def start(shared_url: str, marks: Marks, project_root: Path) -> Iterator[Start]:
         worker = subprocess.Popen(
             [
                 sys.executable, "-m", "tests.engine.worker_script",
-                shared_url, str(slots), str(grace_s), settings,
+                url, str(slots), str(grace_s), settings,
             ],
             cwd=project_root,
             env={**os.environ, "FORGE_TEST_MARKS": str(marks.folder)},
@@ -62,20 +68,20 @@ def start(shared_url: str, marks: Marks, project_root: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-async def rig(shared_url: str) -> Any:
-    store = open_store(shared_url)
+async def rig(url: str) -> Any:
+    store = open_store(url)
     await store.open()
     yield Rig(store)
     await store.close()
 
 
 async def test_M1_a_process_stopped_past_its_lease_is_refused_and_its_handler_told(
-    rig: Rig, start: Start, marks: Marks, shared_url: str
+    rig: Rig, start: Start, marks: Marks, url: str
 ) -> None:
     job_id = await rig.add("wait")
     stopped = start()
     await until(lambda: marks.count("started") == 1)
-    between_writes.stop(stopped.pid, shared_url)
+    between_writes.stop(stopped.pid, url)
 
     async def second(ctx: Context, given: Any) -> str:
         return "second"
