@@ -10,7 +10,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"), [("kill", "sqlite"), ("kill", "postgres"), ("restart", "postgres")]
+    ("name", "backend"),
+    [("kill", "sqlite"), ("kill", "postgres"), ("restart", "postgres"), ("cron", "sqlite")],
 )
 def test_storm(project_root: Path, name: str, backend: str) -> None:
     command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7"]

@@ -15,7 +15,13 @@ from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.kit.io_thread import IoPort
-from forge_jobs.kit.service import PeriodicService, ServiceLoop, StopFlag, run_service
+from forge_jobs.kit.service import (
+    FOLLOWER_S,
+    PeriodicService,
+    ServiceLoop,
+    StopFlag,
+    run_service,
+)
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
@@ -42,6 +48,7 @@ from .services.cleanup import Cleanup
 from .services.cron import Cron
 from .services.fold import Fold
 from .services.lead import LEAD_TTL_S, Leadership
+from .services.lots import Lots, publish_limits
 from .services.promote import Promote
 from .services.reaper import Reaper, reap_stale_jobs
 from .services.rebalance import Rebalance
@@ -172,6 +179,7 @@ class WorkerProcess:
         await plan.store.queues.publish(
             {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
         )
+        await publish_limits(plan.store, plan.handlers)
         await ensure_schedules(plan.store, plan.schedules)
         await ensure_default_rate_limits(plan.store, plan.handlers.rate_limits)
         await self._member.join(replaces=plan.replaces)
@@ -189,8 +197,14 @@ class WorkerProcess:
             await self._member.leave()
             raise
         self._tasks.append(asyncio.create_task(self._pump.run(), name="forge-pump"))
+        loop = ServiceLoop(
+            plan.clock,
+            plan.entropy,
+            self._stop,
+            self._leadership.is_leader,
+            follower_s=min(FOLLOWER_S, plan.settings.lease_s),
+        )
         for service in self._services():
-            loop = ServiceLoop(plan.clock, plan.entropy, self._stop, self._leadership.is_leader)
             work = run_service(service, loop, wake=self._wakes.get(service.name))
             self._tasks.append(asyncio.create_task(work, name=f"forge-{service.name}"))
         _LOG.info(
@@ -293,6 +307,7 @@ class WorkerProcess:
                 unbroken_since=lambda: self._member.lease.unbroken_since,
             ),
             Promote(store, store_now=self.floor.store_now),
+            Lots(store),
             Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
             Fold(store),
             *self._reports(),

@@ -20,7 +20,7 @@ _LOG = logging.getLogger("forge_jobs.service")
 
 _ERROR_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _AGAIN_S = 0.0
-_FOLLOWER_S = 5.0
+FOLLOWER_S = 5.0
 
 
 class Scope(Enum):
@@ -121,7 +121,7 @@ class ServiceLoop:
     is_leader: Callable[[], Awaitable[bool]]
     tick_limit_s: float = 30.0
     jitter: float = 0.1
-    follower_s: float = _FOLLOWER_S
+    follower_s: float = FOLLOWER_S
 
 
 async def run_service(
