@@ -200,11 +200,27 @@ def _past_retention(
     (old,) = execute(
         looks.SQL["past_retention"],
         (
-            now, now - round(least * SECOND), keep.done_s, keep.dead_s, keep.cancelled_s, limit,
-            keep.queue,
+            now, _first_after(execute, now - round(least * SECOND)), keep.done_s, keep.dead_s,
+            keep.cancelled_s, limit, keep.queue,
         ),
     ).fetchone()  # fmt: skip
     return old, lapsed
+
+
+def _first_after(execute: Execute, moment: Instant) -> int:
+    """The first key of the jobs that were enqueued after that moment, found by halving."""
+    low, high = execute(looks.SQL["ends"]).fetchone()
+    if low is None:
+        return 0
+    high += 1
+    while low < high:
+        middle = (low + high) // 2
+        key, enqueued_at = execute(looks.SQL["at_or_after"], (middle,)).fetchone()
+        if enqueued_at > moment:
+            high = middle
+        else:
+            low = key + 1
+    return low
 
 
 def _purge(old: str, tx: Tx) -> int:

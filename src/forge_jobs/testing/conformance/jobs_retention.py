@@ -2,14 +2,15 @@
 
 import pytest
 
+from forge_jobs.core.job import LogLine
 from forge_jobs.core.outcome import Dead, Done
 from forge_jobs.core.select import Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.bundle import Store
-from forge_jobs.store.jobs import Retention
+from forge_jobs.store.jobs import Note, Retention
 from forge_jobs.store.queues import QueueChange
 
-from .worker import Worker, counted, enqueue, everything, new_job
+from .worker import Worker, claim_of, counted, enqueue, everything, new_job
 
 DAY = 86_400.0
 FOR_EVER = Retention(done_s=None, dead_s=None, cancelled_s=None)
@@ -124,6 +125,29 @@ class TestRetention:
         assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0
         await worker.end(await worker.claim_one(), Dead("x"))
         assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0
+
+    async def test_old_jobs_are_found_among_young_ones(self, store: Store, worker: Worker) -> None:
+        for day in range(6):
+            for _ in range(day % 3 + 1):
+                await _end_one(store, worker, JobStatus.DONE, "q")
+            await _end_one(store, worker, JobStatus.DEAD, "q")
+            await worker.wait(DAY)
+        for days in (5, 3, 0):
+            await store.jobs.purge(Retention(done_s=days * DAY, dead_s=None), limit=100)
+            left = [job for job in await everything(store) if job.status is JobStatus.DONE]
+            assert len(left) == {5: 9, 3: 5, 0: 0}[days]
+        assert len(await everything(store)) == 6
+
+    async def test_A16_what_a_job_wrote_goes_with_it(self, store: Store, worker: Worker) -> None:
+        answer = await enqueue(store, payload=b'{"text": "%s"}' % (b"x" * 5_000))
+        job = await worker.claim_one()
+        line = LogLine(worker.clock.now(), "info", "hello")
+        await worker.exchange(notes=[Note(claim_of(job), lines=(line,))])
+        await worker.end(job, Done())
+        assert len(await store.ledger.logs(answer.id)) == 1
+        await worker.wait(DAY)
+        assert await store.jobs.purge(Retention(done_s=1.0), limit=100) == 1
+        assert await store.ledger.logs(answer.id) == []
 
     async def test_a_removed_job_is_gone_everywhere(self, store: Store, worker: Worker) -> None:
         job_id = await _end_one(store, worker, JobStatus.DONE, "q")

@@ -103,17 +103,14 @@ SELECT EXISTS (
 
 -- name: past_retention
 -- Ended jobs past what their queue keeps, oldest key first; with a queue in the last place, those of
--- that queue past what is given, whatever its settings say. The walk ends at the first job that is
--- too young for any retention, so it passes over old jobs that are kept longer and nothing else.
--- Index: primary key.
+-- that queue past what is given, whatever its settings say. The walk ends at the first key of the
+-- jobs that are too young for any retention, so it passes over old jobs that are kept longer and
+-- nothing else. Index: primary key.
 SELECT json_group_array(id)
 FROM (
     SELECT j.id
     FROM forge_jobs AS j LEFT JOIN forge_queues AS q ON q.name = j.queue
-    WHERE j.id < coalesce(
-              (SELECT y.id FROM forge_jobs AS y WHERE y.enqueued_at > ?2 ORDER BY y.id LIMIT 1),
-              9223372036854775807
-          )
+    WHERE j.id < ?2
       AND (?7 IS NULL OR j.queue = ?7)
       AND j.finished_at IS NOT NULL
       AND j.finished_at <= ?1 - CAST(1000000 * CASE j.status
@@ -129,6 +126,14 @@ FROM (
     ORDER BY j.id
     LIMIT ?6
 );
+
+-- name: ends
+-- The lowest and the highest key. Index: primary key.
+SELECT (SELECT min(id) FROM forge_jobs), (SELECT max(id) FROM forge_jobs);
+
+-- name: at_or_after
+-- The next job from a key on, to search for a moment: keys rise with time. Index: primary key.
+SELECT id, enqueued_at FROM forge_jobs WHERE id >= ?1 ORDER BY id LIMIT 1;
 
 -- name: shortest_retention
 -- The shortest time that any queue keeps any ended job.
