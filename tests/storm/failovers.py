@@ -142,7 +142,7 @@ class FailoverRig(OutageRig):
             cpu=self.worker_cpu() - cpu,
             attempts=None,
             processes=len(self.living(self.workers)) + len(self.living(self.producers)),
-            waiting=not self.producers_finished(),
+            waiting=self.work_left(),
         )
         self.say("the standby leads")
         self.pass_time(self.options.down_s)

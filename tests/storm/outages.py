@@ -66,10 +66,19 @@ def _delays(ups: Iterable[Entry], aftermath: Aftermath) -> Iterator[tuple[Entry,
 
 
 def _slow(ups: list[Entry], aftermath: Aftermath) -> Iterator[str]:
-    for up, owner, delay in _delays(ups, aftermath):
-        # A queue that had run dry proves nothing.
-        if up["waiting"] and delay > RESUME_S:
+    # A queue that had run dry proves nothing.
+    waited = [up for up in ups if up["waiting"]]
+    for _, owner, delay in _delays(waited, aftermath):
+        if delay > RESUME_S:
             yield f"process {owner} started its first job {delay:.1f} s after the server was back"
+    last = max((at for starts in aftermath.starts.values() for at in starts), default=0.0)
+    for up in waited:
+        # One worker may take all there is; only if work goes on must everybody get some.
+        if last < up["wall"] + RESUME_S:
+            continue
+        for owner, starts in aftermath.starts.items():
+            if not any(at >= up["wall"] for at in starts):
+                yield f"process {owner} started nothing after the server was back"
 
 
 def _busy(ups: list[Entry]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.postgres.server import PrivateServer, private_server
+from tests.storm import databases
 from tests.storm.checks import judge
 from tests.storm.databases import PostgresDatabase, on_server
 from tests.storm.history import now
@@ -149,6 +150,11 @@ class OutageRig(Rig[OutageOptions]):
         times = [psutil.Process(pid).cpu_times() for pid in self.worker_pids()]
         return sum(one.user + one.system for one in times)
 
+    def work_left(self) -> bool:
+        """Whether there is still enough to come for every worker to get some of it."""
+        stored = sum(databases.states(self.database).values())
+        return self.options.jobs - stored >= 25 * self.options.workers
+
     def pass_time(self, seconds: float) -> None:
         """Wait and look after the actors."""
         until = now() + seconds
@@ -197,5 +203,5 @@ class RestartRig(OutageRig):
             cpu=spent,
             attempts=None if counter is None else counter.attempts,
             processes=len(self.living(self.workers)) + len(self.living(self.producers)),
-            waiting=not self.producers_finished(),
+            waiting=self.work_left(),
         )
