@@ -14,6 +14,7 @@ from forge_jobs.kit.service import (
     StopFlag,
     run_service,
 )
+from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.testing.clock import MovableClock
 
 DEADLINE_S = 20
@@ -160,3 +161,36 @@ async def test_the_stop_flag() -> None:
     stop.set()
     assert stop.is_set()
     assert await stop.wait(3_600)
+
+
+async def test_a_ring_ends_a_sleep_early_and_so_does_the_stop() -> None:
+    stop, wake = StopFlag(), WakeFlag()
+    service = Counter([Next.after(3_600)] * 3, stop)
+    async with asyncio.timeout(DEADLINE_S):
+        task = asyncio.create_task(run_service(service, loop_for(stop), wake=wake))
+        while service.ticks < 1:
+            await asyncio.sleep(0.01)
+        wake.ring()
+        while service.ticks < 2:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await task
+    assert service.ticks == 2
+
+
+async def test_a_sharp_wait_has_no_jitter() -> None:
+    class Waits(StopFlag):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waited: list[float] = []
+
+        async def wait(self, timeout_s: float) -> bool:
+            self.waited.append(timeout_s)
+            return await super().wait(0)
+
+    stop = Waits()
+    service = Counter([Next.sharp(5.0), Next.after(5.0), Next.again()], stop)
+    async with asyncio.timeout(DEADLINE_S):
+        await run_service(service, loop_for(stop))
+    assert stop.waited[0] == 5.0
+    assert 5.0 < stop.waited[1] <= 5.5

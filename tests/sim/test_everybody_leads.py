@@ -1,0 +1,24 @@
+"""Leadership only saves work: worlds in which every node runs every service keep every promise."""
+
+from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.testing.sim.clocks import SimClock
+from forge_jobs.testing.sim.dice import Dice
+from forge_jobs.testing.sim.world import Options, simulate
+
+
+def everybody_leads(clock: SimClock, dice: Dice) -> MemoryStore:
+    store = MemoryStore(clock, dice)
+
+    async def lead(name: str, key: int, *, ttl_s: float) -> bool:
+        return True
+
+    store.processes.lead = lead  # type: ignore[method-assign]
+    return store
+
+
+def test_worlds_in_which_everybody_leads_keep_every_promise() -> None:
+    options = Options(jobs=80, nodes=4, minutes=1.0, make_store=everybody_leads)
+    for seed in range(6):
+        ended = simulate(seed, options)
+        assert [f"{one.rule}: {one.text}" for one in ended.violations] == [], f"seed {seed}"
+        assert ended.seen["jobs stored"] >= 80
