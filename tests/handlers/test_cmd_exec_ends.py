@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from forge_jobs import CmdExecHandler, Dead, Done, Failed, Forge
+from forge_jobs import CmdExecHandler, Dead, Done, EngineSettings, Failed, Forge
 from forge_jobs.handlers import Choice, Command, Text
+from forge_jobs.store.processes import NewProcess
 from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
 from tests.storm.commands import SURVIVORS_ARE_SEEN, Commands
 
@@ -205,6 +206,24 @@ async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) 
         record = await (await forge.aready()).jobs.get(job.id)
         assert record is not None
         assert (record.status, record.attempts) == ("pending", 0)
+
+
+async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    settings = EngineSettings(lease_s=1.0)
+    async with Forge("memory://") as forge:
+        forge.register(deeds(), queue="shell")
+        async with forge.worker(queues=["shell"], settings=settings, shutdown_timeout=0) as handle:
+            await forge.aenqueue("cmd_exec", deed("family", path), max_attempts=1)
+            pids = await numbers_in(path, 5)
+            card = NewProcess(
+                host_id="other", label="other", queues=(), pid=1, hostname="h", lease_s=60
+            )
+            await (await forge.aready()).processes.register(card, replaces=handle.host_id)
+            deadline = time.monotonic() + 10
+            while any(map(alive, pids)):
+                assert time.monotonic() < deadline, "another worker runs the job by now"
+                await asyncio.sleep(0.05)
 
 
 async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """The sample handler: sleeps, echoes, fails, asks for a pause."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +51,9 @@ async def test_registered_with_forge_it_runs_in_its_queue() -> None:
         assert record is not None
         assert record.queue == "try"
         assert await job.aresult(timeout=10) == {"sleep_ms": 1}
+
+
+def test_the_page_for_users_runs_as_printed(project_root: Path) -> None:
+    page = (project_root / "docs" / "handlers.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    subprocess.run([sys.executable, "-c", code], cwd=project_root, check=True, timeout=60)

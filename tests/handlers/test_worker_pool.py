@@ -68,8 +68,10 @@ async def failure(
 def test_a_wrong_set_up_names_its_field(options: dict[str, Any], words: str) -> None:
     with pytest.raises(BadOption, match=words):
         WorkerPoolConfig(**options)
-    with pytest.raises(BadOption, match="WorkerPoolConfig"):
+    with pytest.raises(BadOption, match="argv="):
         WorkerPoolHandler()
+    with pytest.raises(BadOption, match="or its fields by name"):
+        WorkerPoolHandler(WorkerPoolConfig(argv=["x"]), size=2)
 
 
 def test_kinds() -> None:

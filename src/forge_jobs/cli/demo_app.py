@@ -3,11 +3,12 @@
 What fails, and when, follows from each job's number, so that every demo shows the same variety.
 """
 
-from forge_jobs import Context, Dead, Forge, Retry, Throttled
+from forge_jobs import Context, Dead, Forge, NoopEcho, Retry, Throttled
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 forge = Forge()
 soon = Retry(base="1s", max="4s")
+forge.register(NoopEcho(), queue="orders", retry=soon)
 
 
 @forge.task(queue="mail", max_attempts=3, retry=soon)

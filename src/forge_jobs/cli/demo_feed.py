@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from itertools import count
 
+from forge_jobs import NOOP_ECHO_KIND
+from forge_jobs.core import payload
 from forge_jobs.core.job import NewJob
 
 
@@ -17,6 +19,10 @@ def endless() -> Iterator[NewJob]:
                 yield shop.remind.using(delay=f"{2 + number % 4}s").bind(number, customer)
             case 1 | 2 | 3:
                 yield shop.resize.bind(number, 320)
+            case 5 if number % 20 == 5:
+                pause = {"throttle_ms": 1_000} if number % 60 == 5 else {}
+                body = payload.encode({"sleep_ms": 40, **pause})
+                yield NewJob(kind=NOOP_ECHO_KIND, queue="orders", payload=body)
             case 4 | 5:
                 yield shop.sync_order.bind(number)
             case 6 if number % 20 == 6:

@@ -13,6 +13,8 @@ from .run import Run
 if TYPE_CHECKING:
     from .floor import Floor, FloorParts
 
+_LETTING_GO_S = 1.0
+
 
 class Places:
     """Made with the floor; threads and children only come when a job needs them."""
@@ -49,8 +51,10 @@ class Places:
             closing.append(self._children.close())
         await asyncio.gather(*closing, return_exceptions=True)
         kept = self._floor.around.shared
-        await asyncio.gather(*(one.close() for one in kept.values()), return_exceptions=True)
+        letting_go = [asyncio.ensure_future(one.close()) for one in kept.values()]
         kept.clear()
+        if letting_go:
+            await asyncio.wait(letting_go, timeout=_LETTING_GO_S)
 
     def _started_children(self) -> ChildRunner:
         if self._children is None:

@@ -69,9 +69,9 @@ class CmdExecHandler:
     outcomes: ``{75: Throttled("1m"), 65: Dead("bad input"), 3: Done()}``.
     """
 
-    kind: Final = CMD_EXEC_KIND
+    kind: str = CMD_EXEC_KIND
     # A command cannot take the worker down: a suspect of its kind needs no process of its own.
-    apart: Final = True
+    apart: bool = True
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class NoopEcho:
     that old goes on. ``fail`` wins over ``throttle_ms``.
     """
 
-    kind: Final = NOOP_ECHO_KIND
+    kind: str = NOOP_ECHO_KIND
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.names import kind_name
@@ -18,7 +18,7 @@ from forge_jobs.kit.child_talk import TalkingChild
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 
-from .worker_pool_config import WorkerPoolConfig
+from .worker_pool_config import PoolOptions, WorkerPoolConfig
 from .worker_pool_wire import OutOfStep, Request, encode, heard, is_ready
 
 _LOG = logging.getLogger("forge_jobs.child")
@@ -34,7 +34,7 @@ class WorkerPoolHandler:
     """
 
     # A child cannot take the worker down: a suspect of its kind needs no process of its own.
-    apart: Final = True
+    apart: bool = True
 
     def __init__(
         self,
@@ -42,10 +42,12 @@ class WorkerPoolHandler:
         *,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
-        **options: Any,
+        **options: Unpack[PoolOptions],
     ) -> None:
-        if (config is None) == (not options):
+        if config is not None and options:
             raise BadOption("WorkerPoolHandler takes a WorkerPoolConfig, or its fields by name")
+        if config is None and "argv" not in options:
+            raise BadOption("WorkerPoolHandler needs argv=, the program of its children")
         self.config = config or WorkerPoolConfig(**options)
         self.kind = kind_name(self.config.kind)
         self._clock = clock

@@ -4,13 +4,31 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypedDict
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.kit.child_guard import GuardPlan
 
 WORKER_POOL_KIND: Final = "worker_pool"
 _UMASK: Final = 0o022
+
+
+class PoolOptions(TypedDict, total=False):
+    """The fields of WorkerPoolConfig, as ``WorkerPoolHandler`` takes them by name."""
+
+    argv: Sequence[str]
+    kind: str
+    env: Mapping[str, str]
+    inherit_env: bool
+    cwd: str | None
+    size: int
+    timeout_secs: float
+    handshake: bool
+    ready_secs: float
+    line_limit: int
+    max_jobs: int
+    max_memory_mb: int | None
+    grace_secs: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
