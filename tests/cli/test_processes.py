@@ -184,7 +184,7 @@ def test_the_demo_stops_on_a_signal_and_keeps_a_named_file(shell: Shell) -> None
         assert stopped(demo, signal.SIGINT) == 0
         farewell = demo.stdout.read()
     assert "Processed" in farewell
-    assert f"forge jobs list --url sqlite:///{kept}" in farewell
+    assert f"forge web --url sqlite:///{kept}" in farewell
     assert shell.ok("workers", "--url", f"sqlite:///{kept}").startswith("No worker is running")
     counts = shell.data("stats", "--url", f"sqlite:///{kept}")["counts"]
     assert counts["running"] == 0

@@ -8,7 +8,21 @@ import typer
 
 from forge_jobs.core.errors import ForgeError
 
-from . import bulk, cron, database, demo, dev, enqueue, health, jobs, later, limits, queues, workers
+from . import (
+    bulk,
+    cron,
+    database,
+    demo,
+    dev,
+    enqueue,
+    health,
+    jobs,
+    later,
+    limits,
+    queues,
+    web,
+    workers,
+)
 from .failing import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
@@ -81,6 +95,7 @@ def worker(
 
 app.command("dev", rich_help_panel=RUN)(dev.dev)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
+app.add_typer(web.app, name="web", rich_help_panel=RUN)
 app.command("enqueue", rich_help_panel=RUN)(enqueue.enqueue)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
 app.add_typer(queues.app, name="queues", rich_help_panel=LOOK)

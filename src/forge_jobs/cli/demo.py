@@ -24,6 +24,7 @@ from .demo_view import LiveScreen, Picture, PlainLines
 from .failing import FAILED, OK, Stop
 from .session import on_store, with_forge
 from .tethered import Tethered
+from .web import import_serving
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
@@ -46,6 +47,7 @@ class _Show:
     worker: Tethered
     log: Path
     clock: Clock
+    port: int | None
 
 
 def demo(
@@ -61,8 +63,14 @@ def demo(
         Path | None,
         typer.Option("--file", metavar="PATH", help="Keep the database here; else it is removed."),
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="P", help="Of Mission Control; else 8787, or any free one."),
+    ] = None,
 ) -> None:
-    """Watch two worker processes run sample jobs that fail, retry, wait and get throttled.
+    """Two worker processes run sample jobs that fail, retry, wait and get throttled.
+
+    Watch them in the browser (Mission Control) and in the terminal.
 
     \b
     Example:
@@ -77,26 +85,37 @@ def demo(
         os.environ.update(FORGE_URL=url, FORGE_AUTO_MIGRATE="1")
         log = folder / "workers.log"
         output = rooms.enter_context(log.open("wb"))
-        raise typer.Exit(_run(url, seconds, jobs, log, output, kept=file is not None))
+        worker = _workers(url, output)
+        part = _Show(url, seconds, jobs, worker, log, SYSTEM_CLOCK, port)
+        raise typer.Exit(_run(part, kept=file is not None))
 
 
-def _run(
-    url: str, seconds: float | None, jobs: int | None, log: Path, output: IO[bytes], *, kept: bool
-) -> int:
+def _workers(url: str, output: IO[bytes]) -> Tethered:
     arguments = [_APP, "--queues", _QUEUES, "--processes", str(WORKERS)]
     arguments += ["--grace", f"{_GRACE_S}", "--lease", f"{_LEASE_S}"]
     named = {"FORGE_URL": url, "FORGE_WORKER_PREFIX": "demo", "FORGE_QUEUES": ""}
-    worker = Tethered(arguments, environment=named, output=output)
-    part = _Show(url, seconds, jobs, worker, log, SYSTEM_CLOCK)
+    return Tethered(arguments, environment=named, output=output)
+
+
+def _run(part: _Show, *, kept: bool) -> int:
     try:
-        last = with_forge(url, lambda forge: _play(forge, part))
+        last = with_forge(part.url, lambda forge: _serve(forge, part))
     finally:
-        code = worker.stop(_GRACE_S)
-    after = on_store(url, lambda store: look.overview(store, minutes=1))
-    return _farewell(replace(last, seen=after), code, url, kept)
+        code = part.worker.stop(_GRACE_S)
+    after = on_store(part.url, lambda store: look.overview(store, minutes=1))
+    return _farewell(replace(last, seen=after), code, part.url, kept)
 
 
-async def _play(forge: "Forge", part: _Show) -> Picture:
+async def _serve(forge: "Forge", part: _Show) -> Picture:
+    serving = import_serving()
+    place = serving.listen_near(serving.DEFAULT_PORT if part.port is None else part.port)
+    async with serving.served(forge, place):
+        address = serving.address(place)
+        show.console().print(f"Mission Control: {address}", soft_wrap=True)
+        return await _play(forge, part, address)
+
+
+async def _play(forge: "Forge", part: _Show, address: str) -> Picture:
     store = await forge.aready()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -104,7 +123,7 @@ async def _play(forge: "Forge", part: _Show) -> Picture:
         loop.add_signal_handler(number, stop.set)
     feed, fed = endless(), 0
     screen = show.console()
-    view = LiveScreen(screen, part.url) if screen.is_terminal else PlainLines(screen)
+    view = LiveScreen(screen, address) if screen.is_terminal else PlainLines(screen)
     if not screen.is_terminal:
         screen.print(f"{WORKERS} workers on {part.url}", soft_wrap=True)
     start = part.clock.mono()
@@ -156,9 +175,9 @@ def _farewell(last: Picture, code: int, url: str, kept: bool) -> int:
         f"{counts[JobStatus.DONE]:,} done, {counts[JobStatus.DEAD]:,} dead, "
         f"{last.live:,} still waiting."
     )
-    out.print("The workers have stopped. Mission Control, the web panel, comes later.")
+    out.print("The workers and Mission Control have stopped.")
     if kept:
-        out.print(f"Look around: forge jobs list --url {url}", soft_wrap=True)
+        out.print(f"Look around: forge web --url {url}", soft_wrap=True)
     if code != 0:
         out.print(f"The workers left with exit code {code}.")
     return OK if code == 0 else FAILED

@@ -145,9 +145,8 @@ def _drawn(picture: Picture, pace: Pace, url: str) -> RenderableType:
         Text(""),
         _failures(picture),
         Text(""),
-        Text("In another terminal:", style="bright_black"),
-        Text(f"  forge stats --url {url}", style="bright_black"),
-        Text("Ctrl-C stops. Mission Control, the web panel, comes later.", style="bright_black"),
+        Text.assemble(("Mission Control, in your browser: ", "bright_black"), (url, "bold")),
+        Text("Ctrl-C stops.", style="bright_black"),
     )
 
 

@@ -16,7 +16,6 @@ from .failing import Stop
 ANYTHING: Final[dict[str, Any]] = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 _WHAT: Final = {
-    "web": ("Mission Control in the browser.", "Mission Control comes with the web panel"),
     "audit": ("Who did what.", "the audit comes with the web panel; actions are logged until then"),
 }
 

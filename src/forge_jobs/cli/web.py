@@ -1,0 +1,120 @@
+"""``forge web``: Mission Control in the browser; ``forge web password`` and ``forge web token``."""
+
+import asyncio
+import signal
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from . import show
+from .failing import Stop
+from .options import Url
+
+app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="rich")
+
+
+@app.callback()
+def web(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 8787,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name it is reached by; repeatable."),
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only look: no route can change anything.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Mission Control in the browser.
+
+    Answers this machine alone, unless FORGE_WEB_PASSWORD or FORGE_WEB_TOKENS is set.
+
+    \b
+    Example:
+      forge web
+      FORGE_WEB_PASSWORD=… forge web --host 0.0.0.0 --allow-host jobs.example.com
+    """
+    if context.invoked_subcommand is not None:
+        return
+    serving = import_serving()
+    from forge_jobs.web.access.credentials import from_environment
+
+    serving.check_host(host, from_environment())
+    place = serving.listen(host, port)
+
+    async def serve() -> None:
+        from forge_jobs.app import Forge
+
+        forge = Forge(url)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        hosts = tuple(allow_host or ())
+        async with serving.served(forge, place, read_only=read_only, hosts=hosts) as task:
+            show.console().print(f"Mission Control: {serving.address(place)}", soft_wrap=True)
+            waiting = asyncio.create_task(stop.wait())
+            await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+        await forge.aclose()
+
+    asyncio.run(serve())
+
+
+@app.command()
+def password() -> None:
+    """Hash a password, for FORGE_WEB_PASSWORD. It is asked for and never shown.
+
+    \b
+    Example:
+      export FORGE_WEB_PASSWORD="$(forge web password)"
+    """
+    import_serving()
+    from forge_jobs.kit.entropy import SECRET_ENTROPY
+    from forge_jobs.web.access.hashes import hash_password
+
+    given = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    typer.echo(hash_password(given, SECRET_ENTROPY))
+
+
+@app.command()
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, for the audit.")],
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+) -> None:
+    """Make a bearer token. Shown once; only its hash is kept, in FORGE_WEB_TOKENS.
+
+    \b
+    Example:
+      forge web token grafana --role viewer
+    """
+    import_serving()
+    from forge_jobs.kit.entropy import SECRET_ENTROPY
+    from forge_jobs.web.access.hashes import hash_token, new_token
+    from forge_jobs.web.access.identity import role_named
+
+    if not name.isprintable() or not name or set(name) & set(":,"):
+        raise Stop(f"the name {name!r} must not hold commas or colons", code="bad_name")
+    word = role_named(role, source="--role").word
+    secret = new_token(SECRET_ENTROPY)
+    typer.echo(f"token            {secret}")
+    typer.echo(f"FORGE_WEB_TOKENS {name}:{word}:{hash_token(secret)}")
+    typer.echo(
+        "Keep the token now: it is not shown again. Entries are joined with commas.", err=True
+    )
+
+
+def import_serving() -> ModuleType:
+    """The server, or a message that says what to install."""
+    try:
+        from forge_jobs.web import serving
+    except ModuleNotFoundError as error:
+        raise Stop(
+            f"Mission Control needs the extra [web] ({error.name} is missing): "
+            "pip install 'forge-jobs[web]'",
+            code="needs_web",
+        ) from error
+    return serving

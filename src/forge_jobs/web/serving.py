@@ -1,0 +1,96 @@
+"""Mission Control on a socket of its own: ``forge web``, and beside the workers of dev and demo."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from forge_jobs.core.errors import BadConfig, Refused
+
+from .access.credentials import LOOPBACK, Access, from_environment
+from .app import mission_control
+
+if TYPE_CHECKING:
+    from forge_jobs.app import Forge
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8787
+_STOP_S: Final = 3
+
+
+def check_host(host: str, access: Access | None) -> None:
+    """Refuse to listen beyond this machine without credentials."""
+    if host not in LOOPBACK and access is None:
+        raise Refused(
+            f"--host {host} would open Mission Control to others without a password: set "
+            "FORGE_WEB_PASSWORD (see `forge web password`) or FORGE_WEB_TOKENS "
+            "(see `forge web token`), or listen on 127.0.0.1"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind((host, port))
+    except OSError as error:
+        place.close()
+        raise BadConfig(
+            f"cannot listen on {host}:{port} ({error.strerror}): choose another --port"
+        ) from error
+    return place
+
+
+def listen_near(port: int) -> socket.socket:
+    """A socket on this machine: that port, or any free one where it is taken."""
+    try:
+        return listen(DEFAULT_HOST, port)
+    except BadConfig:
+        return listen(DEFAULT_HOST, 0)
+
+
+def address(place: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = place.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+@asynccontextmanager
+async def served(
+    forge: "Forge",
+    place: socket.socket,
+    *,
+    read_only: bool = False,
+    hosts: Sequence[str] = (),
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Mission Control on that socket for as long as the block runs; the task ends if it fails."""
+    app = mission_control(forge, auth=from_environment(), read_only=read_only, hosts=tuple(hosts))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_STOP_S,
+        server_header=False,
+    )
+    server = _Quiet(config)
+    task = asyncio.create_task(server.serve(sockets=[place]), name="mission control")
+    try:
+        yield task
+    finally:
+        server.should_exit = True
+        await asyncio.wait([task])
+        place.close()
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to whoever runs the loop."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
