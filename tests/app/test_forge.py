@@ -253,8 +253,8 @@ async def test_the_tasks_own_retry_rule(forge: Forge) -> None:
     [
         ({"slots": -1}, BadConfig, "forge.queue('mail') has slots -1"),
         ({"slots": "many"}, BadConfig, "slots 'many'"),
-        ({"concurrency": 5}, NotYet, "limits on concurrency and rate come with the cluster"),
-        ({"rate": "5/s"}, NotYet, "rate= is not built yet"),
+        ({"concurrency": 0}, BadOption, "concurrency=0 must be a whole number from 1"),
+        ({"rate": "fast"}, BadOption, "rate='fast' is not a rate"),
         ({"slot": 5}, BadOption, "unknown option 'slot'; did you mean 'slots'?"),
     ],
 )

@@ -15,7 +15,6 @@ from forge_jobs import (
     Context,
     Forge,
     JobStatus,
-    NotYet,
     PayloadTooLarge,
     Retry,
 )
@@ -199,8 +198,8 @@ def test_options_add_up_and_leave_the_task_alone(forge: Forge) -> None:
         ({"tags": ["a,b"]}, BadName, "must not contain a comma"),
         ({"tx": None}, BadOption, "tx=None is no connection"),
         ({"tx": object()}, BadOption, "tx="),
-        ({"lane": "chat:7"}, NotYet, "lanes come with the cluster services"),
-        ({"order": "serial"}, NotYet, "lanes come with the cluster services"),
+        ({"lane": ""}, BadName, "lane ''"),
+        ({"order": "serial"}, BadOption, "order='serial' needs lane="),
         ({"order": "sideways"}, BadOption, "use one of 'none', 'serial', 'strict'"),
     ],
 )
@@ -242,10 +241,12 @@ async def _aenqueue(using: Any, options: dict[str, Any]) -> None:
         ({"cpu": "yes"}, BadOption, "cpu='yes' must be True or False"),
         ({"payload_limit": 0}, BadOption, "payload_limit=0"),
         ({"on_dead": print}, BadOption, "must be a task of the same Forge"),
-        ({"concurrency": 5}, NotYet, "limits on concurrency and rate come with the cluster"),
-        ({"per": "args.host"}, NotYet, "per= is not built yet"),
-        ({"rate": "50/m"}, NotYet, "rate= is not built yet"),
-        ({"lane": "x"}, NotYet, "lanes come with the cluster services"),
+        ({"concurrency": 0}, BadOption, "concurrency=0 must be a whole number from 1"),
+        ({"per": "args.host"}, BadOption, "per= needs concurrency="),
+        ({"concurrency": 5, "per": "host"}, BadOption, "must name an argument"),
+        ({"concurrency": 5, "per": "args.host"}, BadOption, "names no argument of it"),
+        ({"rate": "50"}, BadOption, "rate='50' is not a rate"),
+        ({"order": "strict"}, BadOption, "order='strict' needs lane="),
     ],
 )
 def test_bad_task_options(

@@ -15,15 +15,16 @@ from forge_jobs.app.registration import Registration
 from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.job import Job
-from forge_jobs.client.options import JobOptions, check_names, job_fields
+from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.client.sending import Sender
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import names, payload
-from forge_jobs.core.errors import BadOption, NotYet, Refused
+from forge_jobs.core.errors import BadOption, Refused
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.limits import Declared, queue_limit
 from forge_jobs.core.retry import Retry
 from forge_jobs.engine.middleware import HookT, check_run_hook
 from forge_jobs.engine.rate_limit import RateLimit, RateLimiter
@@ -67,6 +68,7 @@ class Forge:
         self._made = None if url is None else self._store_at(url)
         self._access = StoreAccess(self._make_store, migrate=config.auto_migrate)
         self._access.around = self.registry.around_enqueue
+        self._access.greet = self._publish_limits
         self._declared: dict[str, int] = {}
         # Whoever waits for a result waits in real time, whatever clock a test puts in place.
         self.sender = Sender(self._access, SYSTEM_CLOCK)
@@ -98,6 +100,7 @@ class Forge:
         fields = job_fields(options, where="forge.enqueue(...)")
         body = _body(kind, payload)
         queue = fields.pop("queue", None) or self._kinds.find(kind)
+        fields |= self._kinds.bounds(kind, body)
         job = NewJob(kind=kind, queue=queue, payload=body, **fields)
         return self.sender.send(job, None, options.get("tx"))
 
@@ -112,6 +115,7 @@ class Forge:
         fields = job_fields(options, where="forge.aenqueue(...)")
         body = _body(kind, payload)
         queue = fields.pop("queue", None) or await self._kinds.afind(kind)
+        fields |= await self._kinds.abounds(kind, body)
         job = NewJob(kind=kind, queue=queue, payload=body, **fields)
         return await self.sender.asend(job, None, options.get("tx"))
 
@@ -154,20 +158,28 @@ class Forge:
             retry=retry,
         )
 
-    def queue(self, name: str, *, slots: int | None = None, **later: object) -> None:
+    def queue(
+        self,
+        name: str,
+        *,
+        slots: int | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        **unknown: object,
+    ) -> None:
         """Declare a queue that workers of this Forge serve, with its cluster-wide slots.
 
-        Where the queue has settings in the store already, those stay: operators change them.
+        ``concurrency`` bounds how many of its jobs run at once and ``rate`` ("50/m") how often
+        they start, over all processes and exactly. Where the queue has settings in the store
+        already, its slots stay, and so do limits that an operator set.
         """
         where = f"forge.queue({name!r})"
-        for option in ("concurrency", "rate"):
-            if option in later:
-                raise NotYet(
-                    f"{where}: {option}= is not built yet: limits on concurrency and rate come "
-                    "with the cluster services"
-                )
-        check_names(later, ("slots", "concurrency", "rate"), where=where)
+        check_names(unknown, ("slots", "concurrency", "rate"), where=where)
         names.queue_name(name)
+        numbers = limit_numbers({"concurrency": concurrency, "rate": rate}, where=where)
+        limit = queue_limit(name)
+        if numbers:
+            self.registry.limits[limit] = Declared(name=limit, **numbers)
         count = config.DEFAULT_QUEUE_WORKERS if slots is None else slots
         self._declared[name] = config.slot_count(count, source=where)
 
@@ -349,6 +361,11 @@ class Forge:
 
     def _store_at(self, url: str) -> Store:
         return open_store(url, clock=self.clock, entropy=self.entropy)
+
+    async def _publish_limits(self, store: Store) -> None:
+        declared = list(self.registry.limits.values())
+        if declared:
+            await store.limits.publish(declared)
 
     def _route(self, kind: str) -> str:
         return self._kinds.route(kind)

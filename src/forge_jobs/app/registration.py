@@ -12,6 +12,7 @@ from forge_jobs.client.sending import Sender
 from forge_jobs.client.signature import Signature
 from forge_jobs.client.task import AsyncTask, DefTask, MakeLocal, Task
 from forge_jobs.core import names
+from forge_jobs.core.bound import first_name
 from forge_jobs.core.errors import BadOption, KindTaken
 from forge_jobs.core.job import Successor
 from forge_jobs.engine.context import Context
@@ -54,7 +55,14 @@ class Registration:
             make_local=self._make_local,
             on_dead=self._successor(options.get("on_dead"), kind),
         )
+        if settings.per is not None and not signature.takes(first_name(settings.per)):
+            raise BadOption(
+                f"task {kind!r}: per={settings.per!r} names no argument of it: it takes {signature}"
+            )
         self._registry.register(_handler(made, settings, child, is_async=is_async))
+        declared = settings.declared(kind)
+        if declared is not None:
+            self._registry.limits[declared.name] = declared
         self.tasks[kind] = made
         return made
 

@@ -1,4 +1,4 @@
-"""The options of tasks and of single jobs: known names, ranges, and what is not built yet."""
+"""The options of tasks and of single jobs: known names and ranges."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,8 @@ from typing import Any, Literal, NoReturn, TypedDict
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import names, payload
-from forge_jobs.core.errors import BadOption, NotYet
+from forge_jobs.core.bound import check_path
+from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
 from forge_jobs.core.job import (
     DEFAULT_MAX_ATTEMPTS,
@@ -16,6 +17,7 @@ from forge_jobs.core.job import (
     LaneOrder,
     UniqueWhile,
 )
+from forge_jobs.core.limits import CONCURRENCY_MOST, Declared, rate_of, task_limit
 from forge_jobs.core.retry import Retry
 
 PRIORITY_MOST = 1_000_000_000
@@ -61,13 +63,11 @@ class TaskOptions(TypedDict, total=False):
     per: str
     rate: str
     lane: str
-    order: str
+    order: Literal["none", "serial", "strict"]
 
 
 _JOB_NAMES = tuple(JobOptions.__annotations__)
 _TASK_NAMES = tuple(TaskOptions.__annotations__)
-_LANES = "lanes come with the cluster services"
-_LIMITS = "limits on concurrency and rate come with the cluster services"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +83,33 @@ class TaskSettings:
     payload_limit: int = payload.PAYLOAD_BYTES_MOST
     priority: int = DEFAULT_PRIORITY
     tags: tuple[str, ...] = ()
+    concurrency: int | None = None
+    per: str | None = None
+    rate_per_s: float | None = None
+    burst: float = 1.0
+    lane: str | None = None
+    order: LaneOrder = LaneOrder.NONE
+
+    def declared(self, kind: str) -> Declared | None:
+        """What the task says about limits; None when it says nothing."""
+        if self.concurrency is None and self.rate_per_s is None and not self.scopes:
+            return None
+        return Declared(
+            name=task_limit(kind),
+            concurrency=self.concurrency,
+            per=self.per,
+            rate_per_s=self.rate_per_s,
+            burst=self.burst,
+            scopes=self.scopes,
+        )
 
 
 def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)") -> TaskSettings:
     """Check the options of a task; ``kind`` and ``on_dead`` are left to the caller."""
     check_names(options, _TASK_NAMES, where=where)
-    for name in ("concurrency", "per", "rate"):
-        if name in options:
-            raise NotYet(f"{where}: {name}= is not built yet: {_LIMITS}")
-    _refuse_lanes(options, where)
-    fields: dict[str, Any] = {}
+    if "per" in options and "concurrency" not in options:
+        raise BadOption(f"{where}: per= needs concurrency=: so many jobs at once for each value")
+    fields: dict[str, Any] = {**_limits(options, where=where), **lane_fields(options, where=where)}
     for name, value in options.items():
         match name:
             case "queue":
@@ -121,14 +138,13 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
 def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict[str, Any]:
     """The fields of a NewJob that these options set; ``tx`` is left to the caller."""
     check_names(options, _JOB_NAMES, where=where)
-    _refuse_lanes(options, where)
     if sum(name in options for name in ("delay", "run_at", "at")) > 1:
         raise BadOption(f"{where}: give only one of delay=, run_at= and at=")
     if "dedupe_key" not in options:
         for name in ("dedupe_for", "unique_while"):
             if name in options:
                 raise BadOption(f"{where}: {name}= needs dedupe_key=")
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = lane_fields(options, where=where)
     for name, value in options.items():
         fields.update(_job_field(name, value))
     return fields
@@ -179,12 +195,35 @@ def check_names(options: Mapping[str, Any], known: Sequence[str], *, where: str)
             )
 
 
-def _refuse_lanes(options: Mapping[str, Any], where: str) -> None:
-    if "order" in options and _choice("order", options["order"], LaneOrder) is LaneOrder.NONE:
-        options = {name: value for name, value in options.items() if name != "order"}
-    for name in ("lane", "order"):
-        if name in options:
-            raise NotYet(f"{where}: {name}= is not built yet: {_LANES}")
+def lane_fields(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """``lane`` and ``order``: a lane without an order is serial, an order needs a lane."""
+    order = _choice("order", options["order"], LaneOrder) if "order" in options else None
+    if "lane" not in options:
+        if order not in (None, LaneOrder.NONE):
+            raise BadOption(f"{where}: order={str(order)!r} needs lane=, the name of the lane")
+        return {} if order is None else {"order": order}
+    lane = names.key_text("lane", options["lane"])
+    return {"lane": lane, "order": LaneOrder.SERIAL if order is None else order}
+
+
+def limit_numbers(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """``concurrency`` and ``rate`` of a task or queue."""
+    fields: dict[str, Any] = {}
+    if options.get("concurrency") is not None:
+        fields["concurrency"] = _whole(
+            f"{where}: concurrency", options["concurrency"], 1, CONCURRENCY_MOST
+        )
+    if options.get("rate") is not None:
+        per_s, burst = rate_of(options["rate"], field=f"{where}: rate")
+        fields |= {"rate_per_s": per_s, "burst": burst}
+    return fields
+
+
+def _limits(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    fields = limit_numbers(options, where=where)
+    if "per" in options:
+        fields["per"] = check_path(options["per"], where=where)
+    return fields
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:

@@ -39,6 +39,8 @@ class StoreAccess:
         self._closed = False
         self._at_fork: list[Callable[[], None]] = []
         self.around: Around[NewJob, Enqueued] = Around()
+        # What this program tells a store that it has just opened.
+        self.greet: Callable[[Store], Coroutine[Any, Any, None]] | None = None
         self._reset()
         _LIVING.add(self)
 
@@ -174,6 +176,8 @@ class StoreAccess:
 
     async def _open_there(self, store: Store, migrate: bool) -> Store:
         await store.open(migrate=migrate)
+        if self.greet is not None:
+            await self.greet(store)
         self._opened = store
         self.direct = store if store.capabilities.sync_enqueue else None
         return store

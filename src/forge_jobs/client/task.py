@@ -6,8 +6,10 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
+from forge_jobs.core.bound import limit_key
 from forge_jobs.core.errors import BadArguments
 from forge_jobs.core.job import NewJob, Successor
+from forge_jobs.core.limits import published
 
 from .job import Job
 from .options import JobOptions, TaskSettings, job_fields
@@ -31,11 +33,11 @@ class Sendable(Generic[P, R]):
     _limit: int
     _read: Callable[[bytes], Any]
     _tx: object
+    _per: str | None
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """The request for one call, checked but not stored."""
-        data = self._signature.encode(args, kwargs, limit=self._limit)
-        return _replace(self._template, payload=data)
+        return self._job(self._signature.encode(args, kwargs, limit=self._limit))
 
     def bind_payload(self, payload: object) -> NewJob:
         """The request for a call whose arguments lie in one object, by name."""
@@ -47,21 +49,17 @@ class Sendable(Generic[P, R]):
                 f"by name: it takes {self._signature}"
             )
         values = cast("Mapping[str, Any]", payload)
-        data = self._signature.encode_mapping(values, limit=self._limit)
-        return _replace(self._template, payload=data)
+        return self._job(self._signature.encode_mapping(values, limit=self._limit))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from synchronous code."""
-        data = self._signature.encode(args, kwargs, limit=self._limit)
-        job = self._template if data is NOTHING else _replace(self._template, payload=data)
+        job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
         return self._sender.send(job, self._read, self._tx)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from a coroutine."""
-        data = self._signature.encode(args, kwargs, limit=self._limit)
-        return await self._sender.asend(
-            _replace(self._template, payload=data), self._read, self._tx
-        )
+        job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
+        return await self._sender.asend(job, self._read, self._tx)
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """Store many calls in one commit, order kept; all of them or none.
@@ -75,7 +73,9 @@ class Sendable(Generic[P, R]):
         return await self._sender.asend_many(self._bound(calls), self._read, self._tx)
 
     def _bound(self, calls: Iterable[Call]) -> list[NewJob]:
-        encode, template, limit = self._signature.encode, self._template, self._limit
+        encode, template, limit, made = (
+            self._signature.encode, self._template, self._limit, self._job
+        )  # fmt: skip
         bound: list[NewJob] = []
         for place, call in enumerate(calls):
             try:
@@ -90,8 +90,15 @@ class Sendable(Generic[P, R]):
                     )
             except BadArguments as error:
                 raise BadArguments(f"call number {place}: {error}") from error
-            bound.append(template if data is NOTHING else _replace(template, payload=data))
+            bound.append(made(data))
         return bound
+
+    def _job(self, data: bytes) -> NewJob:
+        """The job for these arguments."""
+        if self._per is not None:
+            key = limit_key(self._template.kind, self._per, data)
+            return _replace(self._template, payload=data, limit_key=key)
+        return self._template if data is NOTHING else _replace(self._template, payload=data)
 
 
 class TaskWith(Sendable[P, R]):
@@ -106,6 +113,7 @@ class TaskWith(Sendable[P, R]):
         self._read = task.signature.read_result
         self._template = _replace(task.template, **job_fields(options))
         self._tx = options.get("tx")
+        self._per = task.settings.per
 
     def using(self, **options: Unpack[JobOptions]) -> "TaskWith[P, R]":
         """These options on top of the present ones."""
@@ -153,6 +161,8 @@ class Task(Sendable[P, R]):
         self._limit = settings.payload_limit
         self._read = signature.read_result
         self._tx = None
+        self._per = settings.per
+        declared = settings.declared(kind)
         self._template = NewJob(
             kind=kind,
             queue=settings.queue,
@@ -161,6 +171,9 @@ class Task(Sendable[P, R]):
             max_attempts=settings.max_attempts,
             timeout_s=settings.timeout_s,
             tags=settings.tags,
+            lane=settings.lane,
+            order=settings.order,
+            track=declared is not None and published(None, declared, 0).tracked,
             on_dead=on_dead,
         )
 
@@ -178,7 +191,8 @@ class Task(Sendable[P, R]):
         """The same task with options for the jobs enqueued through it.
 
         ``delay`` or ``run_at`` (``at``), ``priority``, ``queue``, ``max_attempts``, ``timeout``,
-        ``expires``, ``dedupe_key`` with ``dedupe_for`` and ``unique_while``, ``tags``, ``tx``.
+        ``expires``, ``dedupe_key`` with ``dedupe_for`` and ``unique_while``, ``tags``, ``lane``
+        with ``order``, ``tx``.
         """
         return TaskWith(self, options)
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, structs
 
 from .errors import BadOption
 from .instant import SECOND, Instant
+from .job import ClaimedJob
 
 QUEUE: Final = "queue:"
 TASK: Final = "task:"
@@ -231,6 +232,18 @@ def room(limit: Limit | None, running: int, *, now: Instant, asked: int) -> Room
         found.left = min(found.left, tokens)
         found.ahead = found.ahead and tokens >= asked
     return found
+
+
+def exclusive(job: ClaimedJob, limits: Mapping[str, Limit]) -> ClaimedJob:
+    """The claim, marked with the cap under which it was made: its worker must not go on with it
+    once it may have been given to another."""
+    if job.limit_key is not None:
+        return job
+    for name in (task_limit(job.kind), queue_limit(job.queue)):
+        limit = limits.get(name)
+        if limit is not None and limit.cap is not None:
+            return structs.replace(job, limit_key=name)
+    return job
 
 
 def next_start_at(limit: Limit | None, now: Instant) -> Instant | None:

@@ -202,7 +202,7 @@ class Floor:
         if finish.event is not Event.DONE:
             self.journal.ended(run, finish)
             if finish.event is Event.THROTTLE:
-                self.lanes[job.queue].hand_back_all()
+                self._hand_back_throttled(job.queue, finish.scope)
         if run.notes is not None:
             self.outbox.noted(run, at)
         if run.recording:
@@ -235,6 +235,14 @@ class Floor:
         """A claim that never started goes back to the store."""
         run.state = State.ENDED
         self.outbox.release(Claim(run.job.key, run.job.epoch))
+
+    def _hand_back_throttled(self, queue: str, scope: str | None) -> None:
+        """What was claimed ahead and would meet the same limiter goes back."""
+        if scope is None:
+            self.lanes[queue].hand_back_all()
+            return
+        for lane in self.lanes.values():
+            lane.hand_back_of(scope)
 
     def hand_back_ready(self) -> None:
         """Everything that has not started goes back."""

@@ -171,6 +171,14 @@ class Lane:
         while self.ready:
             self._gate.hand_back(self.ready.popleft())
 
+    def hand_back_of(self, scope: str) -> None:
+        """What declares this throttle scope and has not started goes back."""
+        hit = [run for run in self.ready if scope in run.handler.scopes]
+        if hit:
+            self.ready = deque(run for run in self.ready if scope not in run.handler.scopes)
+            for run in hit:
+                self._gate.hand_back(run)
+
     def hand_back_older(self, than: float) -> None:
         """What was claimed by that moment and has not started goes back."""
         self.pace.forget()

@@ -5,12 +5,14 @@ how it goes.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from forge_jobs.config import EngineSettings
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
@@ -224,6 +226,8 @@ class WorkerProcess:
             grace_s=grace_s,
         )
         self._stop.set()
+        if self.floor.running and grace_s > 0:
+            self._tasks.append(asyncio.create_task(self._retire(), name="forge-retire"))
         try:
             await leaving.wind_down()
         finally:
@@ -235,6 +239,14 @@ class WorkerProcess:
                 task.cancel()
             await leaving.go([*self._tasks, asyncio.ensure_future(self._afar.ended())])
         _LOG.info("worker stopped", extra={"host_id": self.host_id})
+
+    async def _retire(self) -> None:
+        """While the last jobs run: want no slots any more, and give up those that came free."""
+        plan = self._plan
+        with contextlib.suppress(ForgeError):
+            await plan.store.processes.quiet(self.host_id, quiet=True)
+        loop = ServiceLoop(plan.clock, plan.entropy, StopFlag(), self._leadership.is_leader)
+        await run_service(self._supervisor, loop)
 
     def request_cancel(self, job_id: str) -> bool:
         """Cancel a job of this process; whether it is one. From any thread."""

@@ -5,6 +5,7 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.limits import (
     Limit,
     Room,
+    exclusive,
     next_start_at,
     queue_limit,
     room,
@@ -50,16 +51,15 @@ class Serving:
                 self._put_on_track(row)
                 continue
             self._count(row, limit)
-            claimed.append(
-                claims.claim(
-                    self._tables,
-                    row,
-                    self._request.owner,
-                    self._request.number,
-                    start=start,
-                    now=self._now,
-                )
+            job = claims.claim(
+                self._tables,
+                row,
+                self._request.owner,
+                self._request.number,
+                start=start,
+                now=self._now,
             )
+            claimed.append(exclusive(job, self._tables.limits))
         if len(claimed) < self._asked:
             self._look()
         return claimed

@@ -13,6 +13,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import (
     Limit,
     Room,
+    exclusive,
     next_start_at,
     queue_limit,
     room,
@@ -55,6 +56,12 @@ class Serving:
 
     def serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
         """Claim what may be claimed for one want; how many jobs it got."""
+        before = len(into.jobs)
+        got = self._serve(owner, number, want, into)
+        into.jobs[before:] = [exclusive(job, self._limits) for job in into.jobs[before:]]
+        return got
+
+    def _serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
         free = max(want.free, 0)
         asked = free + max(want.prefetch, 0)
         whole = self._room(self._limits.get(queue_limit(want.queue)), asked)

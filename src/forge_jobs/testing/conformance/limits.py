@@ -111,6 +111,7 @@ class TestCaps:
         await store.jobs.enqueue([new_job(track=True) for _ in range(8)])
         jobs = await worker.claim(free=2, prefetch=4)
         assert [job.started for job in jobs] == [True, True]
+        assert {job.limit_key for job in jobs} == {"task:work"}
 
     @pytest.mark.parametrize("track", [True, False])
     async def test_a_full_task_does_not_delay_another(

@@ -243,8 +243,13 @@ BEGIN
                         RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts,
                             j.max_attempts, j.enqueued_at, j.run_at, j.started_at, j.priority,
                             j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
-                            COALESCE(j.limit_key, forge.first_lot(j.queue, j.lane, j.lane_order,
-                                NULL)) AS limit_key, j.trace
+                            COALESCE(j.limit_key,
+                                forge.first_lot(j.queue, j.lane, j.lane_order, NULL),
+                                CASE WHEN v_limited THEN (
+                                    SELECT l.name FROM forge.limits l
+                                    WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
+                                        AND l.concurrency IS NOT NULL AND l.per IS NULL
+                                    ORDER BY l.name DESC LIMIT 1) END) AS limit_key, j.trace
                     ),
                     booked AS (
                         INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
