@@ -61,7 +61,7 @@ def test_the_light_worker_knows_every_option_of_its_help(
     assert "APP 'wrong.py'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["web", "audit"])
+@pytest.mark.parametrize("command", ["audit"])
 def test_what_is_not_built_yet_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "list", "--anything", "x"]) == 2
     said = capsys.readouterr()
