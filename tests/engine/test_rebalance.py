@@ -46,6 +46,25 @@ async def test_a_share_moves_at_once_when_a_process_goes(rig: Rig) -> None:
         await until(lambda: _target(stays) == 10)
 
 
+async def test_a_process_that_waits_for_its_last_job_gives_the_other_slots_away(rig: Rig) -> None:
+    release = asyncio.Event()
+
+    async def body(ctx: Context, given: Any) -> None:
+        await release.wait()
+
+    rig.on("work", body)
+    await rig.add("work")
+    goes = await rig.runtime().start()
+    await until(lambda: goes.running == 1)
+    async with rig.working() as stays:
+        leaving = asyncio.create_task(goes.shutdown_graceful(30))
+        await until(lambda: _target(stays) == 9)
+        assert goes.running == 1
+        release.set()
+        await leaving
+        await until(lambda: _target(stays) == 10)
+
+
 async def test_a_quiet_process_gives_its_share_to_the_others(rig: Rig) -> None:
     release = asyncio.Event()
 
