@@ -15,6 +15,8 @@ from forge_jobs.kit import redact
         ("postgresql://u:geheim@host:5432/db", "postgresql://u:***@host:5432/db"),
         ("redis://:geheim@host/0", "redis://:***@host/0"),
         ("postgresql://u:ge%40heim@host/db?a=1", "postgresql://u:***@host/db?a=1"),
+        ("postgresql://u@/db?password=geheim&a=1", "postgresql://u@/db?password=***&a=1"),
+        ("pg://u@/db?listen_url=pg%3A%2F%2Fu%3Ageheim%40h", "pg://u@/db?listen_url=***"),
         ("http://[geheim", "***"),
     ],
 )

@@ -159,11 +159,3 @@ async def test_two_stores_open_together_in_one_process(postgres: PrivateServer) 
     assert len({store.tag for store in stores}) == 1
     for store in stores:
         await store.close()
-
-
-async def test_the_doctor_has_something_to_say(store: PostgresStore) -> None:
-    findings = {finding.subject: finding for finding in await store.upkeep.examine()}
-    assert {"server", "connections", "snapshots", "bloat", "notifications"} <= set(findings)
-    # The tests' own server runs without fsync, which nobody should do elsewhere.
-    assert findings["durability"].cure
-    assert findings["notifications"].message == "they arrive"

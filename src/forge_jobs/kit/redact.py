@@ -1,7 +1,7 @@
 """Secrets out of everything people see."""
 
 import re
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 HIDDEN = "***"
 _SECRET_KEY = re.compile(
@@ -20,11 +20,21 @@ def url(address: str) -> str:
         parts = urlsplit(address)
     except ValueError:
         return HIDDEN
+    if "=" in parts.query:
+        parts = parts._replace(query="&".join(map(_option, parts.query.split("&"))))
+        address = urlunsplit(parts)
     if parts.password is None:
         return address
     user = f"{parts.username or ''}:{HIDDEN}@"
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=user + host))
+
+
+def _option(pair: str) -> str:
+    """An option of an address: what is secret, or an address with a password, is hidden."""
+    name, _, value = pair.partition("=")
+    plain = unquote(value)
+    return f"{name}={HIDDEN}" if looks_secret(name) or text(plain) != plain else pair
 
 
 def text(message: str) -> str:

@@ -57,7 +57,8 @@ def parse(url: str) -> Address:
     if parts.scheme not in ("postgres", "postgresql"):
         raise BadUrl(f"the scheme {parts.scheme!r} is not Postgres: {_FORM}")
     if parts.fragment:
-        raise BadUrl(f"{redact.url(url)!r} has a part after '#': write %23 for a '#' in a password")
+        raise BadUrl("the address has a part after '#': write %23 for a '#' in a password")
+    _check_ports(parts)
     options = dict(pairs)
     listen = options.get("listen_url")
     dsn = _without_ours(parts, pairs)
@@ -70,6 +71,17 @@ def parse(url: str) -> Address:
         database=unquote(parts.path.lstrip("/")) or unquote(parts.username or ""),
         many_hosts="," in parts.netloc or "," in options.get("host", ""),
     )
+
+
+def _check_ports(parts: SplitResult) -> None:
+    """What looks like a wrong port may be the beginning of a password: it is not repeated."""
+    for host in parts.netloc.rpartition("@")[2].split(","):
+        port = host.rpartition("]")[2].partition(":")[2]
+        if port and not (port.isdecimal() and 0 < int(port) < 65_536):
+            raise BadUrl(
+                "the port of the address is not a number from 1 to 65535: in a password write %2F "
+                "for '/', %3A for ':' and %40 for '@'"
+            )
 
 
 def _schema(name: str) -> str:

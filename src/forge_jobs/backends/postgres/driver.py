@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from forge_jobs.core.errors import BadUrl
+from forge_jobs.core.errors import NotWritable
 
 CONNECT_S = 10.0
 _CACHED_STATEMENTS = 200
@@ -107,6 +107,6 @@ def _driver_module() -> Any:
     try:
         return import_module("asyncpg")
     except ImportError as error:
-        raise BadUrl(
+        raise NotWritable(
             "the Postgres store needs the driver asyncpg: pip install 'forge-jobs[postgres]'"
         ) from error

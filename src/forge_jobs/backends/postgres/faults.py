@@ -23,12 +23,15 @@ from forge_jobs.kit import redact
 
 OLDEST_SERVER: Final = 13
 _RETRIED: Final = frozenset({"40001", "40P01"})
-_LOCK_WAIT: Final = "55P03"
+LOCK_WAIT: Final = "55P03"
 _FULL: Final = frozenset({"53100", "53200"})
 _PRIVILEGE: Final = "42501"
 _NO_OBJECT: Final = frozenset({"42P01", "3F000", "42883", "42703"})
 _BAD_DATA: Final = ("22",)
 _LOGIN: Final = frozenset({"28P01", "28000"})
+_NO_ROOM: Final = "53300"
+_READ_ONLY: Final = "25006"
+_BAD_SETTING: Final = frozenset({"42704", "22023"})
 NO_DATABASE: Final = "3D000"
 
 
@@ -85,9 +88,15 @@ def cannot_connect(error: BaseException, *, place: str, database: str, first: bo
         return NotWritable(text) if first else Unavailable(text)
     if code is None and isinstance(error, ValueError):
         return BadUrl(f"{place}: {_line(error)}")
-    if isinstance(error, TimeoutError):
-        return Unavailable(f"{place} did not answer in time")
-    return Unavailable(f"{place} cannot be reached: {_line(error)}")
+    if code in _BAD_SETTING:
+        return BadUrl(f"{place}: {_line(error)}: take that option out of the address")
+    if code == _NO_ROOM:
+        return Unavailable(f"{place}: {_line(error)}: raise max_connections, or use a pooler")
+    why = "it did not answer in time" if isinstance(error, TimeoutError) else _line(error)
+    return Unavailable(
+        f"{place} cannot be reached: {why}: check host and port of the address, and that the "
+        "server runs"
+    )
 
 
 def closed(place: str) -> Closed:
@@ -102,15 +111,30 @@ def too_old(place: str, version: int) -> NotWritable:
     )
 
 
+def not_unicode(place: str, encoding: str) -> NotWritable:
+    """Payloads and messages of any language would not fit."""
+    return NotWritable(
+        f"{place}: the database has the encoding {encoding} and UTF8 is needed: create another "
+        "with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )
+
+
 def _answered(code: str, error: BaseException, place: str) -> ForgeError:
     text = _line(error)
     if code in _FULL:
         return Full(f"{place} has no room left: {text}")
     if code == _PRIVILEGE:
-        return NotWritable(f"{place}: {text}: grant it to the user of the address")
+        return NotWritable(
+            f"{place}: {text}: have it granted to the user of the address, or let its owner run "
+            "forge db migrate"
+        )
     if code in _NO_OBJECT:
         return SchemaMismatch(f"{place}: {text}: run forge db migrate")
-    if code == _LOCK_WAIT:
+    if code == _READ_ONLY:
+        return Unavailable(
+            f"{place}: {text}: give the address of the primary, and a user that may write"
+        )
+    if code == LOCK_WAIT:
         return Unavailable(f"{place}: another transaction holds the same dedupe key: try again")
     if code.startswith(_BAD_DATA):
         return Invalid(f"a value cannot be stored: {text}")

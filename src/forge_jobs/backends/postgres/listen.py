@@ -80,13 +80,17 @@ class Hearing:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
 
-    async def works(self) -> bool:
-        """Whether notifications make the round trip, on connections made for the question."""
+    async def round_trip_s(self) -> float | None:
+        """How long a notification takes, on connections made for the question; None: for ever."""
         server = self._server
         heard = asyncio.Event()
         token = f"{_PROBE}{server.entropy.bits(64):x}"
         listening = await server.connect(pooled=True, listening=True)
-        speaking = await server.connect(pooled=True)
+        try:
+            speaking = await server.connect(pooled=True)
+        except BaseException:
+            listening.terminate()
+            raise
         try:
             async with asyncio.timeout(PROBE_S):
                 await listening.add_listener(
@@ -96,14 +100,15 @@ class Hearing:
                 transaction = speaking.transaction()
                 await transaction.start()
                 await speaking.fetch(self._notify, server.address.channel, token)
+                began = server.clock.mono()
                 await transaction.commit()
                 await heard.wait()
+                return server.clock.mono() - began
         except TimeoutError:
-            return False
+            return None
         finally:
             listening.terminate()
             speaking.terminate()
-        return True
 
     def after_fork(self) -> None:
         """The task and its connection belong to the parent."""

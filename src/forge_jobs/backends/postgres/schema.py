@@ -21,6 +21,9 @@ _MAINTENANCE: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^CREATE FUNCTION forge\.(\w+)", re.MULTILINE)
 _EXISTS: Final = frozenset({"42P04", "23505"})
+_TURN: Final = "60s"
+_TABLES: Final = "10s"
+_ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
 _TAKEN: Final = frozenset({"42P07", "42723"})
 
 
@@ -110,7 +113,7 @@ async def drop(server: Server) -> None:
 async def _drop(server: Server) -> None:
     schema = server.address.schema
     async with _setup(server) as driver, _transaction(driver):
-        await _fetch(server, driver, "lock_schema", schema)
+        await _lock(server, driver)
         names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), "meta"))
         await driver.execute(f"DROP TABLE IF EXISTS {names} CASCADE")
         for row in await _fetch(server, driver, "our_functions", schema, our_functions()):
@@ -150,7 +153,7 @@ def our_functions() -> list[str]:
 
 async def _apply(server: Server, driver: Driver) -> None:
     schema = server.address.schema
-    await _fetch(server, driver, "lock_schema", schema)
+    await _lock(server, driver)
     if not await _fetch(server, driver, "schema_exists", schema):
         await driver.execute(f"CREATE SCHEMA {schema}")
     await driver.execute(
@@ -169,6 +172,13 @@ async def _apply(server: Server, driver: Driver) -> None:
     await _fetch(server, driver, "set_meta", "schema", str(len(steps)))
 
 
+async def _lock(server: Server, driver: Driver) -> None:
+    """Our turn to change the schema, and no endless wait for those who use its tables."""
+    await _fetch(server, driver, "lock_patience", _TURN)
+    await _fetch(server, driver, "lock_schema", server.address.schema)
+    await _fetch(server, driver, "lock_patience", _TABLES)
+
+
 async def _found(server: Server, driver: Driver) -> Found:
     version = driver.get_server_version()[0]
     if version < faults.OLDEST_SERVER:
@@ -179,6 +189,8 @@ async def _found(server: Server, driver: Driver) -> Found:
             f"{server.address.place} is a standby that takes no writes: give the address of the "
             "primary, or all hosts of the cluster"
         )
+    if probe["encoding"] not in _ENCODINGS:
+        raise faults.not_unicode(server.address.place, probe["encoding"])
     pooled = server.address.pooled
     if pooled is None:
         pooled = probe["pid"] != driver.get_server_pid()
@@ -207,6 +219,11 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
         yield driver
     except Exception as error:
         meant = faults.meaning(error, place=server.address.place, exposed=False)
+        if faults.code_of(error) == faults.LOCK_WAIT:
+            meant = Unavailable(
+                f"{server.address.place}: somebody holds locks on schema "
+                f"{server.address.schema!r}: stop the workers or end that transaction, try again"
+            )
         if meant is error:
             raise
         raise meant from error

@@ -54,7 +54,7 @@ class PostgresStore:
         self.ledger = PostgresLedger(server, self._looks)
         self.limits = PostgresLimits(server, bell)
         self._transactions = UserTransactions(server)
-        self.upkeep = PostgresUpkeep(server, self.close, self._hearing.works)
+        self.upkeep = PostgresUpkeep(server, self.close, self._hearing.round_trip_s)
         self._tag = 0
 
     @property

@@ -1,0 +1,132 @@
+"""What the doctor finds on a Postgres server, and the cure it names."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from forge_jobs.backends.postgres import examine, faults, listen
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.bundle import Finding, Severity
+from forge_jobs.store.processes import NewProcess
+from forge_jobs.testing.clock import MovableClock
+
+from .pooler import transaction_pooler
+from .proxy import faulty_line
+from .server import PrivateServer
+
+
+async def found(store: PostgresStore) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in await store.upkeep.examine()}
+
+
+@asynccontextmanager
+async def visitor(server: PrivateServer) -> AsyncIterator[Any]:
+    """Somebody else's connection."""
+    connection = await asyncpg.connect(server.url(), server_settings={"application_name": "report"})
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def test_a_healthy_server(store: PostgresStore) -> None:
+    findings = await found(store)
+    fine = {"server", "clock", "rights", "connections", "snapshots", "bloat", "notifications"}
+    assert {name for name, one in findings.items() if one.severity is Severity.OK} == fine
+    assert findings["notifications"].message.startswith("they arrive, after ")
+    # The tests' own server runs without fsync, which nobody should do elsewhere.
+    assert set(findings) - fine == {"durability"}
+    assert "fsync off" in findings["durability"].message
+    assert findings["durability"].cure
+
+
+async def test_an_old_server(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
+    finding = (await found(store))["server"]
+    assert finding.severity is Severity.ERROR
+    assert finding.cure == "use Postgres 99 or newer"
+
+
+@pytest.mark.parametrize("write", [False, True])
+async def test_who_holds_a_snapshot_and_for_how_long(
+    store: PostgresStore, postgres: PrivateServer, write: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine, "_SNAPSHOT_WARN_S", 1.0)
+    async with visitor(postgres) as other:
+        async with other.transaction(isolation=None if write else "repeatable_read"):
+            # A reader keeps its snapshot; a writer that idles keeps its transaction number.
+            await other.fetch("SELECT pg_current_xact_id()" if write else "SELECT 1")
+            await asyncio.sleep(1.1)
+            finding = (await found(store))["snapshots"]
+        pid = other.get_server_pid()
+    assert finding.severity is Severity.WARNING
+    assert f"process {pid} of user postgres (report), idle in transaction has" in finding.message
+    assert f"pg_terminate_backend({pid})" in finding.cure
+    assert (await found(store))["snapshots"].severity is Severity.OK
+
+
+async def test_dead_rows(
+    store: PostgresStore, schema: str, postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine, "_DEAD_MATTER", 100)
+    postgres.sql(f"ALTER TABLE {schema}.jobs SET (autovacuum_enabled = off)")
+    await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 500)
+    async with visitor(postgres) as other:
+        await other.execute(f"UPDATE {schema}.jobs SET priority = 1")
+        await other.execute("SELECT pg_stat_force_next_flush()")
+    finding = (await found(store))["bloat"]
+    postgres.sql(f"ALTER TABLE {schema}.jobs RESET (autovacuum_enabled)")
+    assert finding.severity is Severity.WARNING
+    assert finding.message.startswith("jobs: 500 dead rows")
+    assert f"VACUUM {schema}.jobs" in finding.cure
+
+
+async def test_few_connections_left(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(12):
+        me = NewProcess(host_id=f"h{n}", label="l", queues=("q",), pid=n, hostname="b")
+        await store.processes.register(me)
+    finding = (await found(store))["connections"]
+    assert "12 workers up to 48" in finding.message
+    assert finding.severity is Severity.WARNING
+    assert "max_connections" in finding.cure
+
+
+async def test_clocks_that_differ(url: str) -> None:
+    store = PostgresStore(url, MovableClock())
+    await store.open()
+    finding = (await found(store))["clock"]
+    await store.close()
+    assert finding.severity is Severity.WARNING
+    assert "NTP" in finding.cure
+
+
+async def test_a_pooler_that_drops_notifications(
+    store: PostgresStore, schema: str, postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen, "PROBE_S", 1.0)
+    with transaction_pooler(postgres.folder) as folder:
+        pooled = PostgresStore(f"postgresql://postgres@/postgres?host={folder}&schema={schema}")
+        finding = (await found(pooled))["notifications"]
+    assert finding.severity is Severity.WARNING
+    assert finding.message == "a pooler drops them: workers look 4 times a second instead"
+    assert "listen_url" in finding.cure
+
+
+async def test_notifications_that_do_not_arrive(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "PROBE_S", 1.0)
+    async with faulty_line(url) as (line, through):
+        line.deaf = True
+        finding = (await found(PostgresStore(through)))["notifications"]
+    assert finding.message.startswith("they do not arrive")
+
+
+async def test_no_server_at_all() -> None:
+    store = PostgresStore("postgresql://me:geheim@127.0.0.1:1/shop")
+    [finding] = await store.upkeep.examine()
+    assert (finding.severity, finding.subject) == (Severity.ERROR, "server")
+    assert "geheim" not in finding.message
