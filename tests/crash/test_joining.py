@@ -1,4 +1,4 @@
-"""Processes come and go while jobs run: the small joining storm, as part of every test run."""
+"""Processes come and go while jobs run, and share a rate: small storms in every test run."""
 
 import subprocess
 import sys
@@ -9,11 +9,8 @@ import pytest
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_slots_are_never_exceeded_while_processes_come_and_go(
-    project_root: Path, backend: str
-) -> None:
-    command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7", "--only", "join"]
+def _raise(project_root: Path, name: str, backend: str) -> None:
+    command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7", "--only", name]
     done = subprocess.run(
         [*command, "--backend", backend],
         cwd=project_root,
@@ -24,3 +21,15 @@ def test_slots_are_never_exceeded_while_processes_come_and_go(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Every promise was kept." in done.stdout
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_slots_are_never_exceeded_while_processes_come_and_go(
+    project_root: Path, backend: str
+) -> None:
+    _raise(project_root, "join", backend)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_four_processes_stay_within_one_burst_of_a_rate(project_root: Path, backend: str) -> None:
+    _raise(project_root, "rate", backend)

@@ -42,7 +42,7 @@ class JoinOptions:
     seed: int = 0
 
 
-QUICK = JoinOptions(changes=6, every_s=0.5, workers=3, slots=5, lease_s=3.0, longest_ms=800.0)
+QUICK = JoinOptions(changes=6, every_s=0.3, workers=3, slots=5, lease_s=3.0, longest_ms=800.0)
 
 
 @dataclass

@@ -40,7 +40,7 @@ class RateOptions:
     seed: int = 0
 
 
-QUICK = RateOptions(seconds=4.0, kills=1)
+QUICK = RateOptions(seconds=2.0, kills=1)
 
 
 def storm(backend: str, order: Order) -> bool:
