@@ -42,6 +42,8 @@ from forge_jobs.testing.clock import MovableClock
 from .conftest import OpenQueue
 
 in_memory = pytest.mark.parametrize("url", ["memory"], indirect=True)
+# What the stores are asked to do here is in their own conformance suite.
+without_a_server = pytest.mark.parametrize("url", ["memory", "sqlite"], indirect=True)
 in_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
@@ -181,6 +183,7 @@ def test_enqueue_defaults(queue: JobQueue, clock: MovableClock) -> None:
     assert (job.started_at, job.completed_at, job.result, job.error) == (None, None, None, None)
 
 
+@without_a_server
 def test_enqueue_text_is_json_and_a_value_is_a_value(queue: JobQueue) -> None:
     ids = [
         job_enqueue(queue, "work", '{"a": [1, "ü"]}'),
@@ -210,6 +213,7 @@ def test_enqueue_in_the_past_is_due_now_and_later_is_not(
     assert second.id == late
 
 
+@without_a_server
 def test_enqueue_with_a_key_returns_the_living_job(queue: JobQueue) -> None:
     first = job_enqueue(queue, "work", {"n": 1}, dedupe_key="a")
     assert job_enqueue(queue, "work", {"n": 2}, dedupe_key="a") == first
@@ -219,6 +223,7 @@ def test_enqueue_with_a_key_returns_the_living_job(queue: JobQueue) -> None:
     assert job_enqueue(queue, "work", {"n": 3}, dedupe_key="a") != first
 
 
+@without_a_server
 def test_enqueue_many_at_once_keeps_the_order(queue: JobQueue) -> None:
     ids = queue.enqueue_many("work", [{"n": n} for n in range(20)], max_attempts=7)
     assert ids == sorted(ids)
@@ -314,6 +319,7 @@ def test_two_callers_never_get_the_same_job(open_queue: OpenQueue) -> None:
     assert queues[0].counts()["completed"] == 60
 
 
+@without_a_server
 def test_a_paused_queue_gives_nothing(queue: JobQueue) -> None:
     queue.enqueue("work")
     pause = QueueChange(paused=True)
@@ -321,6 +327,7 @@ def test_a_paused_queue_gives_nothing(queue: JobQueue) -> None:
     assert queue.dequeue() is None
 
 
+@without_a_server
 def test_a_clock_that_was_set_back_stops_nothing(queue: JobQueue, clock: MovableClock) -> None:
     queue.enqueue_many("work", range(3))
     clock.jump(-3_600)
@@ -348,6 +355,7 @@ def test_ends_tell_the_errors_apart(queue: JobQueue, open_queue: OpenQueue, end:
         end(queue, job_id)
 
 
+@without_a_server
 def test_complete_keeps_the_result(queue: JobQueue) -> None:
     queue.enqueue("work")
     job = queue.dequeue()
@@ -381,6 +389,7 @@ def test_fail_backs_off_counts_at_the_claim_and_ends_dead(
     assert queue.dequeue() is None
 
 
+@without_a_server
 def test_fail_cuts_a_long_message_and_takes_an_exception(queue: JobQueue) -> None:
     job_id = queue.enqueue("work", max_attempts=1)
     job = queue.dequeue()
@@ -393,6 +402,7 @@ def test_fail_cuts_a_long_message_and_takes_an_exception(queue: JobQueue) -> Non
     assert len(dead.error) <= 2_000
 
 
+@without_a_server
 def test_the_wait_after_a_failure_is_the_callers_or_the_operators(
     open_queue: OpenQueue, clock: MovableClock
 ) -> None:
@@ -482,6 +492,37 @@ def test_a_script_that_works_one_by_one_registers_once(
     assert queue.access.run(lambda store: store.processes.all()) == []
 
 
+@in_a_file
+def test_a_script_may_hold_very_many_jobs(queue: JobQueue) -> None:
+    queue.enqueue_many("work", range(150))
+    jobs = [job for _ in range(150) if (job := queue.dequeue()) is not None]
+    assert len(queue.access.run(lambda store: store.processes.all())) == 64
+    for job in jobs:
+        assert queue.heartbeat(job)
+        queue.complete(job)
+    assert queue.counts()["completed"] == 150
+    queue.leave()
+    assert queue.access.run(lambda store: store.processes.all()) == []
+
+
+def test_a_second_end_does_not_touch_the_job_that_came_after(
+    queue: JobQueue, clock: MovableClock
+) -> None:
+    queue.enqueue_many("work", range(3))
+    first = queue.dequeue()
+    assert first is not None
+    queue.complete(first)
+    second = queue.dequeue()
+    assert second is not None
+    assert second.owner == first.owner
+    with pytest.raises(Refused):
+        queue.complete(first)
+    third = queue.dequeue()
+    assert third is not None
+    assert third.owner != second.owner
+
+
+@without_a_server
 def test_a_released_job_costs_no_attempt(queue: JobQueue) -> None:
     queue.enqueue("work")
     for _ in range(5):
@@ -578,6 +619,7 @@ async def _cancel_all(store: Any) -> None:
     await store.jobs.cancel(Selection(filter=Filter(queue="jobs")), reason="x", limit=2_000)
 
 
+@without_a_server
 def test_times_are_aware_and_in_utc(queue: JobQueue) -> None:
     queue.enqueue("work")
     job = queue.dequeue()

@@ -92,7 +92,7 @@ def eight_scripts(url: str, jobs_each: int) -> None:
 
 @in_a_file
 def test_eight_processes_complete_each_job_exactly_once(url: str) -> None:
-    eight_scripts(url, 60)
+    eight_scripts(url, 50)
 
 
 @on_disk

@@ -101,9 +101,7 @@ class Claiming:
                 self._seats.drop(seat)
                 raise
             if answer.alive:
-                if not answer.claims:
-                    self._seats.give_back(seat.key)
-                return Taken(seat, answer)
+                return self._got(seat, answer)
             self._seats.lose(seat.key)
         raise Unavailable(
             f"queue {self._queue!r}: leases end as soon as they begin; ask for a longer lease"
@@ -115,10 +113,9 @@ class Claiming:
         """Write the end of a claim, or say why it cannot be written."""
         answer = self._exchange(Exchange(owner=owner, number=0, finish=(finish,)))
         verdict = answer.verdicts[0]
+        self._seats.ended(owner, Claim(finish.key, finish.epoch), lost=verdict is Verdict.STALE)
         if verdict is Verdict.STALE:
-            self._seats.lose(owner)
             raise self.lost(job_id)
-        self._seats.give_back(owner)
         if verdict is Verdict.ALREADY:
             record = self.record(job_id)
             if not unsure or record.status is not finish.status:
@@ -143,16 +140,24 @@ class Claiming:
         except BaseException:
             seat.unsure = True
             raise
+        written = answer.verdicts[0] is Verdict.APPLIED
+        taken = self._got(seat, answer)
         if not answer.alive:
             self._seats.lose(owner)
-        elif not answer.claims:
-            self._seats.give_back(owner)
-        return answer.verdicts[0] is Verdict.APPLIED, Taken(seat, answer)
+        elif written:
+            self._seats.ended(owner, Claim(finish.key, finish.epoch))
+        return written, taken
+
+    def _got(self, seat: Seat, answer: Exchanged) -> Taken:
+        taken = Taken(seat, answer)
+        claim = taken.claim
+        self._seats.got(seat, None if claim is None else Claim(claim.key, claim.epoch))
+        return taken
 
     def release(self, owner: int, claim: Claim) -> None:
         """Hand a claim back as if it had never been made; no effect when it was lost before."""
         self._exchange(Exchange(owner=owner, number=0, release=(claim,)))
-        self._seats.give_back(owner)
+        self._seats.ended(owner, claim)
 
     # ---------------------------------------------------------------- looking
 

@@ -110,7 +110,7 @@ class JobQueue:
             raise
 
     def table(self, name: str, *, retry: Retry | None = None) -> "JobQueue":
-        """Another queue in the same store, over the same connections."""
+        """Another queue in the same store, over the same connections: closing one closes both."""
         return JobQueue(self.access, name, retry=retry, clock=self.clock, entropy=self.entropy)
 
     def __repr__(self) -> str:

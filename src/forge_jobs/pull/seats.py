@@ -2,7 +2,8 @@
 
 A seat is a process of the store's process contract whose lease is the job's: liveness, fence and
 crash accounting are the same as for workers. A seat holds one job at a time and serves again when
-that job has ended, so that a script that works one job after the other registers once.
+that job has ended, so that a script that works one job after the other registers once. Whoever
+holds very many at once lets some of them share.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import threading
 from typing import Final
 
 from forge_jobs.client.portal import StoreAccess
+from forge_jobs.core.job import Claim
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 from forge_jobs.store.bundle import Store
@@ -22,14 +24,16 @@ from forge_jobs.store.processes import NewProcess, Pulse
 _SLACK: Final = 0.1
 _FORGOTTEN_AFTER_LEASES: Final = 3
 _LEAVE_S: Final = 2.0
+_SEATS_MOST: Final = 64
 _BUSY: Final = Pulse(running=1)
 
 
 class Seat:
     """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs;
-    ``unsure``: the answer to a claim got lost, so that it may hold a job nobody knows of."""
+    ``holds`` are its claims; ``unsure``: the answer to one got lost, so that it may hold a job
+    nobody knows of."""
 
-    __slots__ = ("beaten", "key", "lease_s", "number", "unsure")
+    __slots__ = ("beaten", "holds", "key", "lease_s", "number", "unsure")
 
     def __init__(self, key: int, lease_s: float, beaten: float) -> None:
         self.key = key
@@ -37,6 +41,7 @@ class Seat:
         self.beaten = beaten
         self.number = 0
         self.unsure = False
+        self.holds: set[Claim] = set()
 
     def is_fresh(self, now: float) -> bool:
         """Whether its lease still has as long to run as was asked for."""
@@ -66,7 +71,7 @@ class Seats:
 
     def take(self, lease_s: float) -> Seat:
         """A seat whose lease has at least ``lease_s`` to run."""
-        seat = self._free_one(lease_s)
+        seat = self._free_one(lease_s) or self._shared_one(lease_s)
         if seat is None:
             return self._register(lease_s)
         if seat.is_fresh(self._clock.mono()):
@@ -82,13 +87,26 @@ class Seats:
         self.lose(key)
         return self._register(lease_s)
 
-    def give_back(self, key: int) -> None:
-        """Its job has ended, or there was none; no effect for a seat of another process."""
+    def got(self, seat: Seat, claim: Claim | None) -> None:
+        """What a round brought; a seat without a job serves again."""
         with self._guard:
-            seat = self._taken.pop(key, None)
-            if seat is not None and not seat.unsure:
+            if claim is not None:
+                seat.holds.add(claim)
+            elif not seat.holds and self._taken.pop(seat.key, None) is not None:
                 self._free.append(seat)
-        if seat is not None and seat.unsure:
+
+    def ended(self, key: int, claim: Claim, *, lost: bool = False) -> None:
+        """A claim is over; no effect if that was known, or for a seat of another process."""
+        with self._guard:
+            seat = self._taken.get(key)
+            if seat is None or claim not in seat.holds:
+                return
+            seat.holds.discard(claim)
+            if lost or not seat.holds:
+                del self._taken[key]
+            if not (lost or seat.holds or seat.unsure):
+                self._free.append(seat)
+        if seat.unsure and not seat.holds:
             self.drop(seat)
 
     def fresh(self, key: int) -> Seat | None:
@@ -104,7 +122,11 @@ class Seats:
             self._taken.pop(key, None)
 
     def drop(self, seat: Seat) -> None:
-        """Nobody knows what it holds: let the store take it back, without waiting for that."""
+        """Nobody knows what it holds: let the store take it back, without waiting for that. A seat
+        with other jobs is not used again; what it holds besides goes when they have ended."""
+        seat.unsure = True
+        if seat.holds:
+            return
         self.lose(seat.key)
         with contextlib.suppress(Exception):
             self._access.spawn(lambda: _leave(self._access.store, [seat.key]))
@@ -125,7 +147,7 @@ class Seats:
         with self._guard:
             free, self._free = self._free, []
         if free:
-            keys = [seat.key for seat in free]
+            keys = [seat.key for seat in free if not seat.holds]
             self._access.spawn(lambda: _leave(self._access.store, keys)).result(_LEAVE_S)
 
     def _free_one(self, lease_s: float) -> Seat | None:
@@ -134,6 +156,18 @@ class Seats:
                 if self._free[place].lease_s == lease_s:
                     seat = self._free.pop(place)
                     self._taken[seat.key] = seat
+                    return seat
+        return None
+
+    def _shared_one(self, lease_s: float) -> Seat | None:
+        """Beyond so many, jobs dequeued within a tenth of a lease share a seat: no lease becomes
+        longer by that, unless one of them gets a heartbeat. On SQLite a seat is an open file."""
+        now = self._clock.mono()
+        with self._guard:
+            if len(self._taken) < _SEATS_MOST:
+                return None
+            for seat in reversed(self._taken.values()):
+                if seat.lease_s == lease_s and not seat.unsure and seat.is_fresh(now):
                     return seat
         return None
 
