@@ -44,6 +44,19 @@ async def send(to: str, subject: str = "hi", *, copies: int = 1) -> int:
     return copies
 
 
+@forge.cron("0 9 * * mon-fri", tz="Europe/Paris", missed="once", overlap="skip", jitter="5m")
+@forge.cron("@hourly", name="hourly")
+@forge.task()
+async def report(days: int = 1) -> str:
+    return str(days)
+
+
+report.enqueue(days="a week")  # wrong: cannot be assigned to parameter "days"
+forge.cron("@daily", missed="never")(report)  # wrong: cannot be assigned to parameter "missed"
+forge.schedules.edit("report", expression="@daily", queue=None)
+forge.schedules.create("nightly", "@daily", report, payload={"days": 7})
+
+
 @forge.task(queue="video", cpu=True)
 def encode(path: str) -> str:
     return path

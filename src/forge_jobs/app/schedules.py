@@ -12,6 +12,7 @@ from forge_jobs.client.sending import Sender
 from forge_jobs.client.task import Task
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.schedule import CronSpec
+from forge_jobs.core.timetable import template_of
 from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome
@@ -147,7 +148,11 @@ class Schedules:
         given: dict[str, Any] = dict(changes)
         if "payload" in given:
             kind = (await table.get(name)).kind
-            given["payload"] = self._declarations.job(kind, given["payload"], where)[0].payload
+            job, known = self._declarations.job(kind, given["payload"], where)
+            given["payload"] = job.payload
+            if known is not None:
+                # What the task derives from its arguments, such as a limit's key, goes with them.
+                given["template"] = template_of(job)
         if "jitter" in given:
             given["jitter_s"] = seconds(given.pop("jitter"), field=f"{where}: jitter")
         given["zone"] = given.pop("tz", UNSET)

@@ -78,6 +78,7 @@ class ScheduleChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     overlap: str | UnsetType = UNSET
     jitter_s: float | UnsetType = UNSET
     max_attempts: int | UnsetType | None = UNSET
+    template: bytes | UnsetType = UNSET
 
 
 class Timetable:
@@ -144,11 +145,7 @@ class Timetable:
             return replace(known, **given, edited=known.declared, enabled=enabled, error=None)
 
         await self._change(name, edited)
-        detail = {
-            field: value
-            for field, value in given.items()
-            if field != "payload" and isinstance(value, str | int | float | bool | None)
-        }
+        detail = {field: value for field, value in given.items() if not isinstance(value, bytes)}
         await self._note("edit schedule", name, detail)
         return await self.get(name)
 

@@ -72,16 +72,14 @@ class Cron:
         """Fire what is due, then sleep until the next tick."""
         look = _Look(self._store, self._queue_of, self._router, self._entropy)
         report = await look.go()
-        if look.trouble is not None:
-            if not report.fired:
-                raise look.trouble
-            return Next.after(_RETRY_S)
-        if look.more:
+        # One schedule that cannot be fired is tried again soon; the others keep their times.
+        most_s = self._look_s if look.trouble is None else _RETRY_S
+        if look.more and look.trouble is None:
             return Next.again()
         if report.next_due is None:
-            return Next.after(self._look_s)
+            return Next.after(most_s)
         wait_s = (report.next_due - look.now) / SECOND + _LATE_S
-        return Next.sharp(min(max(wait_s, 0.0), self._look_s))
+        return Next.sharp(min(max(wait_s, 0.0), most_s))
 
 
 async def cron_tick_once(
@@ -126,7 +124,7 @@ class _Look:
         self._next_due: Instant | None = None
         self.now: Instant = 0
         self.more = False
-        self.trouble: StoreError | None = None
+        self.trouble: Exception | None = None
 
     async def go(self) -> CronTickReport:
         found = await self._store.schedules.due(limit=_LIMIT)
@@ -137,10 +135,9 @@ class _Look:
                 await self._serve(schedule)
             except Invalid as error:
                 await self._disable(schedule, str(error))
-            except StoreError as error:
-                # The tick stays stored and is fired by the next look; others may fare better.
-                self._errors += 1
-                self.trouble = error
+            except Exception as error:
+                # The tick stays stored and is fired by a later look; others may fare better.
+                self._fail(schedule, error)
         return CronTickReport(
             fired=self._counts[FireOutcome.FIRED],
             skipped=self._counts[FireOutcome.SKIPPED],
@@ -190,14 +187,22 @@ class _Look:
             self._seeded += 1
         self._next_due = min(self._next_due or next_at, next_at)
 
-    async def _disable(self, schedule: Schedule, message: str) -> None:
+    def _fail(self, schedule: Schedule, error: Exception) -> None:
         self._errors += 1
+        self.trouble = error
+        _LOG.warning(
+            "schedule could not be fired",
+            extra={"schedule": schedule.name, "error": repr(error), "retry_in": _RETRY_S},
+        )
+
+    async def _disable(self, schedule: Schedule, message: str) -> None:
         stopped = replace(schedule, enabled=False, next_at=None, error=message)
         try:
             done = await self._store.schedules.put(stopped, expect=schedule.version)
         except StoreError as error:
-            self.trouble = error
+            self._fail(schedule, error)
             return
+        self._errors += 1
         if done:
             _LOG.error(
                 "schedule disabled: it cannot be read",
