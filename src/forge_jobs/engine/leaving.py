@@ -37,7 +37,7 @@ class Leaving:
         member: Membership,
         leadership: Leadership,
         *,
-        pass_on: Callable[[], Awaitable[None]],
+        pass_on: Callable[[], Awaitable[object]],
         clock: Clock,
         grace_s: float,
     ) -> None:
@@ -83,7 +83,7 @@ class Leaving:
         while not is_so() and self._clock.mono() < end:
             await self._clock.sleep(_LOOK_S)
 
-    async def _bounded(self, call: Awaitable[None], limit_s: float) -> None:
+    async def _bounded(self, call: Awaitable[object], limit_s: float) -> None:
         try:
             async with asyncio.timeout(limit_s):
                 await call

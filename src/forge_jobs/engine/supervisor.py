@@ -18,6 +18,9 @@ from .floor import Floor
 from .lane import Lane
 
 _LOOK_S = 1.0
+# A newcomer waits for what others give up, and may not yet hear that they did.
+_YOUNG_LOOKS = 10
+_YOUNG_LOOK_S = 0.2
 _NOTHING = Share(0, 0, 0)
 
 
@@ -50,12 +53,14 @@ class Supervisor:
         self._looking: asyncio.Task[None] | None = None
         self._again = False
         self._closed = False
+        self._looks = 0
         self.quiet = False
 
     async def tick(self) -> Next:
         """Look once."""
+        self._looks += 1
         await self.look()
-        return Next.after(_LOOK_S)
+        return Next.after(_LOOK_S if self._looks > _YOUNG_LOOKS else _YOUNG_LOOK_S)
 
     def look_soon(self) -> None:
         """Share out and look now, beside the regular rounds."""
@@ -66,17 +71,17 @@ class Supervisor:
             return
         self._looking = asyncio.get_running_loop().create_task(self._look_now())
 
-    async def share(self) -> None:
+    async def share(self) -> int:
         """Share the slots of the cluster out; usually nothing changes."""
-        await self._store.processes.share(most=self._settings.slots_most)
+        return await self._store.processes.share(most=self._settings.slots_most)
 
     async def look(self) -> None:
         """Read queues and processes, set the lanes accordingly, and give up what is not used."""
         async with self._turn:
             configs = {config.name: config for config in await self._store.queues.all()}
-            processes = await self._store.processes.all()
-            host_id = self._host_id()
-            mine = next((record for record in processes if record.host_id == host_id), None)
+            mine = await self._mine()
+            if mine is not None and self._lacks(configs, mine) and await self.share():
+                mine = await self._mine()
             if mine is None:
                 return
             self.quiet = mine.quiet
@@ -85,6 +90,21 @@ class Supervisor:
             kept = self._kept(mine)
             if kept and await self._store.processes.give_up(mine.key, kept):
                 await self.share()
+
+    async def _mine(self) -> ProcessRecord | None:
+        """This process as the store sees it; None when it does not look alive there."""
+        processes = await self._store.processes.all()
+        host_id = self._host_id()
+        return next((record for record in processes if record.host_id == host_id), None)
+
+    def _lacks(self, configs: Mapping[str, QueueConfig], mine: ProcessRecord) -> bool:
+        """Whether it has nothing of a queue that has slots: nobody may have noticed it yet."""
+        return not mine.quiet and any(
+            (config := configs.get(name)) is not None
+            and config.slots > 0
+            and not mine.shares.get(name, _NOTHING).slots
+            for name in self._floor.lanes
+        )
 
     def forget(self) -> None:
         """The process was declared dead: its slots are no longer its own."""
