@@ -23,6 +23,7 @@ STORMS = {
     "pull": "tests.storm.pulling",
     "commands": "tests.storm.commands",
     "cron": "tests.storm.ticking",
+    "limits": "tests.storm.limits",
 }
 
 

@@ -55,7 +55,7 @@ class Registration:
             make_local=self._make_local,
             on_dead=self._successor(options.get("on_dead"), kind),
         )
-        if settings.per is not None and not signature.takes(first_name(settings.per)):
+        if settings.per is not None and not signature.has(first_name(settings.per)):
             raise BadOption(
                 f"task {kind!r}: per={settings.per!r} names no argument of it: it takes {signature}"
             )

@@ -1,4 +1,4 @@
-"""``forge limits``: the rate limits that handlers keep to."""
+"""``forge limits``: the rate limits that handlers keep to, declared limits and throttle scopes."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from forge_jobs.core.errors import BadOption
+from forge_jobs.ops import bounds
 from forge_jobs.ops import limits as ops
 from forge_jobs.ops.act import Store
+from forge_jobs.ops.bounds import BoundOperator, LimitView, ScopeView
 from forge_jobs.ops.limits import LimitOperator, RateLimitView
 from forge_jobs.ops.views import to_json
 
@@ -17,7 +20,7 @@ from .session import actor, on_store
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, set and drain rate limits.\n\n\b\nExample:\n  forge limits set smtp 50/m",
+    help="List, set and clear limits.\n\n\b\nExample:\n  forge limits set smtp 50/m",
 )
 
 Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope handlers name.")]
@@ -25,23 +28,39 @@ Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope handlers 
 
 @app.command("list")
 def list_limits(url: Url = None, as_json: AsJson = False) -> None:
-    """List rate limits and the permits left.
+    """List rate limits and the permits left, declared limits and throttle scopes.
 
     \b
     Example:
       forge limits list
     """
-    views = on_store(url, ops.rate_limits)
+
+    async def work(
+        store: Store,
+    ) -> tuple[Sequence[RateLimitView], Sequence[LimitView], Sequence[ScopeView]]:
+        return (
+            await ops.rate_limits(store),
+            await bounds.declared_limits(store),
+            await bounds.scopes(store),
+        )
+
+    views, declared, scopes = on_store(url, work)
     if as_json:
-        show.write_json(to_json({"rate_limits": views}))
+        show.write_json(to_json({"rate_limits": views, "limits": declared, "scopes": scopes}))
         return
-    if not views:
+    if not views and not declared and not scopes:
         show.console().print(
             'No rate limits yet: forge.rate_limit("smtp", "50/m") declares one, '
-            "forge limits set smtp 50/m sets it."
+            "forge limits set smtp 50/m sets it. Limits of tasks: @forge.task(concurrency=5)."
         )
         return
-    show.console().print(rate_table(views))
+    for shown in (
+        rate_table(views) if views else None,
+        limit_table(declared) if declared else None,
+        scope_table(scopes) if scopes else None,
+    ):
+        if shown is not None:
+            show.console().print(shown)
 
 
 @app.command("set")
@@ -53,20 +72,71 @@ def set_limit(
     burst: Annotated[
         float | None, typer.Option("--burst", metavar="N", help="How many permits at once.")
     ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", metavar="N", help="Of task:KIND or queue:NAME: at once."),
+    ] = None,
+    lift: Annotated[
+        bool, typer.Option("--lift", help="Of task:KIND or queue:NAME: no bounds any more.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set the rate of a scope over the whole cluster; workers follow within seconds.
+    """Set the rate of a scope, or the limit of task:KIND or queue:NAME, over the whole cluster.
 
     \b
     Example:
       forge limits set smtp 50/m --burst 10
+      forge limits set task:send --concurrency 5
     """
+    if scope.startswith(("task:", "queue:")):
+
+        async def set_bound(store: Store) -> LimitView:
+            return await BoundOperator(store, actor=actor()).set(
+                scope, concurrency=concurrency, rate=rate, burst=burst, lift=lift
+            )
+
+        _print_bound(on_store(url, set_bound), as_json)
+        return
+    if concurrency is not None or lift:
+        raise BadOption(f"--concurrency and --lift are for task:KIND and queue:NAME, not {scope!r}")
 
     async def work(store: Store) -> RateLimitView:
         return await LimitOperator(store, actor=actor()).set_rate(scope, rate, burst=burst)
 
     _print_one(on_store(url, work), as_json)
+
+
+@app.command()
+def reset(name: Scope, url: Url = None) -> None:
+    """Let code say again what the limit of task:KIND or queue:NAME is.
+
+    \b
+    Example:
+      forge limits reset task:send
+    """
+
+    async def work(store: Store) -> None:
+        await BoundOperator(store, actor=actor()).reset(name)
+
+    on_store(url, work)
+    show.console().print(f"{name}: the next worker that starts says what it is.")
+
+
+@app.command()
+def clear(scope: Scope, url: Url = None) -> None:
+    """Open a throttled scope now: its jobs start again at once.
+
+    \b
+    Example:
+      forge limits clear smtp
+    """
+
+    async def work(store: Store) -> None:
+        await BoundOperator(store, actor=actor()).open_scope(scope)
+
+    on_store(url, work)
+    show.console().print(f"Scope {scope!r} is open.")
 
 
 @app.command()
@@ -97,6 +167,40 @@ def rate_table(views: Sequence[RateLimitView]) -> Table:
             "now" if view.available else show.span(view.next_in_s),
         )
     return made
+
+
+def limit_table(views: Sequence[LimitView]) -> Table:
+    """Declared limits in 80 columns."""
+    numbers = ("AT ONCE", "RUNNING", "RATE", "LEFT")
+    made = show.table("LIMIT", *numbers, "PER", "SET BY", right=numbers, shrink=("LIMIT", "PER"))
+    for view in views:
+        made.add_row(
+            view.name,
+            "-" if view.concurrency is None else str(view.concurrency),
+            show.number(view.running),
+            view.rate or "-",
+            "-" if view.available is None else show.number(view.available),
+            view.per or "-",
+            "operator" if view.by_operator else "code",
+        )
+    return made
+
+
+def scope_table(views: Sequence[ScopeView]) -> Table:
+    """Throttle scopes in 80 columns."""
+    made = show.table("SCOPE", "STATE", "TASKS", shrink=("SCOPE", "TASKS"))
+    for view in views:
+        until = view.closed_until
+        state = "open" if until is None else f"closed until {until:%H:%M:%S} UTC"
+        made.add_row(view.scope, state, ", ".join(view.tasks) or "-")
+    return made
+
+
+def _print_bound(view: LimitView, as_json: bool) -> None:
+    if as_json:
+        show.write_json(view.to_json())
+    else:
+        show.console().print(limit_table([view]))
 
 
 def _print_one(view: RateLimitView, as_json: bool) -> None:

@@ -57,6 +57,9 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
     for view in views:
         for block in view.blocks:
             _print_block(view, block.text, block.remedy)
+        for closed in view.scopes_closed:
+            until = "" if closed.until is None else f" until {closed.until:%H:%M:%S} UTC"
+            _warn(f"queue {view.name!r}: {closed.text}{until}", closed.remedy)
 
 
 @app.command("set")
@@ -182,10 +185,14 @@ def _count(view: QueueView, status: JobStatus) -> Text:
 def _print_block(view: QueueView, text: str, remedy: str | None) -> None:
     waiting = any(view.counts[status] for status in (JobStatus.PENDING, JobStatus.HELD))
     if view.paused or view.throttled_until is not None or waiting:
-        line = Text(f"! {text}", style="yellow")
-        if remedy is not None:
-            line.append(f"\n  → {remedy}", style="bright_black")
-        show.console().print(line)
+        _warn(text, remedy)
+
+
+def _warn(text: str, remedy: str | None) -> None:
+    line = Text(f"! {text}", style="yellow")
+    if remedy is not None:
+        line.append(f"\n  → {remedy}", style="bright_black")
+    show.console().print(line)
 
 
 def _print_queue(view: QueueView, as_json: bool) -> None:

@@ -161,6 +161,11 @@ class Signature:
             return True
         return (name in plan.known or plan.extra is not None) and set(plan.required) <= {name}
 
+    def has(self, name: str) -> bool:
+        """Whether it takes an argument of this name; True while that is not known yet."""
+        plan = self._plan
+        return plan is None or name in plan.known or plan.extra is not None
+
     @property
     def wants_context(self) -> bool:
         """Whether the function takes a Context."""

@@ -23,6 +23,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 
+from .held import closed_scopes
 from .metrics import spans
 from .views import (
     ErrorView,
@@ -69,6 +70,7 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
     configs, counts, oldest, processes = await asyncio.gather(
         store.queues.all(), store.ledger.counts(), store.ledger.oldest_due(), store.processes.all()
     )
+    closed = await closed_scopes(store, clock.now())
     known = {config.name: config for config in configs}
     tallies = _by_queue(counts)
     serving: dict[str, list[ProcessRecord]] = {}
@@ -86,6 +88,7 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
             oldest=oldest.get(name),
             serving=serving.get(name, []),
             now=now,
+            closed=tuple(closed.get(name, ())),
         )
         for name in names
     )
@@ -162,6 +165,7 @@ def _queue(
     oldest: Instant | None,
     serving: Sequence[ProcessRecord],
     now: Instant,
+    closed: tuple[Reason, ...] = (),
 ) -> QueueView:
     name, gate = config.name, config.gate
     return QueueView(
@@ -181,6 +185,7 @@ def _queue(
         retain_dead_s=config.retain_dead_s,
         retain_cancelled_s=config.retain_cancelled_s,
         blocks=queue_blocks(name, config, serving, now),
+        scopes_closed=closed,
     )
 
 

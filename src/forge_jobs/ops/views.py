@@ -39,6 +39,8 @@ class QueueView(View, frozen=True, kw_only=True):
 
     ``configured`` is False for a queue that has jobs but no settings yet. ``slots`` is what
     operators allow over the cluster, ``slots_live`` what living workers have taken up.
+    ``scopes_closed`` are throttles of scopes that tasks of the queue declare; its other tasks
+    go on.
     """
 
     name: str
@@ -57,6 +59,7 @@ class QueueView(View, frozen=True, kw_only=True):
     retain_dead_s: float | None
     retain_cancelled_s: float | None
     blocks: tuple[Reason, ...] = ()
+    scopes_closed: tuple[Reason, ...] = ()
 
 
 class WorkerView(View, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 
+from .held import held, limited
 from .views import Reason
 
 AHEAD_CAP = 10_000
@@ -28,7 +29,7 @@ async def why(
         case JobStatus.RUNNING:
             return _running(record, await store.processes.all())
         case JobStatus.HELD:
-            return (_held(record),)
+            return (await held(store, record),)
         case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
             return await _waiting(store, record, clock.now())
         case _:
@@ -92,6 +93,9 @@ async def _waiting(store: Store, record: JobRecord, now: Instant) -> tuple[Reaso
         return (_not_due(record), *blocks)
     if blocks:
         return blocks
+    bounds = await limited(store, record, now)
+    if bounds:
+        return bounds
     return (await _in_line(store, record, config),)
 
 
@@ -132,13 +136,6 @@ async def _in_line(store: Store, record: JobRecord, config: QueueConfig | None) 
     if before.jobs:
         return Reason(code="in_line", text=f"{others} pending jobs of its queue are older")
     return Reason(code="next", text="nothing is in its way: it is about to start")
-
-
-def _held(record: JobRecord) -> Reason:
-    return Reason(
-        code="held",
-        text=f"its limit {record.limit_key!r} is full; it moves up when a job of that limit ends",
-    )
 
 
 def _running(record: JobRecord, processes: Sequence[ProcessRecord]) -> tuple[Reason, ...]:
