@@ -109,6 +109,7 @@ def test_comes_up_answers_probes_and_drains(start: Start) -> None:
     for number in (port, port + 1):
         command.until(lambda number=number: probe(number, "/readyz") == 200)  # type: ignore[misc]
         assert probe(number, "/healthz") == 200
+        assert probe(number, "/metrics") == 200
         assert probe(number, "/elsewhere") == 404
     command.process.terminate()
     assert command.process.wait(20) == 0

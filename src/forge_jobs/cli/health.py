@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forge_jobs.core.status import JobStatus
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import look, metrics, prometheus
 from forge_jobs.ops.act import Store
 from forge_jobs.ops.doctor import Finding, Severity, examine
@@ -22,6 +23,7 @@ from .options import AsJson, Url
 from .queues import queue_table
 from .session import on_store, with_forge
 
+_WATCH_S = 2.0
 _MARK = {
     Severity.OK: ("ok", "green"),
     Severity.WARNING: ("warn", "yellow"),
@@ -36,6 +38,9 @@ def stats(
     as_prometheus: Annotated[
         bool, typer.Option("--prometheus", help="Print everything as Prometheus text.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,6 +49,7 @@ def stats(
     \b
     Example:
       forge stats --minutes 30
+      forge stats --watch
       forge stats --prometheus
     """
     if as_prometheus:
@@ -54,6 +60,15 @@ def stats(
         told = msgspec.json.decode(seen.to_json())
         show.write_json(to_json({**told, "kinds": kinds}))
         return
+    _print_stats(seen, kinds)
+    while watch:
+        SYSTEM_CLOCK.pause(_WATCH_S)
+        seen, kinds = on_store(url, lambda store: _seen(store, minutes))
+        show.console().clear()
+        _print_stats(seen, kinds)
+
+
+def _print_stats(seen: Overview, kinds: tuple[KindView, ...]) -> None:
     out = show.console()
     out.print(_headline(seen))
     if seen.queues:
