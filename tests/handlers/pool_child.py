@@ -82,8 +82,6 @@ def main() -> None:
     elif how == "wrong-ready":
         print("Welcome to this program!", flush=True)
     elif how == "dead-on-arrival":
-        with open(sys.argv[2], "a") as file:
-            file.write(f"{time.monotonic()}\n")
         sys.exit("no licence")
     elif how != "no-handshake":
         say(ready=True)

@@ -44,12 +44,12 @@ COUNTS = {"family": 5, "deaf": 1, "daemon-and-wait": 2, "polite": 1}
 async def test_A18_a_timeout_ends_everyone(desk: Desk, tmp_path: Path) -> None:
     async def one(act: str, count: int) -> None:
         said, path = Said(), tmp_path / act
-        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=2), said)
+        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=3), said)
         pids = await numbers_in(path, count)
         assert not [pid for pid in pids if alive(pid)], "they are gone before the job has ended"
         assert isinstance(outcome, Failed)
-        assert outcome.message == "timed out after 2 s"
-        assert said.lines[0].message.startswith("timed out after 2 s after ")
+        assert outcome.message == "timed out after 3 s"
+        assert said.lines[0].message.startswith("timed out after 3 s after ")
         if act == "polite":
             assert "stdout: hello" in said.text
             assert "stderr: goodbye" in said.text
@@ -116,7 +116,7 @@ async def test_what_a_finished_command_left_behind_is_killed(desk: Desk, tmp_pat
 
 async def test_an_endless_writer_leaves_memory_flat(desk: Desk, tmp_path: Path) -> None:
     running = asyncio.create_task(
-        desk.run(deeds(), deed("endless", tmp_path / "pids", timeout_secs=3))
+        desk.run(deeds(), deed("endless", tmp_path / "pids", timeout_secs=2))
     )
     await asyncio.sleep(1)
     process = psutil.Process()
@@ -210,7 +210,7 @@ async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) 
 
 async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
     path = tmp_path / "pids"
-    settings = EngineSettings(lease_s=1.0)
+    settings = EngineSettings(lease_s=3.0)
     async with Forge("memory://") as forge:
         forge.register(deeds(), queue="shell")
         async with forge.worker(queues=["shell"], settings=settings, shutdown_timeout=0) as handle:
@@ -229,7 +229,7 @@ async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
 async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Path) -> None:
     cancelled, late = tmp_path / "cancelled", tmp_path / "late"
     async with Forge("memory://") as forge:
-        forge.register(deeds(), queue="shell", timeout="2s")
+        forge.register(deeds(), queue="shell", timeout="3s")
         async with forge.worker(queues=["shell"]) as handle:
             first = await forge.aenqueue("cmd_exec", deed("family", cancelled), max_attempts=1)
             second = await forge.aenqueue("cmd_exec", deed("deaf", late), max_attempts=1)
@@ -242,7 +242,7 @@ async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Pat
             ended = [await store.jobs.get(job.id) for job in (first, second)]
         assert [one and one.status for one in ended] == ["cancelled", "dead"]
         assert ended[1] is not None
-        assert ended[1].last_error == "timed out after 2 s"
+        assert ended[1].last_error == "timed out after 3 s"
         assert not [pid for pid in pids if alive(pid)]
 
 
