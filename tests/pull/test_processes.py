@@ -101,7 +101,9 @@ def test_a_killed_script_gives_its_job_to_the_next_dequeue(url: str) -> None:
         job_id = queue.enqueue("work", max_attempts=3)
         with started("hold", url, "1s") as script:
             assert line(script) == f"{job_id} 1"
-            assert queue.dequeue() is None
+            held = queue.get(job_id)
+            assert held is not None
+            assert held.status is JobStatus.RUNNING
         job = dequeue_soon(queue)
         assert (job.id, job.attempts) == (job_id, 2)
         queue.complete(job)
@@ -199,13 +201,13 @@ def test_workers_on_postgres_are_woken_and_keep_their_leases(url: str) -> None:
 
     def handler(job: Job) -> str:
         if job.payload == "long":
-            time.sleep(2)
+            time.sleep(3)
             done.set()
         return "ok"
 
     with JobQueue.open(url) as queue:
         pool = threading.Thread(
-            target=lambda: queue.work_pool(2, handler, poll="1h", lease="1s", stop=stop)
+            target=lambda: queue.work_pool(2, handler, poll="1h", lease="2s", stop=stop)
         )
         pool.start()
         try:

@@ -254,7 +254,7 @@ def test_a_cancelled_job_hears_of_it(queue: JobQueue) -> None:
         until(lambda: job.stop_requested)
         raise RuntimeError("stopped half-way")
 
-    with working(queue, handler, lease="1s"):
+    with working(queue, handler, lease="3s"):
         assert began.wait(DEADLINE_S)
         queue.cancel(job_id)
         until(lambda: status(queue, job_id) == "cancelled")
@@ -269,9 +269,9 @@ def test_a_long_job_keeps_its_lease_by_itself(queue: JobQueue, tmp_path: Path) -
         assert go_on.wait(DEADLINE_S)
 
     with JobQueue.open(f"sqlite:///{tmp_path}/jobs.db") as other:
-        with working(queue, handler, lease="1s"):
+        with working(queue, handler, lease="2s"):
             assert began.wait(DEADLINE_S)
-            end = time.monotonic() + 2
+            end = time.monotonic() + 3
             while time.monotonic() < end:
                 assert other.dequeue() is None
                 time.sleep(0.05)
