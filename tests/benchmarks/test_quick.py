@@ -8,18 +8,18 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import targets
-from benchmarks.figures import Verdict
-from benchmarks.measures import MEASURES
-from benchmarks.systems import OURS, PACKAGES
+from benchmarks.figures import Target, Verdict
+from benchmarks.measures import GROUPS
+from benchmarks.systems import OURS, OWN, PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = {name: package for name, package in PACKAGES.items() if name != OURS}
 NEEDS_PEER = {
     "drain-full": {"huey", "persist-queue"},
     "drain-normal": {"litequeue"},
@@ -27,64 +27,79 @@ NEEDS_PEER = {
     "enqueue-full": {"huey"},
     "def-full": {"huey", "persist-queue"},
     "def-normal": {"litequeue"},
+    "postgres-drain": {"pgqueuer"},
+    "postgres-bulk": {"pgqueuer"},
+    "postgres-one": {"pgqueuer"},
+    "postgres-callers": {"pgqueuer"},
 }
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """One quick run for all tests of this file."""
+@dataclass(frozen=True)
+class Run:
+    """What one run of a group said."""
+
+    group: str
+    done: subprocess.CompletedProcess[str]
+    document: Path
+
+    @property
+    def targets(self) -> list[Target]:
+        on_postgres = self.group == "postgres"
+        return [one for one in targets.ALL if one.key.startswith("postgres-") is on_postgres]
+
+    def figures(self) -> dict[str, Any]:
+        assert self.done.returncode == 0, self.done.stdout + self.done.stderr
+        return json.loads(self.document.read_text())
+
+
+@pytest.fixture(scope="module", params=GROUPS)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One quick run of each group for all tests of this file."""
     document = tmp_path_factory.mktemp("bench") / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(document)]
+    command = [
+        sys.executable, "-m", "benchmarks", "--quick", "--only", request.param,
+        "--json", str(document),
+    ]  # fmt: skip
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            out, words = process.communicate(timeout=90)
+            out, words = process.communicate(timeout=95)
         except subprocess.TimeoutExpired:
             process.terminate()
             out, words = process.communicate(timeout=20)
-    return subprocess.CompletedProcess(command, process.returncode, out, words), document
+    done = subprocess.CompletedProcess(command, process.returncode, out, words)
+    return Run(request.param, done, document)
 
 
-@pytest.fixture(scope="module")
-def figures(run: tuple[subprocess.CompletedProcess[str], Path]) -> dict[str, Any]:
-    """Every figure of the run."""
-    done, document = run
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(document.read_text())
+def test_exits_0_and_counts_rows(run: Run) -> None:
+    assert run.done.returncode == 0, run.done.stdout + run.done.stderr
+    assert "row counts: all as expected; rounds that failed: 0" in run.done.stdout
 
 
-def test_exits_0_and_counts_rows(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    done, _ = run
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "row counts: all as expected; rounds that failed: 0" in done.stdout
-
-
-def test_prints_every_target_within_100_columns(
-    run: tuple[subprocess.CompletedProcess[str], Path],
-) -> None:
-    done, _ = run
-    lines = done.stdout.splitlines()
+def test_prints_every_target_within_100_columns(run: Run) -> None:
+    lines = run.done.stdout.splitlines()
     verdicts = tuple(verdict.value for verdict in Verdict)
-    for target in targets.ALL:
+    for target in run.targets:
         rows = [line for line in lines if line.startswith(target.text)]
         assert len(rows) == 1, target.text
         assert rows[0].endswith(verdicts)
     assert max(map(len, lines)) <= 100
 
 
-def test_every_measure_of_ours_has_figures(figures: dict[str, Any]) -> None:
-    assert list(figures["measures"]) == list(MEASURES)
+def test_every_measure_of_ours_has_figures(run: Run) -> None:
+    figures = run.figures()
+    assert list(figures["measures"]) == list(GROUPS[run.group])
     outcomes = {
         outcome["key"]: outcome
         for measure in figures["measures"].values()
         for outcome in measure["targets"]
     }
-    installed = {name for name, package in PEERS.items() if importlib.util.find_spec(package)}
-    for target in targets.ALL:
-        alone = target.key not in NEEDS_PEER
+    peers = {name: package for name, package in PACKAGES.items() if name not in OWN}
+    installed = {name for name, package in peers.items() if is_installed(package)}
+    for target in run.targets:
         measured = outcomes[target.key]["measured"]
-        if alone or NEEDS_PEER[target.key] & installed == NEEDS_PEER[target.key]:
+        if NEEDS_PEER.get(target.key, set()) <= installed:
             assert measured is not None, target.key
             assert measured > 0, target.key
     for measure in figures["measures"].values():
@@ -92,7 +107,18 @@ def test_every_measure_of_ours_has_figures(figures: dict[str, Any]) -> None:
         assert measure["failures"] == []
 
 
-def test_our_commits_have_the_level_that_the_table_claims(figures: dict[str, Any]) -> None:
+def is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_durability_is_what_the_table_claims(run: Run) -> None:
+    figures = run.figures()
+    if run.group == "postgres":
+        assert f"{OURS}-postgres: synchronous_commit on (on its own connection)" in figures["notes"]
+        return
     found = {one["text"].partition(":")[0]: one for one in figures["durability"]}
     for level, enqueued in (("FULL", "FULL"), ("default", "FULL"), ("NORMAL", "NORMAL")):
         audited = found[f"{OURS}, {level}"]
