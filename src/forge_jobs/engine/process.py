@@ -109,22 +109,7 @@ class WorkerProcess:
         self.rate_limit = RateLimiter(
             store_of(store), plan.io, declared=plan.handlers.rate_limits, clock=clock
         )
-        self.floor = Floor(
-            FloorParts(settings, clock, plan.entropy, standing, Journal(store.tag)),
-            Surroundings(
-                self._member.host_id,
-                store.tag,
-                clock,
-                plan.enqueuer,
-                plan.queue_of,
-                limiter=lambda: self.rate_limit,
-            ),
-            self._job_loop,
-        )
-        for name in plan.queues:
-            self.floor.lanes[name] = Lane(
-                name, self.floor, now=clock.mono(), backoff=settings.backoff
-            )
+        self.floor = self._new_floor()
         self._pump = Pump(
             self.floor,
             Intake(self.floor, plan.handlers, isolate_from=settings.isolate_after_crashes),
@@ -151,12 +136,8 @@ class WorkerProcess:
         )
         self._cancels = LocalCancels(self.floor, store, self._job_loop, clock)
         # A dead coordinator is missed no longer than its lease.
-        self._leadership = Leadership(
-            store.processes,
-            lambda: self.owner,
-            clock=clock,
-            ttl_s=min(LEAD_TTL_S, settings.lease_s),
-        )
+        ttl_s = min(LEAD_TTL_S, settings.lease_s)
+        self._leadership = Leadership(store.processes, lambda: self.owner, clock=clock, ttl_s=ttl_s)
         self._stop = StopFlag()
         self._cores = Cores(clock.mono)
         self._wakes = {Cron.name: WakeFlag(self._job_loop.loop)}
@@ -306,6 +287,37 @@ class WorkerProcess:
         return [run.job.kind for run in runs if run.state is State.RUNNING]
 
     # -- parts ----------------------------------------------------------------------------------
+
+    def _surroundings(self) -> Surroundings:
+        plan = self._plan
+        return Surroundings(
+            self._member.host_id,
+            plan.store.tag,
+            plan.clock,
+            plan.enqueuer,
+            plan.queue_of,
+            limiter=lambda: self.rate_limit,
+        )
+
+    def _new_floor(self) -> Floor:
+        plan, clock, settings = self._plan, self._plan.clock, self._plan.settings
+        floor = Floor(
+            FloorParts(
+                settings, clock, plan.entropy, self._member.standing, Journal(plan.store.tag)
+            ),
+            Surroundings(
+                self._member.host_id,
+                plan.store.tag,
+                clock,
+                plan.enqueuer,
+                plan.queue_of,
+                limiter=lambda: self.rate_limit,
+            ),
+            self._job_loop,
+        )
+        for name in plan.queues:
+            floor.lanes[name] = Lane(name, floor, now=clock.mono(), backoff=settings.backoff)
+        return floor
 
     def _services(self) -> list[PeriodicService]:
         plan, store = self._plan, self._plan.store
