@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from forge_jobs import (
@@ -187,7 +188,8 @@ async def test_a_refusal_does_not_repeat_the_payload(desk: Desk) -> None:
 async def test_any_argv_runs_programs_by_name_or_full_path(desk: Desk, tmp_path: Path) -> None:
     handler = CmdExecHandler(any_argv=True, cwd_root=str(tmp_path))
     (tmp_path / "inner").mkdir()
-    told = await done(desk, handler, {"argv": ["pwd"], "cwd": "inner"})
+    asked = CmdExecPayload(argv=["pwd"], cwd="inner")
+    told = await done(desk, handler, msgspec.to_builtins(asked))
     assert told["stdout"] == f"{(tmp_path / 'inner').resolve()}\n"
     assert (await done(desk, handler, {"argv": ["/bin/echo", "a b"]}))["stdout"] == "a b\n"
     assert "plain name" in await refused(desk, handler, {"argv": ["./run"]})

@@ -124,7 +124,7 @@ class CmdExecHandler:
             return self._named(asked, asked.command)
         if self._commands:
             raise Refusal(f"`argv` is not allowed here; `command` may be: {self._known()}")
-        argv: tuple[str, ...] = asked.argv or ("",)
+        argv = tuple(asked.argv or ("",))
         env = {**self._env, **asked.env}
         if os.sep in argv[0] and not os.path.isabs(argv[0]):
             raise Refusal("`argv` must begin with a plain name or an absolute path")

@@ -1,5 +1,6 @@
 """What a job of kind ``cmd_exec`` asks for, read from JSON without trust."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ class CmdExecPayload(
 
     command: str | None = None
     args: dict[str, str | int | float | bool] = {}
-    argv: tuple[str, ...] | None = None
+    argv: Sequence[str] | None = None
     env: dict[str, str] = {}
     cwd: str | None = None
     stdin: str | None = None
