@@ -1,6 +1,7 @@
 """Schedules as users meet them: ``@forge.cron``, ``forge.schedules`` and forge.toml."""
 
 import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ from forge_jobs import (
 )
 
 DEADLINE_S = 60
+
+
+@pytest.fixture
+def here() -> Iterator[Forge]:
+    """For what is the same on every backend."""
+    made = Forge("memory://")
+    yield made
+    made.close()
 
 
 async def declared(forge: Forge) -> None:
@@ -62,17 +71,17 @@ async def test_a_task_runs_by_the_calendar(forge: Forge) -> None:
     assert job.status is JobStatus.DONE
 
 
-async def test_the_job_is_that_of_the_task(forge: Forge) -> None:
-    @forge.task
+async def test_the_job_is_that_of_the_task(here: Forge) -> None:
+    @here.task
     def told(job: DeadJob) -> None: ...
 
-    @forge.cron("@daily")
-    @forge.task(queue="mail", priority=4, max_attempts=2, timeout="9s", on_dead=told, tags=["vip"])
+    @here.cron("@daily")
+    @here.task(queue="mail", priority=4, max_attempts=2, timeout="9s", on_dead=told, tags=["vip"])
     def report() -> None: ...
 
-    await declared(forge)
-    job = await forge.schedules.atrigger("report")
-    record = await (await forge.aready()).jobs.get(job.id)
+    await declared(here)
+    job = await here.schedules.atrigger("report")
+    record = await (await here.aready()).jobs.get(job.id)
     assert record is not None
     assert (record.queue, record.priority, record.max_attempts) == ("mail", 4, 2)
     assert record.tags == ("vip", "cron:report")
@@ -80,20 +89,20 @@ async def test_the_job_is_that_of_the_task(forge: Forge) -> None:
     assert record.on_dead.kind == "told"
 
 
-async def test_A20_a_trigger_keeps_the_rules_of_a_tick(forge: Forge) -> None:
-    @forge.cron("@daily")
-    @forge.task(queue="mail")
+async def test_A20_a_trigger_keeps_the_rules_of_a_tick(here: Forge) -> None:
+    @here.cron("@daily")
+    @here.task(queue="mail")
     def report() -> None: ...
 
-    await declared(forge)
-    before = await forge.schedules.aget("report")
-    first = await forge.schedules.atrigger("report")
-    second = await forge.schedules.atrigger("report")
+    await declared(here)
+    before = await here.schedules.aget("report")
+    first = await here.schedules.atrigger("report")
+    second = await here.schedules.atrigger("report")
     assert (first.duplicate, second.duplicate, second.id) == (False, True, first.id)
-    record = await (await forge.aready()).jobs.get(first.id)
+    record = await (await here.aready()).jobs.get(first.id)
     assert record is not None
     assert record.queue == "mail", "the queue of its kind"
-    after = await forge.schedules.aget("report")
+    after = await here.schedules.aget("report")
     assert (after.next_at, after.last_at) == (before.next_at, None), "no tick was touched"
 
 
@@ -121,8 +130,8 @@ def test_schedules_from_synchronous_code(forge: Forge) -> None:
     assert [view.name for view in table.list()] == ["other"]
 
 
-async def test_schedules_from_coroutines(forge: Forge) -> None:
-    table = forge.schedules
+async def test_schedules_from_coroutines(here: Forge) -> None:
+    table = here.schedules
     await table.acreate("nightly", "0 3 * * *", "cleanup")
     assert (await table.aedit("nightly", tz="Asia/Tokyo")).tz == "Asia/Tokyo"
     assert not (await table.adisable("nightly")).enabled
@@ -131,11 +140,11 @@ async def test_schedules_from_coroutines(forge: Forge) -> None:
     assert await table.alist() == ()
 
 
-async def test_mistakes_at_run_time_are_named(forge: Forge) -> None:
-    @forge.task
+async def test_mistakes_at_run_time_are_named(here: Forge) -> None:
+    @here.task
     def report(n: int) -> None: ...
 
-    table = forge.schedules
+    table = here.schedules
     await table.acreate("nightly", "@daily", report, payload={"n": 1})
     with pytest.raises(Conflict, match="already"):
         await table.acreate("nightly", "@daily", report, payload={"n": 1})
@@ -157,25 +166,25 @@ async def test_mistakes_at_run_time_are_named(forge: Forge) -> None:
     assert (await table.aget("nightly")).payload == {"n": 1}
 
 
-def test_mistakes_in_code_are_named(forge: Forge) -> None:
-    @forge.task
+def test_mistakes_in_code_are_named(here: Forge) -> None:
+    @here.task
     def plain() -> None: ...
 
-    @forge.task
+    @here.task
     def report(n: int) -> None: ...
 
     with pytest.raises(BadCron):
-        forge.cron("often")(plain)
+        here.cron("often")(plain)
     with pytest.raises(BadOption, match=r"above @forge\.task"):
-        forge.cron("@daily")(lambda: None)  # type: ignore[type-var]
+        here.cron("@daily")(lambda: None)  # type: ignore[type-var]
     with pytest.raises(BadOption, match="unknown option 'zone'"):
-        forge.cron("@daily", zone="UTC")  # type: ignore[call-arg]
+        here.cron("@daily", zone="UTC")  # type: ignore[call-arg]
     with pytest.raises(BadArguments, match="give its arguments with payload="):
-        forge.cron("@daily")(report)
-    assert forge.cron("@daily")(plain) is plain
+        here.cron("@daily")(report)
+    assert here.cron("@daily")(plain) is plain
     with pytest.raises(BadOption, match="declared twice"):
-        forge.cron("@hourly")(plain)
-    forge.cron("@hourly", name="plain-hourly")(plain)
+        here.cron("@hourly")(plain)
+    here.cron("@hourly", name="plain-hourly")(plain)
     other = Forge("memory://")
     with pytest.raises(BadOption, match="another Forge"):
         other.cron("@daily")(plain)
@@ -195,41 +204,41 @@ async def test_an_operators_edit_outlives_a_restart(forge: Forge) -> None:
     assert (view.expression, view.enabled, view.edited) == ("@hourly", False, True)
 
 
-async def test_a_kind_without_code_goes_where_workers_say(forge: Forge) -> None:
-    store = await forge.aready()
+async def test_a_kind_without_code_goes_where_workers_say(here: Forge) -> None:
+    store = await here.aready()
     await store.queues.publish({"encode": "video"})
-    await forge.schedules.acreate("each", "@daily", "encode")
-    job = await forge.schedules.atrigger("each")
+    await here.schedules.acreate("each", "@daily", "encode")
+    job = await here.schedules.atrigger("each")
     record = await store.jobs.get(job.id)
     assert record is not None
     assert record.queue == "video"
 
 
 async def test_schedules_of_the_file(
-    forge: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "forge.toml"
     file.write_text("[schedules.nightly]\ncron = '0 3 * * *'\nkind = 'report'\npayload = {n = 3}\n")
     monkeypatch.chdir(tmp_path)
 
-    @forge.task(max_attempts=2)
+    @here.task(max_attempts=2)
     def report(n: int) -> None: ...
 
-    await declared(forge)
-    view = await forge.schedules.aget("nightly")
+    await declared(here)
+    view = await here.schedules.aget("nightly")
     assert (view.payload, view.declared, view.max_attempts) == ({"n": 3}, True, 2)
     file.write_text("[schedules.nightly]\ncron = '0 3 * * *'\nkind = 'report'\n")
     with pytest.raises(BadArguments, match=r"schedules\.nightly"):
-        await declared(forge)
+        await declared(here)
     file.write_text("[schedules.report]\ncron = '0 3 * * *'\nkind = 'report'\npayload = {n = 3}\n")
-    forge.cron("@daily", payload={"n": 1})(report)
+    here.cron("@daily", payload={"n": 1})(report)
     with pytest.raises(BadConfig, match="declared in the code as well"):
-        await declared(forge)
+        await declared(here)
 
 
-async def test_the_tick_by_hand(forge: Forge) -> None:
-    await forge.schedules.acreate("each", "* * * * * *", "work", queue="q", missed="once")
-    store, fired = await forge.aready(), 0
+async def test_the_tick_by_hand(here: Forge) -> None:
+    await here.schedules.acreate("each", "* * * * * *", "work", queue="q", missed="once")
+    store, fired = await here.aready(), 0
     async with asyncio.timeout(DEADLINE_S):
         while not fired:
             await asyncio.sleep(0.1)

@@ -330,7 +330,7 @@ async def test_every_service_on_every_node_gives_the_same_result(rig: Rig) -> No
         rig.working({"q": 50}), rig.working({"q": 50}), rig.working({"q": 50}),
         rig.working({"q": 50}), rig.working({"q": 50}),
     ):  # fmt: skip
-        await until(lambda: len([tag for tag in ran if tag.startswith("tick:")]) >= 3)
+        await until(lambda: len([tag for tag in ran if tag.startswith("tick:")]) >= 2)
         for job_id in plain + late:
             await rig.reaches(job_id, JobStatus.DONE)
         ticks = sorted(tag for tag in ran if tag.startswith("tick:"))
@@ -352,4 +352,4 @@ async def test_a_change_wakes_the_service(rig: Rig) -> None:
             rig.store,
             [CronSpec(name="work", expression="* * * * * *", kind="work", queue="q")],
         )
-        await until(lambda: len(ran) >= 2)
+        await until(lambda: len(ran) >= 1)

@@ -37,10 +37,10 @@ def test_the_faults_really_bit() -> None:
 
 
 def test_a_world_repeats_itself() -> None:
-    options = CronOptions(days=0.5)
+    options = CronOptions(days=0.25)
     first, second = simulate_cron(3, options), simulate_cron(3, options)
     assert first.ticked == second.ticked
-    assert len(first.ticked) > 200
+    assert len(first.ticked) > 80
 
 
 def test_the_judge_notices_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +60,12 @@ def test_the_judge_notices_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> N
             self.schedules.fire = fire  # type: ignore[method-assign]
 
     monkeypatch.setattr(cron_world, "MemoryStore", Careless)
-    broken = judge_cron(simulate_cron(3, CronOptions(days=0.5, everybody=True)))
+    broken = judge_cron(simulate_cron(3, CronOptions(days=0.25, everybody=True)))
     assert any("fired twice" in text for text in broken)
 
 
 def test_the_judge_notices_a_lost_tick() -> None:
-    ended = simulate_cron(1, CronOptions(days=0.5))
+    ended = simulate_cron(1, CronOptions(days=0.25))
     for place, name in ((10, "quarter"), (20, "collapsing"), (30, "forgetful")):
         kept = [one for one in ended.ticked if one.name == name]
         cut = [one for one in ended.ticked if one is not kept[place] and one is not kept[-1]]

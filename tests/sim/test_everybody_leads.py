@@ -17,8 +17,8 @@ def everybody_leads(clock: SimClock, dice: Dice) -> MemoryStore:
 
 
 def test_worlds_in_which_everybody_leads_keep_every_promise() -> None:
-    options = Options(jobs=80, nodes=4, minutes=1.0, make_store=everybody_leads)
-    for seed in range(6):
+    options = Options(jobs=60, nodes=4, minutes=1.0, make_store=everybody_leads)
+    for seed in range(3):
         ended = simulate(seed, options)
         assert [f"{one.rule}: {one.text}" for one in ended.violations] == [], f"seed {seed}"
-        assert ended.seen["jobs stored"] >= 80
+        assert ended.seen["jobs stored"] >= 60
