@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from tests.postgres.server import PrivateServer, private_server
-from tests.storm import databases
+from tests.storm import books, databases
 from tests.storm.checks import judge
 from tests.storm.databases import PostgresDatabase, on_server
 from tests.storm.history import now
@@ -84,6 +84,8 @@ def storm(backend: str, order: Order) -> bool:
             evidence = rig.run()
             judgement = judge(evidence)
             judge_outages(judgement, evidence.entries, rig.aftermath())
+            found = books.differences(rig.database.url)
+            judgement.findings["books unlike the rows"] = found
             if not report(judgement):
                 raise StormFailed("a promise was broken")
     except StormFailed as failure:
