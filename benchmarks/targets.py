@@ -28,6 +28,10 @@ METRICS = Target("metrics", "drain with metrics on, to off", 0.9, 0.95, "×")
 POSTGRES_METRICS = Target(
     "postgres-metrics", "Postgres: drain with metrics on, to off", 0.9, 0.95, "×"
 )
+LIMITS = Target("limits", "drain with a rate limit above its speed, to none", 0.9, 0.95, "×")
+POSTGRES_LIMITS = Target(
+    "postgres-limits", "Postgres: drain with a rate limit, to none", 0.9, 0.95, "×"
+)
 POOL = Target("pool", "a warm Python child, to one process per job", 20, 40, "×")
 POSTGRES_DRAIN = Target("postgres-drain", "Postgres: drain, to the best peer", 3, 4, "×")
 POSTGRES_CEILING = Target(
@@ -58,7 +62,8 @@ POSTGRES_SNAPSHOT = Target(
 
 ALL = (
     DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
-    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, METRICS, POSTGRES_METRICS, POOL, POSTGRES_DRAIN,
+    AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, METRICS, POSTGRES_METRICS, LIMITS, POSTGRES_LIMITS, POOL,
+    POSTGRES_DRAIN,
     POSTGRES_CEILING, POSTGRES_BULK,
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
     POSTGRES_SNAPSHOT,

@@ -9,6 +9,7 @@ from benchmarks.measures.depth import Depth
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
+from benchmarks.measures.limits import Limits, PostgresLimits
 from benchmarks.measures.metrics import Metrics, PostgresMetrics
 from benchmarks.measures.pool import Pool
 from benchmarks.measures.postgres_depth import PostgresDepth
@@ -27,12 +28,14 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "def": Sync,
     "depth": Depth,
     "metrics": Metrics,
+    "limits": Limits,
     "pool": Pool,
     "postgres-drain": PostgresDrain,
     "postgres-enqueue": PostgresEnqueue,
     "postgres-idle": PostgresIdle,
     "postgres-depth": PostgresDepth,
     "postgres-metrics": PostgresMetrics,
+    "postgres-limits": PostgresLimits,
     "postgres-snapshot": PostgresSnapshot,
 }
 # Names that stand for several measures.

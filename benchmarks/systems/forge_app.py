@@ -39,6 +39,8 @@ class Tally:
 
 TALLY = Tally()
 forge = Forge()
+if os.environ.get("FORGE_BENCH_RATE"):
+    forge.queue(QUEUE, rate=os.environ["FORGE_BENCH_RATE"])
 
 
 @forge.task(kind="noop", queue=QUEUE)

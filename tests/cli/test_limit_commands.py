@@ -4,6 +4,10 @@ import logging
 
 import pytest
 
+from forge_jobs.core.decide import decide
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.limits import Declared
+from forge_jobs.core.outcome import Throttled
 from tests.cli.conftest import Here
 from tests.ops.desk import Desk
 
@@ -11,7 +15,8 @@ from tests.ops.desk import Desk
 def test_no_limits_yet(here: Here) -> None:
     here.fill(lambda desk: desk.some(1))
     assert "No rate limits yet" in here.forge("limits", "list").out
-    assert here.forge("limits", "list", "--json").data == {"rate_limits": []}
+    nothing = {"rate_limits": [], "limits": [], "scopes": []}
+    assert here.forge("limits", "list", "--json").data == nothing
 
 
 def test_an_operator_sets_drains_and_sees(here: Here, caplog: pytest.LogCaptureFixture) -> None:
@@ -54,6 +59,50 @@ def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
     ],
 )
 def test_wrong_words_are_refused(here: Here, words: list[str], code: int, complaint: str) -> None:
+    here.fill(lambda desk: desk.some(1))
+    answer = here.forge("limits", *words)
+    assert answer.code == code
+    assert complaint in answer.err
+
+
+def test_an_operator_limits_a_task_and_opens_a_scope(here: Here) -> None:
+    async def throttle(desk: Desk) -> None:
+        declared = Declared(name="task:send", concurrency=9, scopes=("smtp",))
+        await desk.store.limits.publish([declared])
+        await desk.store.queues.publish({"send": "mail"})
+        await desk.add(NewJob(kind="send", queue="mail"))
+        await desk.hire("mail")
+        (claimed,) = await desk.claim()
+        told = Throttled(retry_after=600, scope="smtp")
+        await desk._exchange(finish=[decide(claimed, told, now=desk.clock.now())])
+
+    here.fill(throttle)
+    made = here.forge("limits", "set", "task:send", "50/m", "--concurrency", "3", "--json").data
+    assert (made["concurrency"], made["rate"], made["by_operator"]) == (3, "50/m", True)
+    listed = here.forge("limits", "list")
+    assert "closed until" in listed.out
+    assert max(map(len, listed.out.splitlines())) <= 80
+    assert "scope 'smtp' is closed" in here.forge("queues", "list").out
+    assert here.forge("limits", "list", "--json").data["scopes"][0]["closed_until"]
+    here.forge("limits", "clear", "smtp")
+    assert here.forge("limits", "list", "--json").data["scopes"][0]["closed_until"] is None
+    here.forge("limits", "reset", "task:send")
+    assert here.forge("limits", "list", "--json").data["limits"][0]["by_operator"] is False
+    lifted = here.forge("limits", "set", "task:send", "--lift", "--json").data
+    assert (lifted["concurrency"], lifted["rate"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["set", "task:send"], 2, "say what to set"),
+        (["set", "smtp", "5/s", "--concurrency", "2"], 2, "are for task:KIND"),
+        (["set", "task:a b", "5/s"], 2, "kind"),
+        (["reset", "task:send"], 1, "there is no limit"),
+        (["clear", "smtp"], 1, "no task declares the scope"),
+    ],
+)
+def test_wrong_words_about_limits(here: Here, words: list[str], code: int, complaint: str) -> None:
     here.fill(lambda desk: desk.some(1))
     answer = here.forge("limits", *words)
     assert answer.code == code

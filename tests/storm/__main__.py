@@ -24,6 +24,7 @@ STORMS = {
     "commands": "tests.storm.commands",
     "cron": "tests.storm.ticking",
     "limits": "tests.storm.limits",
+    "waiting": "tests.storm.waiting",
 }
 
 

@@ -6,6 +6,7 @@ before everything older has ended.
 """
 
 import asyncio
+import itertools
 import os
 import random
 import subprocess
@@ -132,7 +133,7 @@ def _by_group(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 def _never_together(runs: Iterable[Run], what: str) -> None:
     for group, of in _by_group(runs).items():
-        for before, after in zip(of, of[1:], strict=False):
+        for before, after in itertools.pairwise(of):
             if after.start < before.end:
                 early_ms = (before.end - after.start) * 1000
                 raise StormFailed(f"{what} {group} ran twice at once for {early_ms:.1f} ms")
