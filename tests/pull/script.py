@@ -28,6 +28,31 @@ def produce_and_drain(url: str, jobs: int) -> None:
     queue.close()
 
 
+def eight(url: str, jobs: int) -> None:
+    """Eight processes at once, without eight times the start of an interpreter."""
+    ready, go = os.pipe(), os.pipe()
+    children: list[int] = []
+    for _ in range(8):
+        pid = os.fork()
+        if pid == 0:
+            os.close(go[1])
+            queue = JobQueue.open(url)
+            queue.enqueue_many("work", range(jobs))
+            os.write(ready[1], b".")
+            os.read(go[0], 1)
+            while (job := queue.dequeue()) is not None:
+                queue.complete(job)
+                os.write(1, f"{job.id}\n".encode())
+            queue.close()
+            os._exit(0)
+        children.append(pid)
+    for _ in children:
+        os.read(ready[0], 1)
+    os.close(go[1])
+    for pid in children:
+        assert os.waitpid(pid, 0)[1] == 0
+
+
 def hold(url: str, lease: str) -> None:
     """Take a job and keep it until somebody puts an end to it."""
     queue = JobQueue.open(url)
@@ -72,6 +97,8 @@ def main() -> None:
     match role:
         case "produce_and_drain":
             produce_and_drain(url, int(rest[0]))
+        case "eight":
+            eight(url, int(rest[0]))
         case "hold":
             hold(url, rest[0])
         case "hold_and_complete":
