@@ -25,6 +25,20 @@ def test_a_created_schedule_is_listed(nightly: Here) -> None:
     assert view["declared"] is False
 
 
+def test_long_schedules_fit_80_columns(here: Here) -> None:
+    often = ",".join(str(minute) for minute in range(60))
+    here.forge(
+        "cron",
+        "create",
+        "n" * 60,
+        f"{often} * * * *",
+        "k" * 60,
+        "--tz",
+        "America/Argentina/Ushuaia",
+    )
+    assert max(map(len, here.forge("cron", "list").out.splitlines())) <= 80
+
+
 def test_without_schedules_the_list_says_how(here: Here) -> None:
     answer = here.forge("cron", "list")
     assert answer.code == 0

@@ -124,6 +124,28 @@ async def test_a_mended_expression_is_in_use_again(office: Office) -> None:
     assert not view.enabled, "a person disabled it"
 
 
+async def test_what_cannot_be_read_can_be_disabled(office: Office) -> None:
+    await office.store.schedules.put(structs.replace(await office.stored(), expression="no"))
+    assert not (await office.table.disable("each")).enabled
+    with pytest.raises(BadCron):
+        await office.table.enable("each")
+
+
+async def test_a_broken_schedule_that_a_person_disabled_stays_so(office: Office) -> None:
+    broken = structs.replace(await office.stored(), enabled=False, next_at=None, error="bad")
+    await office.store.schedules.put(broken)
+    assert (await office.table.disable("each")).error is None
+    view = await office.table.edit("each", ScheduleChange(expression="@daily"))
+    assert not view.enabled
+
+
+async def test_a_history_has_no_end_but_its_own(office: Office) -> None:
+    office.clock.advance(180)
+    await cron_tick_once(office.store)
+    for limit, wanted in ((-1, 0), (2, 2), (10_000, 3)):
+        assert len(await office.table.history("each", limit=limit)) == wanted
+
+
 async def test_every_action_is_written_down_without_payloads(office: Office) -> None:
     table = office.table
     secret: Any = b'{"card":"4242"}'

@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 
 T = TypeVar("T")
+_MAY_SHRINK = ("NAME", "WHEN", "ZONE", "KIND")
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
 Zone: TypeAlias = Annotated[
     str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone; default UTC.")
@@ -78,7 +79,7 @@ def list_schedules(url: Url = None, as_json: AsJson = False) -> None:
     if not views:
         out.print("No schedules yet: declare one with @forge.cron, or use `forge cron create`.")
         return
-    made = show.table("NAME", "WHEN", "ZONE", "KIND", "NEXT", "LAST", shrink=("NAME", "KIND"))
+    made = show.table("NAME", "WHEN", "ZONE", "KIND", "NEXT", "LAST", shrink=_MAY_SHRINK)
     for view in views:
         following = Text("off", style="yellow") if not view.enabled else _ago(view.next_at, now)
         made.add_row(

@@ -110,9 +110,8 @@ class Timetable:
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
         """Its last fires, newest first; NotFound for an unknown schedule."""
         await self._known(name)
-        return tuple(
-            fire_view(fire) for fire in await self._store.schedules.history(name, limit=limit)
-        )
+        most = max(0, min(limit, FIRES_KEPT))
+        return tuple(map(fire_view, await self._store.schedules.history(name, limit=most)))
 
     # ---------------------------------------------------------------------------------------- act
 
@@ -156,8 +155,8 @@ class Timetable:
         return await self.get(name)
 
     async def disable(self, name: str) -> ScheduleView:
-        """Fire no more until it is enabled again."""
-        await self._change(name, lambda known: replace(known, enabled=False))
+        """Fire no more until it is enabled again, whatever was wrong with it before."""
+        await self._change(name, lambda known: replace(known, enabled=False, error=None))
         await self._note("disable schedule", name)
         return await self.get(name)
 
@@ -188,7 +187,8 @@ class Timetable:
         for _ in range(_TRIES):
             known = await self._known(name)
             wanted = change(known)
-            checked(wanted, where=f"schedule {name!r}")
+            if wanted.enabled or not known.enabled:
+                checked(wanted, where=f"schedule {name!r}")
             if not wanted.enabled:
                 wanted = replace(wanted, next_at=None)
             elif not known.enabled or _moves(known, wanted) or known.next_at is None:
