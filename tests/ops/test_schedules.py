@@ -126,7 +126,8 @@ async def test_a_mended_expression_is_in_use_again(office: Office) -> None:
 
 async def test_what_cannot_be_read_can_be_disabled(office: Office) -> None:
     await office.store.schedules.put(structs.replace(await office.stored(), expression="no"))
-    assert not (await office.table.disable("each")).enabled
+    for _ in range(2):
+        assert not (await office.table.disable("each")).enabled
     with pytest.raises(BadCron):
         await office.table.enable("each")
 

@@ -24,6 +24,7 @@ from .look import shown
 from .views import View, moment
 
 _TRIES = 20
+_SAID = CronSpec.__struct_fields__
 _Detail = Mapping[str, str | int | float | bool | None]
 _NOTHING: _Detail = {}
 
@@ -187,7 +188,7 @@ class Timetable:
         for _ in range(_TRIES):
             known = await self._known(name)
             wanted = change(known)
-            if wanted.enabled or not known.enabled:
+            if wanted.enabled or _says_otherwise(known, wanted):
                 checked(wanted, where=f"schedule {name!r}")
             if not wanted.enabled:
                 wanted = replace(wanted, next_at=None)
@@ -257,6 +258,10 @@ def fire_view(fire: Fire) -> FireView:
 
 def _moves(known: Schedule, wanted: Schedule) -> bool:
     return (known.expression, known.zone) != (wanted.expression, wanted.zone)
+
+
+def _says_otherwise(known: Schedule, wanted: Schedule) -> bool:
+    return any(getattr(known, name) != getattr(wanted, name) for name in _SAID)
 
 
 def _not_found(name: str) -> NotFound:
