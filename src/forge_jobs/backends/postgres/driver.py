@@ -5,6 +5,7 @@ asyncpg is imported by the first connection only, so that reading an address nee
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -14,6 +15,8 @@ from forge_jobs.core.errors import NotWritable
 
 CONNECT_S = 10.0
 _CACHED_STATEMENTS = 200
+# Reading the end of a connection, and closing it after that.
+_TURNS = 3
 
 
 class Row(Protocol):
@@ -68,6 +71,34 @@ async def connect(
         **more,
     )
     return cast("Driver", made)
+
+
+async def has_ended(driver: Driver) -> bool:
+    """Whether an idle connection is over. If something arrived that its loop has not read yet, most
+    likely that is its end: the loop gets the turns it needs to see it."""
+    wire = _wire(driver)
+    if wire is None:
+        return driver.is_closed()
+    news = select.poll()
+    news.register(wire.get_extra_info("socket").fileno(), select.POLLIN)
+    if news.poll(0):
+        for _ in range(_TURNS):
+            await turn()
+    return driver.is_closed()
+
+
+async def turn() -> None:
+    """Let the event loop go round once."""
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(settle, came)
+    await came
+
+
+def settle(future: "asyncio.Future[None]") -> None:
+    """Give whoever waits the word, unless they went away."""
+    if not future.done():
+        future.set_result(None)
 
 
 def cut(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
 from typing import Final
 
-from .driver import Driver, cut, disown
+from .driver import Driver, cut, disown, settle, turn
 
 MOST: Final = 3
 PER_LOOP: Final = 2
@@ -275,7 +275,7 @@ class Pool:
             if waiter.mine is mine or waiter.mine.held == 0:
                 self._waiting.remove(waiter)
                 with contextlib.suppress(RuntimeError):
-                    waiter.mine.loop.call_soon_threadsafe(_set, waiter.future)
+                    waiter.mine.loop.call_soon_threadsafe(settle, waiter.future)
                     return
                 self._wake(mine)
                 return
@@ -296,9 +296,7 @@ class Pool:
             else:
                 await asyncio.wait([parting.task])
         # A socket is closed one turn of the loop after its connection.
-        turn = mine.loop.create_future()
-        mine.loop.call_soon(_set, turn)
-        await turn
+        await turn()
 
     def _drop(self, mine: _Set) -> list[Driver]:
         with self._guard:
@@ -322,11 +320,6 @@ class Pool:
         busy, held.busy = held.busy, []
         for driver in (*self._drop(held), *busy, *(gone.driver for gone in parting)):
             cut(driver, held.loop)
-
-
-def _set(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def _close(driver: Driver) -> None:

@@ -181,17 +181,29 @@ class Server:
         raise AssertionError("the last try returns or raises")
 
     async def _link(self, limit_s: float) -> tuple[Link, bool]:
-        idle = self.pool.take_idle()
-        if idle is not None:
-            return Link(idle), True
+        """A connection that is alive as far as this side can know, and whether it is an old one."""
+        while True:
+            idle = self.pool.take_idle()
+            driver, used = (idle, True) if idle is not None else await self._take(limit_s)
+            if not used:
+                return Link(driver), False
+            try:
+                over = await drivers.has_ended(driver)
+            except BaseException:
+                self.pool.give_back(driver)
+                raise
+            if not over:
+                return Link(driver), True
+            self.pool.give_back(driver, broken=True)
+
+    async def _take(self, limit_s: float) -> tuple[Driver, bool]:
         try:
             async with asyncio.timeout(limit_s):
-                driver, used = await self.pool.take()
+                return await self.pool.take()
         except TimeoutError as error:
             raise Unavailable(
                 f"{self.address.place}: no connection came free within {limit_s:.0f} s"
             ) from error
-        return Link(driver), used
 
     async def _connect(self) -> Driver:
         return await self.connect(pooled=self.pooled)
