@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from forge_jobs import BadOption, Forge, Snooze, metrics_roll_once
+from forge_jobs import BadOption, Context, Forge, Snooze, Throttled, metrics_roll_once
 from forge_jobs.cli.health_port import serve_health
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.tally import Minute
@@ -67,6 +67,27 @@ async def test_gauges_counters_and_histograms_agree_with_the_store(forge: Forge)
         assert bounds == sorted(bounds)
     assert value(samples, "forge_queue_oldest_due_seconds", queue="mail") >= 0
     assert value(samples, "forge_workers") == 0
+
+
+async def test_closed_scopes_and_permits_are_shown(forge: Forge) -> None:
+    forge.rate_limit("smtp", "50/m")
+
+    @forge.task(queue="q", scopes=["api"])
+    async def work(ctx: Context) -> None:
+        await ctx.rate_limit.acquire("smtp")
+        raise Throttled(retry_after=60, scope="api")
+
+    async with forge.worker(queues=["q"]):
+        await work.aenqueue()
+        end = asyncio.get_running_loop().time() + 20
+        while True:
+            samples, _ = read(await prometheus.page(forge.store))
+            if ("forge_scope_throttled", (("scope", "api"),)) in samples:
+                break
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.05)
+    assert value(samples, "forge_scope_throttled", scope="api") == 1
+    assert 0 <= value(samples, "forge_rate_limit_permits", scope="smtp") <= 49
 
 
 async def test_workers_show_what_they_use(forge: Forge) -> None:

@@ -7,7 +7,7 @@ below it.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from forge_jobs.core.histogram import Histogram
@@ -17,6 +17,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
 from . import look, metrics
+from .limits import RateLimitView, rate_limits
 from .metrics import Spans
 from .views import QueueView, WorkerView
 
@@ -54,22 +55,29 @@ class Seen:
     workers: Sequence[WorkerView]
     totals: Sequence[Minute]
     latency: Spans
+    scopes: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    permits: Sequence[RateLimitView] = ()
 
 
 async def page(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
     """Everything about a store, as text."""
-    queues, workers, totals, latency = await asyncio.gather(
+    queues, workers, totals, latency, gates, permits = await asyncio.gather(
         look.queues(store, clock=clock),
         look.workers(store, clock=clock),
         metrics.totals(store),
         metrics.store_latency(store, clock=clock),
+        store.limits.gates(),
+        rate_limits(store),
     )
-    return render(Seen(queues, workers, totals, latency))
+    now = clock.now()
+    scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
+    return render(Seen(queues, workers, totals, latency, scopes, permits))
 
 
 def render(seen: Seen) -> str:
     """The text."""
-    lines = [*_queues(seen.queues), *_workers(seen.workers), *_latency(seen.latency)]
+    lines = [*_queues(seen.queues), *_scopes(seen.scopes, seen.permits)]
+    lines += [*_workers(seen.workers), *_latency(seen.latency)]
     lines += _counters(seen.totals)
     lines += _histograms(seen.totals)
     return "\n".join(lines) + "\n"
@@ -91,12 +99,22 @@ def _queues(queues: Sequence[QueueView]) -> Iterator[str]:
         "workers": ("Living worker processes that serve the queue.", "workers"),
         "paused": ("1 while an operator keeps the queue closed.", "paused"),
     }
-    for name, (words, field) in told.items():
-        samples = (({"queue": queue.name}, float(getattr(queue, field))) for queue in queues)
+    for name, (words, fact) in told.items():
+        samples = (({"queue": queue.name}, float(getattr(queue, fact))) for queue in queues)
         yield from _metric(f"forge_queue_{name}", "gauge", words, samples)
     closed = (({"queue": q.name}, float(q.throttled_until is not None)) for q in queues)
     yield from _metric(
         "forge_queue_throttled", "gauge", "1 while the queue's gate is closed.", closed
+    )
+
+
+def _scopes(scopes: Mapping[str, bool], permits: Sequence[RateLimitView]) -> Iterator[str]:
+    closed = (({"scope": scope}, float(is_so)) for scope, is_so in sorted(scopes.items()))
+    words = "1 while a throttled scope is closed; only scopes that were closed lately."
+    yield from _metric("forge_scope_throttled", "gauge", words, closed)
+    left = (({"scope": view.scope}, float(view.available)) for view in permits)
+    yield from _metric(
+        "forge_rate_limit_permits", "gauge", "Permits of a rate limit at this moment.", left
     )
 
 
@@ -109,9 +127,9 @@ def _workers(workers: Sequence[WorkerView]) -> Iterator[str]:
         "disk_used_ratio": ("Used share of the file system it works in.", "disk_share"),
         "heartbeat_age_seconds": ("Time since its last heartbeat.", "beat_age_s"),
     }
-    for name, (words, field) in told.items():
+    for name, (words, fact) in told.items():
         samples = (
-            ({"worker": view.label, "host_id": view.host_id}, float(getattr(view, field)))
+            ({"worker": view.label, "host_id": view.host_id}, float(getattr(view, fact)))
             for view in workers
         )
         yield from _metric(f"forge_worker_{name}", "gauge", words, samples)
@@ -131,11 +149,11 @@ def _counters(totals: Sequence[Minute]) -> Iterator[str]:
 
 
 def _histograms(totals: Sequence[Minute]) -> Iterator[str]:
-    for field, (name, words) in _SPANS.items():
+    for fact, (name, words) in _SPANS.items():
         yield f"# HELP {name} {words}"
         yield f"# TYPE {name} histogram"
         for total in totals:
-            histogram: Histogram = getattr(total, field)
+            histogram: Histogram = getattr(total, fact)
             if histogram.buckets:
                 yield from _histogram(name, _name(total), histogram)
 
