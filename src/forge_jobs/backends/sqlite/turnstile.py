@@ -21,7 +21,9 @@ _ROOM: Final = "turn-a.lock"
 _FLOOR: Final = "turn-b.lock"
 _QUICK_S: Final = 0.000_1
 _SLOW_S: Final = 0.001
-_SLOW_AFTER_S: Final = 0.05
+# Whoever looks less often than newcomers do is overtaken by them, so that this must be longer than
+# any turn takes: only behind a process that was stopped does a wait last this long.
+_SLOW_AFTER_S: Final = 0.5
 _PATIENCE_S: Final = 2.0
 # Whoever had to go around does not wait again for this long.
 _AROUND_S: Final = 10.0
