@@ -8,6 +8,7 @@ loop ends, its connections are closed with it.
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
@@ -101,6 +102,7 @@ class Pool:
         self._waiting: deque[_Waiter] = deque()
         # What a loop has to say before its connections are closed.
         self.farewell: Callable[[], Awaitable[None]] | None = None
+        self._watch()
 
     def take_idle(self) -> Driver | None:
         """An idle connection of the running loop, if there is one and nobody waits for it."""
@@ -175,6 +177,13 @@ class Pool:
         self._sets = {}
         self._waiting = deque()
         self._total = 0
+        self._finalizer.detach()
+        self._watch()
+
+    def _watch(self) -> None:
+        """A store that is dropped without being closed takes its connections along."""
+        self._finalizer = weakref.finalize(self, _release, self._sets)
+        self._finalizer.atexit = False
 
     def count(self) -> int:
         """How many connections there are, over all loops."""
@@ -191,21 +200,17 @@ class Pool:
         for held in over:
             self._bury(held)
         if mine.keeper is None:
-            mine.keeper = self._keep(mine)
+            mine.keeper = _keep(weakref.ref(self), mine)
             await anext(mine.keeper)
         return mine
 
-    async def _keep(self, mine: _Set) -> AsyncGenerator[None, None]:
-        # A loop that ends in good order closes its asynchronous generators last: the one moment at
-        # which connections can still be closed and nobody needs them any more.
+    async def leave(self, mine: _Set) -> None:
+        """The loop of this set ends."""
         try:
-            yield
+            if self.farewell is not None:
+                await self.farewell()
         finally:
-            try:
-                if self.farewell is not None:
-                    await self.farewell()
-            finally:
-                await self._end(mine)
+            await self._end(mine)
 
     def _idle(self, mine: _Set) -> Driver | None:
         while mine.idle:
@@ -320,6 +325,35 @@ class Pool:
         busy, held.busy = held.busy, []
         for driver in (*self._drop(held), *busy, *(gone.driver for gone in parting)):
             cut(driver, held.loop)
+
+
+async def _keep(pool: "weakref.ref[Pool]", mine: _Set) -> AsyncGenerator[None, None]:
+    # A loop that ends in good order closes its asynchronous generators last: the one moment at
+    # which connections can still be closed and nobody needs them any more.
+    try:
+        yield
+    finally:
+        owner = pool()
+        if owner is not None:
+            await owner.leave(mine)
+
+
+def _release(sets: dict[asyncio.AbstractEventLoop, _Set]) -> None:
+    for held in sets.values():
+        drivers = [*held.idle, *held.busy, *(gone.driver for gone in held.parting)]
+        try:
+            if held.loop.is_running():
+                held.loop.call_soon_threadsafe(_terminate, drivers)
+                continue
+        except RuntimeError:
+            pass
+        for driver in drivers:
+            cut(driver, held.loop)
+
+
+def _terminate(drivers: list[Driver]) -> None:
+    for driver in drivers:
+        driver.terminate()
 
 
 async def _close(driver: Driver) -> None:
