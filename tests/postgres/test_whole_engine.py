@@ -1,0 +1,123 @@
+"""A whole worker on Postgres: lines that swallow replies strand nothing, and few connections do."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from forge_jobs import Context, Forge, Unknown
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.status import JobStatus
+from tests.engine.rig import Rig, until
+
+from .proxy import faulty_line
+from .server import PrivateServer
+
+COUNT = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-jobs'"
+JOBS = 200
+LOSSES = 5
+
+
+async def test_an_enqueue_without_a_reply_is_repeated_with_its_key(url: str) -> None:
+    async with faulty_line(url) as (line, through):
+        forge = Forge(through)
+        await forge.aenqueue("work", {"n": 0}, dedupe_key="warm")
+        line.swallow = True
+        with pytest.raises(Unknown, match="may have had its effect"):
+            await forge.aenqueue("work", {"n": 1}, dedupe_key="once")
+        assert line.swallowed == 1
+        again = await forge.aenqueue("work", {"n": 1}, dedupe_key="once")
+        assert again.duplicate
+        ran: list[int] = []
+
+        @forge.task(kind="work")
+        async def work(n: int) -> None:
+            ran.append(n)
+
+        await forge.drain()
+        assert sorted(ran) == [0, 1]
+        await forge.aclose()
+
+
+@pytest.mark.slow
+async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
+    """Claims nobody heard of are adopted or handed back, endings are written once."""
+    async with faulty_line(url) as (line, through):
+        store = PostgresStore(through)
+        await store.open()
+        rig = Rig(store)
+        runs: dict[int, int] = {}
+
+        async def work(ctx: Context, given: Any) -> None:
+            runs[given] = runs.get(given, 0) + 1
+            await asyncio.sleep(0.02)
+
+        rig.on("work", work)
+        for n in range(JOBS):
+            await rig.add("work", n)
+        async with rig.working({"q": 5}):
+            for loss in range(1, LOSSES + 1):
+                line.swallow = True
+                await until(lambda loss=loss: line.swallowed == loss, "a reply is swallowed")
+                await asyncio.sleep(0.2)
+
+            async def over() -> bool:
+                return await rig.counts() == {"done": JOBS}
+
+            await until(over, "all jobs are done")
+        assert sorted(runs) == list(range(JOBS))
+        # Whose reply was lost may run again if it could not be told apart; not the others.
+        assert sum(runs.values()) <= JOBS + LOSSES * 20
+        minutes = await store.ledger.minutes(since=0, until=1 << 62)
+        assert sum(minute.done for minute in minutes) == JOBS
+        await store.close()
+
+
+@pytest.mark.slow
+async def test_four_connections_whatever_the_queues_and_slots(
+    url: str, postgres: PrivateServer
+) -> None:
+    forge = Forge(url)
+
+    @forge.task(kind="leaf")
+    async def leaf() -> None:
+        await asyncio.sleep(0.001)
+
+    @forge.task(kind="in_a_thread")
+    def in_a_thread(ctx: Context, queue: str) -> None:
+        ctx.enqueue(leaf.using(queue=queue))
+        leaf.using(queue=queue).enqueue()
+
+    @forge.task(kind="in_a_loop")
+    async def in_a_loop(ctx: Context, queue: str) -> None:
+        await asyncio.gather(*(leaf.using(queue=queue).aenqueue() for _ in range(2)))
+
+    queues = {f"q{n}": 100 for n in range(20)}
+    over, seen = threading.Event(), list[int]()
+
+    def watch() -> None:
+        while not over.is_set():
+            seen.append(int(postgres.sql(COUNT)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        async with forge.worker(queues=queues):
+            for task in (in_a_thread, in_a_loop):
+                for queue in queues:
+                    await task.using(queue=queue).aenqueue_many([(queue,)] * 10)
+            store = await forge.aready()
+
+            async def done() -> bool:
+                counts = await store.ledger.counts()
+                return {count.status: 0 for count in counts if count.jobs} == {JobStatus.DONE: 0}
+
+            await until(done, "everything ran")
+    finally:
+        over.set()
+        await asyncio.to_thread(watcher.join)
+    assert sum(count.jobs for count in await store.ledger.counts()) == 20 * 10 * 2 * 3
+    assert max(seen) <= 4
+    assert len(seen) > 5
+    await forge.aclose()
