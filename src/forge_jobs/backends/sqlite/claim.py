@@ -39,8 +39,16 @@ class Claimed:
         self.at_end: list[int] = []
 
 
-def claim(tx: Tx, owner: int, number: int, want: Want, into: Claimed) -> int:
-    """Serve one want; how many jobs it got."""
+def claim(
+    tx: Tx,
+    owner: int,
+    number: int,
+    want: Want,
+    into: Claimed,
+    apart: frozenset[str] = frozenset(),
+) -> int:
+    """Serve one want; how many jobs it got, or -1 for none because one of them is of a kind that
+    belongs on a track."""
     free = max(want.free, 0)
     most = free + max(want.prefetch, 0)
     if most == 0:
@@ -49,6 +57,8 @@ def claim(tx: Tx, owner: int, number: int, want: Want, into: Claimed) -> int:
     ids, numbers, kinds, payloads, unusual = tx.row(_CANDIDATES, (want.queue, tx.now, most, only))
     if ids is None:
         return 0
+    if apart and not apart.isdisjoint(kinds.split("\x1e")):
+        return -1
     jobs = _build(want.queue, ids, numbers, kinds, payloads)
     count = len(jobs)
     if unusual != "[]":

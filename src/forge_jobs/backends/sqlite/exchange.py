@@ -19,6 +19,7 @@ from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
 from . import claim, finish, moves, serving
 from .finish import SQL
+from .lots import StoredLimit
 from .moves import as_json
 from .rows import Row
 from .transaction import Tx
@@ -29,6 +30,7 @@ _STARTED: Final = SQL["started"]
 PROMOTED_MOST: Final = 1_000
 _names_of = msgspec.json.Decoder(list[str]).decode
 _gates_of = msgspec.json.Decoder(list[tuple[str, int | None, int]]).decode
+_limits_of = msgspec.json.Decoder(list[StoredLimit]).decode
 _dues_of = msgspec.json.Decoder(list[int | None]).decode
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
@@ -72,7 +74,9 @@ class ExchangeOperation:
         asked = set(moves.read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, moved = self._end(tx, asked)
         tx.settle()
-        limits = serving.all_limits(tx) if limited != "[]" or on_track else None
+        limits = None
+        if limited != "[]" or on_track:
+            limits = {limit.name: limit for limit in _limits_of(limited)}
         if gates != "[]":
             for name in _eased(request.finish, limits):
                 finish.ease(tx, name)
@@ -83,7 +87,11 @@ class ExchangeOperation:
             held = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
             for name in {finish.gate_of(end) for end in request.finish if _throttles(end)}:
                 held[name] = finish.read_gate(tx, name)
-            limits_here = None if limits is None else serving.Serving(tx, limits, held)
+            limits_here = None
+            if limits is not None:
+                # What has ended or come due here may have put others on a track.
+                seen = bool(on_track) or moved
+                limits_here = serving.Serving(tx, limits, held, on_track=seen)
             lately = [None] * len(request.want) if moved else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
             next_due = self._serve(tx, claimed, closed, held, lately, moved, limits_here)
@@ -210,6 +218,9 @@ class ExchangeOperation:
             if due is not None and due <= tx.now:
                 moves.promote(tx, want.queue, PROMOTED_MOST)
                 tx.settle()
+                if limits is None:
+                    limits = serving.Serving(tx, {}, gates, on_track=True)
+                limits.on_track = True
                 due = claim.next_due(tx, want.queue)
             if want.queue in paused:
                 continue

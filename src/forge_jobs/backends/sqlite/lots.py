@@ -23,6 +23,12 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "limits.sql")
 
 # No more of one lot in one transaction; the rest goes on with the next end or with the net.
 ADMITTED_MOST: Final = 1_000
+
+
+class StoredLimit(Limit, frozen=True, kw_only=False, array_like=True):
+    """A limit as a row gives it: its values in the order of the columns."""
+
+
 _scopes_of = msgspec.json.Decoder(tuple[str, ...]).decode
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import (
+    TASK,
     Limit,
     Room,
     exclusive,
@@ -25,7 +26,7 @@ from forge_jobs.core.throttle import Gate
 from forge_jobs.store.jobs import Want
 
 from . import claim
-from .lots import SQL, read_limit
+from .lots import SQL
 from .moves import as_json
 from .transaction import Tx
 
@@ -36,29 +37,35 @@ _heads_of = msgspec.json.Decoder(list[_Head]).decode
 _names_of = msgspec.json.Decoder(list[str]).decode
 
 
-def all_limits(tx: Tx) -> dict[str, Limit]:
-    """Every limit by name."""
-    return {row[0]: read_limit(row) for row in tx.execute(SQL["limits"]).fetchall()}
-
-
 class Serving:
-    """The wants of one exchange. ``gates`` are those of queues and scopes that are not open."""
+    """The wants of one exchange. ``gates`` are those of queues and scopes that are not open;
+    ``on_track``: some job of the wanted queues stands on a track."""
 
-    def __init__(self, tx: Tx, limits: Mapping[str, Limit], gates: Mapping[str, Gate]) -> None:
+    def __init__(
+        self,
+        tx: Tx,
+        limits: Mapping[str, Limit],
+        gates: Mapping[str, Gate],
+        *,
+        on_track: bool,
+    ) -> None:
         self._tx = tx
+        self.on_track = on_track
+        self._capped = any(limit.cap is not None for limit in limits.values())
         self._limits = dict(limits)
         self._gates = gates
-        self._tracked = [
-            limit.name.partition(":")[2]
+        self._tracked = frozenset(
+            limit.name.removeprefix(TASK)
             for limit in limits.values()
-            if limit.tracked and limit.name == task_limit(limit.name.partition(":")[2])
-        ]
+            if limit.tracked and limit.name.startswith(TASK)
+        )
 
     def serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
         """Claim what may be claimed for one want; how many jobs it got."""
         before = len(into.jobs)
         got = self._serve(owner, number, want, into)
-        into.jobs[before:] = [exclusive(job, self._limits) for job in into.jobs[before:]]
+        if self._capped and got:
+            into.jobs[before:] = [exclusive(job, self._limits) for job in into.jobs[before:]]
         return got
 
     def _serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
@@ -70,13 +77,15 @@ class Serving:
         asked = min(asked, whole.left)
         if asked <= 0:
             return 0
+        if not self.on_track:
+            least = Want(want.queue, min(free, asked), max(asked - free, 0), want.kinds)
+            got = claim.claim(self._tx, owner, number, least, into, apart=self._tracked)
+            if got >= 0:
+                self._spend(want.queue, {}, got)
+                return got
+            self.on_track = True
         plain = self._plain(want, asked)
         tracks = self._tracks(want)
-        if not tracks:
-            least = Want(want.queue, min(free, asked), max(asked - free, 0), want.kinds)
-            got = claim.claim(self._tx, owner, number, least, into)
-            self._spend(want.queue, {}, got)
-            return got
         chosen, kinds = self._choose(want, plain, tracks, free, asked)
         if chosen:
             claim.claim_chosen(self._tx, owner, number, want, chosen, into)
@@ -86,7 +95,9 @@ class Serving:
     def openings(self, queue: str) -> list[Instant]:
         """When rates and scopes that hold jobs of a queue back now will let them go."""
         tx, now = self._tx, self._tx.now
-        lines: list[str | None] = [*_names_of(tx.row(SQL["tracks"], (queue,))[0])]
+        lines: list[str | None] = []
+        if self.on_track:
+            lines += _names_of(tx.row(SQL["tracks"], (queue,))[0])
         if self._heads(Want(queue, 1), 1):
             lines.append(None)
         found: list[Instant] = []
@@ -109,7 +120,7 @@ class Serving:
         for _ in range(_ROUNDS_MOST):
             if not any(kind in self._tracked for *_, kind in heads):
                 return heads
-            self._tx.execute(SQL["put_on_track"], (want.queue, as_json(self._tracked)))
+            self._tx.execute(SQL["put_on_track"], (want.queue, as_json(sorted(self._tracked))))
             heads = self._heads(want, asked)
         return [head for head in heads if head[3] not in self._tracked]
 

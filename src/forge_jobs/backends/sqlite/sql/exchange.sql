@@ -1,8 +1,8 @@
 -- name: look
 -- Everything an exchange must know before it acts, in one row: is the process alive, the control
 -- version, the books' marks, cancel requests for it, paused queues, gates (the table is empty unless
--- somebody was throttled), per wanted queue the earliest time of a scheduled or failed job, the names
--- of limits, and whether one of their jobs stands on a track.
+-- somebody was throttled), per wanted queue the earliest time of a scheduled or failed job, all
+-- limits (few), and whether one of their jobs stands on a track.
 -- Index: primary keys; forge_jobs_due, one entry per wanted queue; forge_jobs_side, likewise.
 SELECT
     (SELECT host_id FROM forge_processes WHERE id = ?1 AND dead_at IS NULL),
@@ -15,7 +15,10 @@ SELECT
     (SELECT json_group_array((SELECT min(j.due_at) FROM forge_jobs AS j
                               WHERE j.queue = w.value AND j.due_at IS NOT NULL))
      FROM json_each(?2) AS w),
-    (SELECT json_group_array(name) FROM forge_limits),
+    (SELECT json_group_array(json_array(name, concurrency, per, rate_per_s, burst, json(scopes),
+                                        tokens, at, json(iif(by_operator, 'true', 'false')),
+                                        updated_at))
+     FROM forge_limits),
     EXISTS (SELECT 1 FROM json_each(?2) AS w
             WHERE EXISTS (SELECT 1 FROM forge_jobs AS j INDEXED BY forge_jobs_side
                           WHERE j.side IS NOT NULL AND j.queue = w.value))
