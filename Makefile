@@ -22,7 +22,7 @@ help: ## Show this list
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages ## Create .venv and install the package with its test tools
+setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler ## Create .venv and install the package with its test tools
 	@echo "Ready: $(BIN)/forge and the test tools are installed."
 
 demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
@@ -94,6 +94,10 @@ $(VENV)/.pages: $(VENV)/.made package.json package-lock.json scripts/web_assets.
 $(VENV)/.dev: $(VENV)/.made requirements/dev.txt
 	@echo "Installing the test tools (requirements/dev.txt, about 100 MB the first time) ..."
 	@$(INSTALL) requirements/dev.txt
+	@touch $@
+
+$(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh
+	@scripts/pgbouncer.sh "$(CURDIR)/$(VENV)/pgbouncer"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.made requirements/bench.txt

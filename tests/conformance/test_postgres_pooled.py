@@ -1,4 +1,5 @@
-"""The Postgres backend passes the conformance suite behind a pooler in transaction mode."""
+"""The Postgres backend passes the conformance suite behind a pooler in transaction mode: PgBouncer,
+or a small one of the tests' own where that cannot be had."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from forge_jobs.backends.postgres import listen
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.kit.entropy import SeededEntropy
@@ -14,6 +16,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
+from tests.postgres.bouncer import bouncer, program
 from tests.postgres.places import Places
 from tests.postgres.pooler import transaction_pooler
 from tests.postgres.server import PrivateServer
@@ -21,7 +24,11 @@ from tests.postgres.server import PrivateServer
 
 @pytest.fixture(scope="session")
 def pooler(postgres: PrivateServer) -> Iterator[Path]:
-    with transaction_pooler(postgres.folder) as folder:
+    found = program()
+    before = (
+        transaction_pooler(postgres.folder) if found is None else bouncer(postgres.folder, found)
+    )
+    with before as folder:
         yield folder
 
 
@@ -53,6 +60,26 @@ def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
 
 async def test_the_pooler_is_noticed(store: PostgresStore) -> None:
     assert store._server.pooled
+
+
+async def test_listening_through_it_is_found_to_be_useless(
+    store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes LISTEN and delivers nothing: listeners are rung by a timer instead."""
+    monkeypatch.setattr(listen, "PROBE_S", 1.0)
+    schema = store.upkeep.describe()["namespace"]
+    hopeful = PostgresStore(pooled(pooler, schema))
+    await hopeful.open()
+    rung = asyncio.Event()
+    subscription = await hopeful.subscribe(["q"], rung.set)
+    async with asyncio.timeout(20):
+        while hopeful._hearing.state != "polling":
+            await asyncio.sleep(0.05)
+        for _ in range(3):
+            rung.clear()
+            await rung.wait()
+    await subscription.close()
+    await hopeful.close()
 
 
 async def test_session_state_does_not_survive_this_pooler(

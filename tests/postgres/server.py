@@ -53,7 +53,7 @@ class PrivateServer:
         self._settings = settings
         self._data = folder / "data"
         self._log = folder / "log"
-        self._as: dict[str, Any] = _unprivileged()
+        self._as: dict[str, Any] = unprivileged()
         self._bin = self._binaries()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -190,7 +190,7 @@ class PrivateServer:
         return done.returncode == 0
 
 
-def _unprivileged() -> dict[str, Any]:
+def unprivileged() -> dict[str, Any]:
     """How to start a process that is not root."""
     if os.geteuid() != 0:
         return {}
