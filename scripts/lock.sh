@@ -17,6 +17,8 @@ compile() {
 compile base "$@"
 compile build -c requirements/base.txt "$@"
 compile web -c requirements/base.txt "$@"
+compile gateway -c requirements/base.txt -c requirements/web.txt "$@"
 compile node "$@"
-compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt "$@"
+compile dev -c requirements/base.txt -c requirements/build.txt -c requirements/web.txt \
+    -c requirements/gateway.txt "$@"
 compile bench -c requirements/base.txt -c requirements/dev.txt "$@"
