@@ -80,6 +80,8 @@ CREATE INDEX jobs_seat ON forge.jobs (queue, lane)
     WHERE lane_order IS NOT NULL AND (status IN ('pending', 'running')
         OR (status = 'held' AND lot >= 'task:' AND lot < 'task<'));
 CREATE INDEX jobs_lane ON forge.jobs (queue, lane, id) WHERE lane_order IS NOT NULL;
+-- What people look for among all that waits.
+CREATE INDEX jobs_failed ON forge.jobs (id) WHERE status = 'failed';
 CREATE INDEX jobs_dedupe ON forge.jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 -- Jobs that are over, with the same columns in the same order. Rows come in once and go out by age.
