@@ -46,9 +46,7 @@ def mine(tables: Tables, owner: int, claim: Claim) -> Row | None:
     return row if row is not None and row.held_by(owner, claim) else None
 
 
-def finish(
-    tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool = True
-) -> Verdict:
+def finish(tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool = True) -> Verdict:
     """Write the end of a claim, if it still is this owner's to write."""
     row = tables.jobs.get(end.key)
     if row is None or row.epoch != end.epoch:
