@@ -9,6 +9,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 forge = Forge()
 soon = Retry(base="1s", max="4s")
 forge.register(NoopEcho(), queue="orders", retry=soon)
+forge.rate_limit("newsletter", "60/m", burst=5)
 
 
 @forge.task(queue="mail", max_attempts=3, retry=soon)
@@ -27,6 +28,39 @@ async def remind(number: int, to: str) -> str:
     """Enqueued for later."""
     await SYSTEM_CLOCK.sleep(0.01)
     return f"reminded {to}"
+
+
+@forge.task(queue="mail", scopes=["newsletter"], concurrency=2)
+async def newsletter(number: int, ctx: Context) -> str:
+    """Keeps to a rate of the whole cluster: a letter a second, and two at once."""
+    await ctx.rate_limit.acquire("newsletter")
+    await SYSTEM_CLOCK.sleep(0.05)
+    return f"letter {number} is out"
+
+
+@forge.task(queue="orders")
+async def count_stock(number: int, shop: str, ctx: Context) -> str:
+    """Jobs of one shop share a lane: one at a time, in order."""
+    for step in range(10):
+        ctx.progress((step + 1) / 10, f"shelf {step + 1} of 10")
+        await SYSTEM_CLOCK.sleep(0.15)
+    ctx.log.info("counted %s", shop)
+    return f"{shop} is counted"
+
+
+@forge.cron("*/5 * * * * *", name="sweep-every-5-seconds")
+@forge.task(queue="orders")
+async def sweep() -> str:
+    """By the calendar, every five seconds."""
+    await SYSTEM_CLOCK.sleep(0.2)
+    return "swept"
+
+
+@forge.cron("0 3 * * *", tz="Europe/Berlin", name="nightly-archive", payload={"days": 30})
+@forge.task(queue="reports")
+async def archive(days: int) -> str:
+    """By the calendar, every night."""
+    return f"archived what is older than {days} days"
 
 
 @forge.task(queue="pictures", max_attempts=2, retry=soon)

@@ -27,5 +27,13 @@ def endless() -> Iterator[NewJob]:
                 yield shop.sync_order.bind(number)
             case 6 if number % 20 == 6:
                 yield shop.report.using(priority=-1).bind(number, 200_000)
+            case 7 if number % 20 == 7:
+                yield shop.newsletter.bind(number)
+            case 8 if number % 40 == 8:
+                shops = ("north", "south")
+                name = shops[number // 40 % 2]
+                yield shop.count_stock.using(lane=f"stock:{name}").bind(number, name)
+            case 9 if number % 200 == 9:
+                yield shop.remind.using(delay="1h", tags=["later"]).bind(number, customer)
             case _:
                 yield shop.send_mail.using(tags=["demo"]).bind(number, customer)

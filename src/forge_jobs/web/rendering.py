@@ -26,7 +26,7 @@ def environment() -> Environment:
     )
     untyped = cast("Any", env)
     untyped.filters.update(
-        moment=moment, span=span, number=number, size=size, json=as_json, pretty=pretty
+        moment=moment, span=span, number=number, size=size, json=as_json, pretty=pretty, brief=brief
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
     return env
@@ -71,6 +71,16 @@ def span(seconds: float | None) -> str:
         if len(parts) == 2:
             break
     return " ".join(parts)
+
+
+def brief(seconds: float | None) -> str:
+    """A duration as a form takes it: ``7d``, ``90s``; empty for none."""
+    if seconds is None:
+        return ""
+    for name, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds / length:g}{name}"
+    return f"{seconds:g}s"
 
 
 def number(value: float | None) -> str:

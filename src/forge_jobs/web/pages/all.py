@@ -2,14 +2,26 @@
 
 from typing import Final
 
-from . import job, jobs, overview, queues, workers
+from . import audit, cron, health, job, jobs, limits, overview, queues, workers
 from .page import Form, Page
 
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
+    cron.PAGE,
+    cron.ONE,
     queues.PAGE,
     workers.PAGE,
+    limits.PAGE,
+    health.PAGE,
+    audit.PAGE,
     job.PAGE,
 )
-FORMS: Final[tuple[Form, ...]] = (*jobs.FORMS, *queues.FORMS, *workers.FORMS)
+FORMS: Final[tuple[Form, ...]] = (
+    *jobs.FORMS,
+    *job.FORMS,
+    *cron.FORMS,
+    *queues.FORMS,
+    *workers.FORMS,
+    *limits.FORMS,
+)

@@ -3,16 +3,21 @@
 import asyncio
 from typing import Final
 
+from msgspec.structs import replace
+
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.select import Acted, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import look
 from forge_jobs.ops.act import APPLIES, Action, Operator
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
+from .acting import operator
 from .filters import filter_of, kept
 from .page import Form, Given, Notice, Page, Shown
+from .quoting import forge
+from .quoting import jobs as bulk_command
 
 PAGE_ROWS: Final = 50
 _DONE: Final = {
@@ -72,41 +77,59 @@ def actions_for(statuses: tuple[JobStatus, ...]) -> list[str]:
 
 async def act(desk: Desk, given: Given) -> Notice:
     """One action on chosen jobs, or on all that match the filter of the page."""
-    try:
-        action = Action(given["action"])
-    except ValueError:
-        raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
+    action = _action(given)
     if action is Action.DELETE and not desk.may(Role.ADMIN):
         raise BadOption("deleting needs the role admin")
     ids = tuple(filter(None, given.get("ids", "").split(",")))
     if ids:
         selection = Selection(ids=ids)
     elif given.get("all") == "yes":
-        selection = Selection(filter=_narrowed(action, given))
+        selection = Selection(filter=filter_of(given))
     else:
         raise BadOption("choose at least one job")
-    acted = await perform(desk.operator, action, selection)
+    acted = await perform(operator(desk), action, selection)
     return Notice(spelled(action, acted), command(action, ids, given))
 
 
-def _narrowed(action: Action, given: Given) -> Filter:
-    """On a list of all states the action reaches those it applies to."""
-    return filter_of(given)
+async def preview(desk: Desk, given: Given) -> Shown:
+    """What an action on all that match would reach, before anybody agrees to it."""
+    action = _action(given)
+    wanted = filter_of(given)
+    reach = [status for status in wanted.statuses or APPLIES[action] if status in APPLIES[action]]
+    if not reach:
+        raise BadOption(f"{action} does not apply to {', '.join(wanted.statuses)} jobs")
+    asked = replace(wanted, statuses=tuple(reach))
+    return {
+        "action": action.value,
+        "verb": action.value.replace("-", " ").capitalize(),
+        "count": await operator(desk).preview(action, asked),
+        "reach": reach,
+        "filter": {**kept(given), "status": ",".join(reach)},
+        "command": bulk_command(action, {**kept(given), "status": ",".join(reach)}),
+        "back": given.get("back", "/jobs"),
+    }
 
 
-async def perform(operator: Operator, action: Action, selection: Selection) -> Acted:
+def _action(given: Given) -> Action:
+    try:
+        return Action(given["action"])
+    except ValueError:
+        raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
+
+
+async def perform(who: Operator, action: Action, selection: Selection) -> Acted:
     """Do it, in bounded steps."""
     match action:
         case Action.RETRY:
-            return await operator.retry(selection)
+            return await who.retry(selection)
         case Action.CANCEL:
-            return await operator.cancel(selection)
+            return await who.cancel(selection)
         case Action.DELETE:
-            return await operator.delete(selection)
+            return await who.delete(selection)
         case Action.RUN_NOW:
-            return await operator.run_now(selection)
+            return await who.run_now(selection)
         case Action.DUPLICATE:
-            return (await operator.duplicate(selection)).acted
+            return (await who.duplicate(selection)).acted
 
 
 def spelled(action: Action, acted: Acted) -> str:
@@ -124,12 +147,8 @@ def spelled(action: Action, acted: Acted) -> str:
 def command(action: Action, ids: tuple[str, ...], given: Given) -> str:
     """The command that does the same."""
     if ids:
-        shown = " ".join(ids[:3]) + (" …" if len(ids) > 3 else "")
-        return f"forge jobs {action} {shown}"
-    options = "".join(
-        f" --{name} {given[name]}" for name in ("queue", "kind", "status", "tag") if given.get(name)
-    )
-    return f"forge jobs {action}{options}"
+        return forge("jobs", action, *ids[:3]) + (" …" if len(ids) > 3 else "")
+    return bulk_command(action, given)
 
 
 PAGES: Final = (
@@ -143,6 +162,10 @@ PAGES: Final = (
         view=retries, key="r",
     ),
     Page(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
+    Page(
+        path="/bulk/{action}", name="bulk", title="Preview", template="bulk.html", view=preview,
+        role=Role.OPERATOR, nav=False, live=False, under="jobs",
+    ),
 )  # fmt: skip
 
 FORMS: Final = (Form(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),)

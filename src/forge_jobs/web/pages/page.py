@@ -13,7 +13,8 @@ Shown: TypeAlias = Mapping[str, Any]
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """One page. ``view`` gathers what its template shows; ``key`` is pressed after ``g``."""
+    """One page. ``view`` gathers what its template shows; ``key`` is pressed after ``g``;
+    ``under`` names the page of the navigation that it belongs to."""
 
     path: str
     name: str
@@ -24,6 +25,7 @@ class Page(Struct, frozen=True, kw_only=True):
     role: Role = Role.VIEWER
     live: bool = True
     nav: bool = True
+    under: str = ""
 
 
 class Notice(Struct, frozen=True):

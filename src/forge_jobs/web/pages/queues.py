@@ -9,7 +9,9 @@ from forge_jobs.ops.act import QueueChange
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
+from .acting import operator
 from .page import Form, Given, Notice, Page, Shown
+from .quoting import forge
 
 
 async def view(desk: Desk, given: Given) -> Shown:
@@ -18,34 +20,50 @@ async def view(desk: Desk, given: Given) -> Shown:
 
 async def pause(desk: Desk, given: Given) -> Notice:
     name = given["name"]
-    await desk.operator.pause(name)
+    await operator(desk).pause(name)
     return Notice(f"queue {name} is paused: what runs ends in peace", f"forge queues pause {name}")
 
 
 async def resume(desk: Desk, given: Given) -> Notice:
     name = given["name"]
-    await desk.operator.resume(name)
+    await operator(desk).resume(name)
     return Notice(f"queue {name} goes on", f"forge queues resume {name}")
 
 
 async def unthrottle(desk: Desk, given: Given) -> Notice:
     name = given["name"]
-    await desk.operator.unthrottle(name)
+    await operator(desk).unthrottle(name)
     return Notice(f"queue {name} is open again", f"forge queues unthrottle {name}")
 
 
 async def slots(desk: Desk, given: Given) -> Notice:
     name, count = given["name"], _whole("slots", given.get("slots", ""))
-    await desk.operator.set_queue(name, QueueChange(slots=count))
+    await operator(desk).set_queue(name, QueueChange(slots=count))
     return Notice(f"queue {name} has {count:,} slots", f"forge queues set {name} --workers {count}")
 
 
 async def retention(desk: Desk, given: Given) -> Notice:
     name = given["name"]
-    done, dead = (_kept(field, given.get(field, "")) for field in ("done", "dead"))
-    await desk.operator.set_queue(name, QueueChange(retain_done_s=done, retain_dead_s=dead))
-    command = f"forge queues set {name} --retain-done {given['done']} --retain-dead {given['dead']}"
-    return Notice(f"queue {name} keeps ended jobs as set", command)
+    fields = ("done", "dead", "cancelled")
+    done, dead, cancelled = (_kept(field, given.get(field, "")) for field in fields)
+    change = QueueChange(retain_done_s=done, retain_dead_s=dead, retain_cancelled_s=cancelled)
+    await operator(desk).set_queue(name, change)
+    words = [w for f in fields for w in (f"--retain-{f}", given.get(f, "").strip() or "forever")]
+    return Notice(f"queue {name} keeps ended jobs as set", forge("queues", "set", name, *words))
+
+
+async def backoff(desk: Desk, given: Given) -> Notice:
+    name, on = given["name"], given.get("enabled") == "yes"
+    base, most = given.get("base", "").strip(), given.get("max", "").strip()
+    change = QueueChange(
+        backoff_enabled=on,
+        backoff_base_s=seconds(base, field="base"),
+        backoff_max_s=seconds(most, field="max"),
+    )
+    await operator(desk).set_queue(name, change)
+    word = f"{base}:{most}" if on else "off"
+    text = f"queue {name} pauses {base} to {most} when throttled" if on else f"queue {name}: off"
+    return Notice(text, forge("queues", "set", name, "--backoff", word))
 
 
 def _whole(field: str, text: str) -> int:
@@ -56,7 +74,9 @@ def _whole(field: str, text: str) -> int:
 
 
 def _kept(field: str, text: str) -> float | None:
-    return None if text.strip().lower() in ("never", "") else seconds(text, field=field)
+    return (
+        None if text.strip().lower() in ("forever", "for ever", "") else seconds(text, field=field)
+    )
 
 
 PAGE: Final = Page(
@@ -68,4 +88,5 @@ FORMS: Final = (
     Form(path="/act/queues/{name}/unthrottle", role=Role.OPERATOR, act=unthrottle),
     Form(path="/act/queues/{name}/slots", role=Role.OPERATOR, act=slots),
     Form(path="/act/queues/{name}/retention", role=Role.ADMIN, act=retention),
+    Form(path="/act/queues/{name}/backoff", role=Role.OPERATOR, act=backoff),
 )

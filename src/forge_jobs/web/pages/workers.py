@@ -7,6 +7,7 @@ from forge_jobs.ops import look
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
+from .acting import operator
 from .page import Form, Given, Notice, Page, Shown
 
 
@@ -19,12 +20,12 @@ async def view(desk: Desk, given: Given) -> Shown:
 
 
 async def quiet(desk: Desk, given: Given) -> Notice:
-    host_id = await desk.operator.quiet(given["host_id"])
+    host_id = await operator(desk).quiet(given["host_id"])
     return Notice(f"{host_id} takes no more jobs", f"forge workers quiet {host_id}")
 
 
 async def unquiet(desk: Desk, given: Given) -> Notice:
-    host_id = await desk.operator.quiet(given["host_id"], quiet=False)
+    host_id = await operator(desk).quiet(given["host_id"], quiet=False)
     return Notice(f"{host_id} takes jobs again", f"forge workers quiet --off {host_id}")
 
 

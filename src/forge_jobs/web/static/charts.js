@@ -2,31 +2,62 @@
 (function () {
   "use strict";
 
-  var COLOURS = ["--info", "--good", "--warn", "--bad", "--wait", "--soft"];
+  var TONES = ["info", "good", "wait", "warn", "bad", "soft"];
   var drawn = new WeakMap();
-  var shared = window.uPlot ? window.uPlot.sync("forge") : null;
+  var clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  var day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
   function colour(name) {
     // light-dark() is resolved only on a property that takes a colour
     var probe = document.createElement("span");
-    probe.style.color = "var(" + name + ")";
+    probe.style.color = "var(--" + name + ")";
     document.body.appendChild(probe);
     var value = getComputedStyle(probe).color;
     probe.remove();
     return value;
   }
 
+  function faint(value) { return value.replace("rgb(", "rgba(").replace(")", ", 0.10)"); }
+
+  function told(value, unit) {
+    if (value === null || value === undefined) return "–";
+    if (unit === "s") return value < 1 ? +(value * 1000).toPrecision(3) + " ms" : +value.toPrecision(3) + " s";
+    if (unit === "bytes") return value < 1073741824 ? (value / 1048576).toFixed(value < 10485760 ? 1 : 0) + " MiB" : (value / 1073741824).toFixed(1) + " GiB";
+    if (unit === "cores") return value.toFixed(2);
+    return value.toLocaleString();
+  }
+
+  // a line joins what has neighbours; a value without any would be invisible
+  function alone(plot, place, shown) {
+    var values = plot.data[place], found = [];
+    if (shown === false) return found;
+    values.forEach(function (value, at) {
+      if (value !== null && (at === 0 || values[at - 1] === null) && (at === values.length - 1 || values[at + 1] === null)) found.push(at);
+    });
+    return found;
+  }
+
+  function moment(seconds) { var at = new Date(seconds * 1000); return day.format(at) + " " + clock.format(at); }
+
   function options(figure, data, width) {
-    var names = Object.keys(data.series);
-    var axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    var names = Object.keys(data.series), line = colour("line"), soft = colour("soft");
+    var axis = { stroke: soft, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
     return {
       width: width,
-      height: Number(figure.dataset.height || 220),
-      cursor: { sync: shared ? { key: shared.key } : undefined, drag: { x: true, y: false, setScale: false } },
-      scales: { y: { range: function (_, low, high) { return [0, Math.max(high * 1.1, 1)]; } } },
-      axes: [axis, Object.assign({ size: 56, values: data.unit === "s" ? function (_, ticks) { return ticks.map(function (t) { return t + " s"; }); } : undefined }, axis)],
-      series: [{}].concat(names.map(function (name, place) {
-        return { label: name, stroke: colour(COLOURS[place % COLOURS.length]), width: 2, points: { show: false } };
+      height: Number(figure.dataset.height || 180),
+      cursor: {
+        sync: { key: "forge", filters: { pub: function (type) { return type !== "mousedown" && type !== "mouseup"; } } },
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 7 }
+      },
+      scales: { y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
+      axes: [
+        Object.assign({ space: 70, values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
+        Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
+      ],
+      series: [{ label: "at", value: function (_, at) { return at === null ? "–" : moment(at); } }].concat(names.map(function (name, place) {
+        var tone = colour(data.tones[place] || TONES[place % TONES.length]);
+        return { label: name, stroke: tone, fill: place === 0 ? faint(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: alone }, value: function (_, one) { return told(one, data.unit); } };
       })),
       hooks: { setSelect: [function (plot) { zoom(figure, plot); }] }
     };
@@ -43,33 +74,60 @@
   }
 
   function draw(figure) {
-    var text = figure.dataset.chart, plot = figure.querySelector(".plot"), before = drawn.get(plot);
-    if (!plot || !window.uPlot || (before && before.text === text)) return;
-    var data = JSON.parse(text), rows = [data.at].concat(Object.values(data.series));
-    if (before && before.names === Object.keys(data.series).join()) {
+    var text = figure.dataset.chart, plot = figure.querySelector(".plot");
+    if (!plot || !window.uPlot) return;
+    var before = drawn.get(plot);
+    if (before && before.text === text) return;
+    var data = JSON.parse(text), names = Object.keys(data.series), rows = [data.at].concat(Object.values(data.series));
+    if (before && before.names === names.join()) {
       before.text = text;
       before.plot.setData(rows);
-      return;
+    } else {
+      if (before) before.plot.destroy();
+      var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
+      drawn.set(plot, { plot: made, text: text, names: names.join() });
+      plot.setAttribute("role", "img");
+      plot.setAttribute("aria-label", figure.dataset.summary || "Chart");
     }
-    if (before) before.plot.destroy();
-    var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
-    drawn.set(plot, { plot: made, text: text, names: Object.keys(data.series).join() });
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", figure.dataset.summary || "Chart");
+    list(figure);
+  }
+
+  // The same numbers for people who read tables; made only while somebody looks.
+  function list(figure) {
+    var part = figure.querySelector("details.figures");
+    if (!part || !part.open) return;
+    var data = JSON.parse(figure.dataset.chart), names = Object.keys(data.series);
+    var table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+    ["at"].concat(names).forEach(function (name) {
+      var cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = name;
+      head.appendChild(cell);
+    });
+    data.at.map(function (at, place) { return [at, place]; }).reverse().forEach(function (pair) {
+      var row = body.insertRow(), first = document.createElement("th");
+      first.scope = "row";
+      first.textContent = moment(pair[0]);
+      row.appendChild(first);
+      names.forEach(function (name) { row.insertCell().textContent = told(data.series[name][pair[1]], data.unit); });
+    });
+    part.querySelector("div").replaceChildren(table);
   }
 
   function drawAll(again) {
     document.querySelectorAll("figure.chart").forEach(function (figure) {
-      if (again) {
-        var plot = figure.querySelector(".plot"), before = drawn.get(plot);
-        if (before) { before.plot.destroy(); drawn.delete(plot); }
-      }
+      var plot = figure.querySelector(".plot"), before = plot && drawn.get(plot);
+      if (again && before) { before.plot.destroy(); drawn.delete(plot); }
       draw(figure);
     });
   }
 
   window.forgeCharts = { draw: drawAll };
   document.addEventListener("DOMContentLoaded", function () { drawAll(false); });
+  document.addEventListener("toggle", function (event) {
+    if (event.target.matches && event.target.matches("details.figures")) list(event.target.closest("figure"));
+  }, true);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { drawAll(true); });
   window.addEventListener("resize", function () {
     document.querySelectorAll("figure.chart .plot").forEach(function (plot) {
       var kept = drawn.get(plot);

@@ -1,4 +1,4 @@
-// What the pages do in the browser: live parts, notices, keyboard, drawer, confirmation.
+// What the pages do in the browser: live parts, notices, drawer, confirmation. keys.js has the rest.
 // The pages work without it; forms post and links lead on.
 (function () {
   "use strict";
@@ -12,6 +12,7 @@
 
   function ago(seconds) {
     var future = seconds < 0, left = Math.abs(seconds), text;
+    if (left < 1) return "now";
     if (left < 60) text = Math.floor(left) + " s";
     else if (left < 3600) text = Math.floor(left / 60) + " min";
     else if (left < 86400) text = Math.floor(left / 3600) + " h " + Math.floor(left % 3600 / 60) + " min";
@@ -22,44 +23,72 @@
   function tellTimes(from) {
     var now = Date.now();
     all("time[datetime]", from).forEach(function (one) {
-      var at = new Date(one.getAttribute("datetime"));
-      one.title = at.toLocaleString();
-      one.textContent = ago((now - at.getTime()) / 1000);
+      var at = new Date(one.getAttribute("datetime")), text = ago((now - at.getTime()) / 1000);
+      if (!one.title) one.title = at.toLocaleString();
+      if (one.textContent !== text) one.textContent = text;
     });
   }
 
   // ---------------------------------------------------------------- live
 
-  var source = null, paused = false;
+  var sources = new Map(), waiting = new Map(), every = 0, paused = false, failing = 0;
 
-  function connect() {
-    var view = $("#view");
-    if (!view || !view.dataset.live || paused || source) return;
-    source = new EventSource(view.dataset.live);
-    source.addEventListener("view", function (event) { trouble(""); show(view, event.data); });
+  function watch(view, address) {
+    if (sources.has(view) || paused || !address) return;
+    var source = new EventSource(address);
+    sources.set(view, source);
+    source.addEventListener("view", function (event) {
+      trouble("");
+      if (every) waiting.set(view, event.data); else show(view, event.data);
+    });
     source.addEventListener("trouble", function (event) { trouble(event.data); });
-    source.onerror = function () { trouble("No answer from Mission Control: trying again."); };
-    source.onopen = function () { trouble(""); };
+    source.onopen = function () { failing = 0; };
+    source.onerror = function () {
+      failing += 1;
+      trouble("No answer from Mission Control: trying again.");
+      // a browser gives up after an answer that is no stream; a page must not
+      if (source.readyState === 2) {
+        unwatch(view);
+        setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
+      }
+    };
   }
 
-  function disconnect() { if (source) { source.close(); source = null; } }
+  function unwatch(view) {
+    var source = sources.get(view);
+    if (source) { source.close(); sources.delete(view); }
+    waiting.delete(view);
+  }
+
+  function connect() {
+    var view = $("#view"), body = $("#drawer-body");
+    if (view) watch(view, view.dataset.live);
+    if (body && $("#drawer").open) watch(body, body.dataset.live);
+  }
+
+  function disconnect() { Array.from(sources.keys()).forEach(unwatch); }
+
+  function untouched(from, to) {
+    if (from.nodeType !== 1) return true;
+    if (from.classList.contains("plot") || from.classList.contains("scroll") && from.closest(".figures")) return false;
+    // somebody who types or chooses must not lose it
+    if (from.tagName === "FORM" && from.dataset.keep !== undefined && (from.touched || from.contains(document.activeElement))) return false;
+    if (from.tagName === "INPUT" && from.type === "checkbox" && to.value === from.value) return false;
+    if (from.tagName === "TIME" && to.getAttribute && from.getAttribute("datetime") === to.getAttribute("datetime")) return false;
+    return true;
+  }
 
   function show(view, html) {
-    // somebody who types or chooses must not lose it
-    var chosen = all("input[name=ids]:checked", view).map(function (one) { return one.value; });
     var current = $("tr.current", view);
     window.Idiomorph.morph(view, html, {
       morphStyle: "innerHTML",
       ignoreActiveValue: true,
       callbacks: {
-        beforeNodeMorphed: function (from) { return !(from.nodeType === 1 && from.classList.contains("plot")); }
+        beforeNodeMorphed: untouched,
+        beforeAttributeUpdated: function (name, node) { return !(name === "open" && node.tagName === "DETAILS"); }
       }
     });
     window.htmx.process(view);
-    chosen.forEach(function (value) {
-      var box = all("input[name=ids]", view).find(function (one) { return one.value === value; });
-      if (box) box.checked = true;
-    });
     if (current && current.id && document.getElementById(current.id)) document.getElementById(current.id).classList.add("current");
     tellTimes(view);
     window.forgeCharts.draw(false);
@@ -67,21 +96,22 @@
 
   function trouble(text) {
     var banner = $("#trouble");
-    if (!banner) return;
     if (banner.textContent !== text) banner.textContent = text;
     banner.hidden = !text;
   }
 
-  function setPaused(value) {
-    paused = value;
-    var button = $("[data-do=pause]");
-    if (button) {
-      button.setAttribute("aria-pressed", String(value));
-      $("[data-live-text]", button).textContent = value ? "Paused" : "Live";
-      $(".dot", button).classList.toggle("live", !value);
+  function setPace(value) {
+    var choice = $("select[data-do=refresh]");
+    paused = value === "off";
+    every = paused ? 0 : Number(value);
+    if (choice) {
+      choice.value = value;
+      $(".dot", choice.parentNode).classList.toggle("live", !paused);
     }
-    if (value) disconnect(); else connect();
+    if (paused) { disconnect(); trouble(""); } else { flush(); connect(); }
   }
+
+  function flush() { waiting.forEach(function (html, view) { show(view, html); }); waiting.clear(); }
 
   // ---------------------------------------------------------------- notices
 
@@ -95,19 +125,28 @@
       line.appendChild(command);
     }
     $("#notices").appendChild(line);
-    setTimeout(function () { line.remove(); }, given.bad ? 12000 : 6000);
+    setTimeout(function () { line.remove(); }, given.bad ? 12000 : 7000);
   }
 
-  document.addEventListener("forge:notice", function (event) { notice(event.detail); });
+  document.addEventListener("forge:notice", function (event) {
+    notice(event.detail);
+    if (event.detail.bad) return;
+    var form = event.target.closest && event.target.closest("form");
+    if (form) form.touched = false;
+    if ($("#bulk").open) $("#bulk").close();
+  });
+  document.addEventListener("input", function (event) {
+    var form = event.target.closest && event.target.closest("form[data-keep]");
+    if (form) form.touched = true;
+  });
 
   // ---------------------------------------------------------------- confirmation
 
   var agreed = new WeakSet();
 
-  function ask(title, text, command) {
+  function ask(title, command) {
     var dialog = $("#confirm");
     $("#confirm-title").textContent = title;
-    $("#confirm-text").textContent = text;
     $("#confirm-command").textContent = command || "";
     dialog.returnValue = "no";
     dialog.showModal();
@@ -119,185 +158,113 @@
   document.addEventListener("submit", function (event) {
     var form = event.target;
     if (agreed.has(form)) { agreed.delete(form); return; }
-    if (form.id === "acts") { bulk(form, event); return; }
+    if (form.id === "acts") { event.preventDefault(); bulk(form, event.submitter); return; }
     if (!form.dataset.confirm) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    ask(form.dataset.confirm, "", form.dataset.command).then(function (yes) {
+    ask(form.dataset.confirm, form.dataset.command).then(function (yes) {
       if (yes) { agreed.add(form); form.requestSubmit(); }
     });
   }, true);
 
-  function bulk(form, event) {
-    var button = event.submitter, action = button ? button.dataset.bulk : "", everything = form.elements.all && form.elements.all.checked;
-    var count = all("input[name=ids]:checked", form).length;
-    if (!everything && count === 0) {
-      event.preventDefault();
-      notice({ text: "Choose at least one job, or all matching.", bad: true });
-      return;
-    }
-    event.preventDefault();
-    var what = everything ? $(".matching b", form.closest("#view")).textContent + " matching jobs" : count + (count === 1 ? " job" : " jobs");
-    ask(action.replace("-", " ") + " " + what + "?", "", everything ? "forge jobs " + action + " …" : "").then(function (yes) {
+  function bulk(form, button) {
+    var action = button ? button.dataset.bulk : "", chosen = all("input[name=ids]:checked", form);
+    if (form.elements.all && form.elements.all.checked) { preview(form, action); return; }
+    if (!chosen.length) { notice({ text: "Choose at least one job, or all matching.", bad: true }); return; }
+    var ids = chosen.map(function (one) { return one.value; });
+    var title = action.replace("-", " ") + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?");
+    ask(title[0].toUpperCase() + title.slice(1), "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "")).then(function (yes) {
       if (!yes) return;
-      if (everything) all("input[name=ids]:checked", form).forEach(function (one) { one.checked = false; });
-      agreed.add(form);
-      form.requestSubmit(button);
+      window.htmx.ajax("POST", button.formAction, { source: document.body, swap: "none", values: { ids: ids.join(",") } });
+      chosen.forEach(function (one) { one.checked = false; });
+      var every = $("[data-do=all]", form);
+      if (every) every.checked = false;
+    });
+  }
+
+  // how many an action on all matching jobs would reach, before anybody agrees to it
+  function preview(form, action) {
+    var query = new URLSearchParams();
+    all("input[type=hidden]", form).forEach(function (one) { query.set(one.name, one.value); });
+    part(form.dataset.preview + action + "?" + query).then(function (nodes) {
+      var body = $("#bulk-body");
+      body.replaceChildren.apply(body, nodes);
+      window.htmx.process(body);
+      $("#bulk").showModal();
+      if (form.elements.all) form.elements.all.checked = false;
+    });
+  }
+
+  function part(address) {
+    return fetch(address, { headers: { "accept": "text/html" } }).then(function (answer) { return answer.text(); }).then(function (html) {
+      var page = new DOMParser().parseFromString(html, "text/html"), view = page.querySelector("#view") || page.querySelector("main");
+      return all(":scope > *", view).map(function (one) { return document.importNode(one, true); });
     });
   }
 
   // ---------------------------------------------------------------- drawer
 
   document.addEventListener("click", function (event) {
-    var link = event.target.closest ? event.target.closest("a[data-drawer]") : null;
+    var from = event.target.closest ? event.target : document.body, link = from.closest("a[data-drawer]");
+    if (from.closest("[data-close]") && $("#bulk").open) { event.preventDefault(); $("#bulk").close(); return; }
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    openDrawer(link.href);
+    openDrawer(link);
   });
 
-  function openDrawer(address) {
-    fetch(address, { headers: { "accept": "text/html" } }).then(function (answer) { return answer.text(); }).then(function (html) {
-      var page = new DOMParser().parseFromString(html, "text/html"), body = $("#drawer-body"), part = page.querySelector("#view");
-      body.replaceChildren();
-      var title = document.createElement("h2");
-      title.textContent = (page.querySelector("h1") || {}).textContent || "Job";
-      body.appendChild(title);
-      if (part) all(":scope > *", part).forEach(function (one) { body.appendChild(document.importNode(one, true)); });
+  function openDrawer(link) {
+    var body = $("#drawer-body"), root = $(".brand").getAttribute("href").replace(/\/$/, "");
+    part(link.href).then(function (nodes) {
+      unwatch(body);
+      body.replaceChildren.apply(body, nodes);
+      body.dataset.live = root + "/live?view=" + encodeURIComponent(new URL(link.href).pathname.slice(root.length));
+      $("#drawer-title").textContent = link.textContent;
+      $("#drawer-link").href = link.href;
       window.htmx.process(body);
       tellTimes(body);
-      $("#drawer").showModal();
+      if (!$("#drawer").open) $("#drawer").showModal();
+      connect();
     });
   }
 
-  // ---------------------------------------------------------------- palette
+  // ---------------------------------------------------------------- theme
 
-  function places(text) {
-    var wanted = text.trim().toLowerCase(), found = all(".top nav a").map(function (one) { return { text: one.textContent, href: one.href }; });
-    found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
-    var root = $(".brand").getAttribute("href").replace(/\/$/, "");
-    if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root + "/jobs/" + wanted.toUpperCase() });
-    else if (wanted) {
-      found.push({ text: "Jobs of kind " + text.trim(), href: root + "/jobs?kind=" + encodeURIComponent(text.trim()) });
-      found.push({ text: "Jobs in queue " + text.trim(), href: root + "/jobs?queue=" + encodeURIComponent(text.trim()) });
-    }
-    return found;
-  }
-
-  function fillPalette() {
-    var list = $("#palette-list");
-    list.replaceChildren();
-    places($("#palette-text").value).forEach(function (place, index) {
-      var line = document.createElement("li");
-      line.setAttribute("role", "option");
-      line.setAttribute("aria-selected", String(index === 0));
-      line.textContent = place.text;
-      line.dataset.href = place.href;
-      list.appendChild(line);
-    });
-  }
-
-  function openPalette() { $("#palette-text").value = ""; fillPalette(); $("#palette").showModal(); $("#palette-text").focus(); }
-
-  function movePalette(step) {
-    var lines = all("#palette-list li"), at = lines.findIndex(function (one) { return one.getAttribute("aria-selected") === "true"; });
-    if (!lines.length) return;
-    lines.forEach(function (one) { one.setAttribute("aria-selected", "false"); });
-    var next = lines[(at + step + lines.length) % lines.length];
-    next.setAttribute("aria-selected", "true");
-    next.scrollIntoView({ block: "nearest" });
-  }
-
-  // ---------------------------------------------------------------- keyboard
-
-  var afterG = false;
-
-  function rows() { return all("table.rows tbody tr[id]"); }
-
-  function moveRow(step) {
-    var list = rows(), at = list.findIndex(function (one) { return one.classList.contains("current"); });
-    if (!list.length) return;
-    list.forEach(function (one) { one.classList.remove("current"); });
-    var next = list[Math.min(Math.max(at + step, 0), list.length - 1)];
-    next.classList.add("current");
-    next.scrollIntoView({ block: "nearest" });
-    var link = $("a", next);
-    if (link) link.focus();
-  }
-
-  function typing(target) { return /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) && target.type !== "checkbox"; }
-
-  document.addEventListener("keydown", function (event) {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); return; }
-    if (event.target.id === "palette-text") { paletteKey(event); return; }
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || kept("keys") === "off" || $("dialog[open]")) return;
-    if (afterG) {
-      afterG = false;
-      var link = $('.top nav a[data-key="' + CSS.escape(event.key) + '"]');
-      if (link) { event.preventDefault(); link.click(); }
-      return;
-    }
-    shortcut(event);
-  });
-
-  function paletteKey(event) {
-    if (event.key === "ArrowDown") { event.preventDefault(); movePalette(1); }
-    else if (event.key === "ArrowUp") { event.preventDefault(); movePalette(-1); }
-    else if (event.key === "Enter") {
-      event.preventDefault();
-      var line = $('#palette-list li[aria-selected="true"]');
-      if (line) location.href = line.dataset.href;
-    }
-  }
-
-  function shortcut(event) {
-    var row = $("tr.current");
-    switch (event.key) {
-      case "g": afterG = true; setTimeout(function () { afterG = false; }, 1500); break;
-      case "j": moveRow(1); break;
-      case "k": moveRow(-1); break;
-      case "x": if (row) { var box = $("input[name=ids]", row); if (box) box.checked = !box.checked; } break;
-      case "p": setPaused(!paused); break;
-      case "/": var field = $("[data-first]"); if (field) { event.preventDefault(); field.focus(); } break;
-      case "?": $("#help").showModal(); break;
-      default: return;
-    }
+  function setTheme(value) {
+    keep("theme", value);
+    if (value === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = value;
+    $("select[data-do=theme]").value = value;
+    window.forgeCharts.draw(true);
   }
 
   // ---------------------------------------------------------------- start
 
-  document.addEventListener("input", function (event) { if (event.target.id === "palette-text") fillPalette(); });
   document.addEventListener("click", function (event) {
-    var line = event.target.closest ? event.target.closest("#palette-list li") : null;
-    if (line) { location.href = line.dataset.href; return; }
     var control = event.target.closest ? event.target.closest("[data-do]") : null;
-    if (!control) return;
-    switch (control.dataset.do) {
-      case "palette": openPalette(); break;
-      case "pause": setPaused(!paused); break;
-      case "help": $("#help").showModal(); break;
-      case "all": all("input[name=ids]").forEach(function (one) { one.checked = control.checked; }); break;
-    }
+    if (control && control.dataset.do === "all") all("input[name=ids]").forEach(function (one) { one.checked = control.checked; });
   });
   document.addEventListener("change", function (event) {
-    if (event.target.dataset.do === "theme") {
-      var value = event.target.value;
-      keep("theme", value);
-      if (value === "system") delete document.documentElement.dataset.theme;
-      else document.documentElement.dataset.theme = value;
-      window.forgeCharts.draw(true);
-    }
-    if (event.target.dataset.do === "keys") keep("keys", event.target.checked ? "on" : "off");
+    if (event.target.dataset.do === "theme") setTheme(event.target.value);
+    if (event.target.dataset.do === "refresh") { keep("pace", event.target.value); setPace(event.target.value); }
   });
   document.addEventListener("forge:zoom", function (event) { location.href = event.detail; });
   document.addEventListener("visibilitychange", function () { if (document.hidden) disconnect(); else connect(); });
+  window.addEventListener("pagehide", disconnect);
+  window.addEventListener("pageshow", function (event) { if (event.persisted) connect(); });
+
+  window.forge = {
+    $: $, all: all, keep: keep, kept: kept, setTheme: setTheme,
+    togglePause: function () { setPace(paused ? (kept("pace") === "off" ? "0" : kept("pace") || "0") : "off"); }
+  };
 
   document.addEventListener("DOMContentLoaded", function () {
-    var theme = $("select[data-do=theme]"), keys = $("input[data-do=keys]");
-    if (theme) theme.value = kept("theme") || "system";
-    if (keys) keys.checked = kept("keys") !== "off";
+    $("select[data-do=theme]").value = kept("theme") || "system";
+    $("#drawer").addEventListener("close", function () { unwatch($("#drawer-body")); });
     tellTimes(document);
     setInterval(function () { tellTimes(document); }, 1000);
+    var beat = 0;
+    setInterval(function () { beat += 1; if (every && beat % every === 0) flush(); }, 1000);
     all("#notices .notice").forEach(function (one) { setTimeout(function () { one.remove(); }, 8000); });
-    connect();
+    setPace(kept("pace") || "0");
   });
 })();

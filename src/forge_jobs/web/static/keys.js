@@ -1,0 +1,120 @@
+// The keyboard and the palette: everything a mouse can reach, without one.
+(function () {
+  "use strict";
+
+  var $ = window.forge.$, all = window.forge.all, afterG = false;
+
+  // ---------------------------------------------------------------- palette
+
+  function places(text) {
+    var wanted = text.trim().toLowerCase(), found = all(".side nav a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
+    var root = $(".brand").getAttribute("href").replace(/\/$/, "");
+    found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
+    if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root + "/jobs/" + wanted.toUpperCase() });
+    else if (wanted) {
+      ["kind", "queue", "tag", "error"].forEach(function (field) {
+        var label = { kind: "Jobs of kind ", queue: "Jobs in queue ", tag: "Jobs with tag ", error: "Jobs whose error has " }[field];
+        found.push({ text: label + text.trim(), href: root + "/jobs?" + field + "=" + encodeURIComponent(text.trim()) });
+      });
+    }
+    return found;
+  }
+
+  function fill() {
+    var list = $("#palette-list");
+    list.replaceChildren();
+    places($("#palette-text").value).forEach(function (place, index) {
+      var line = document.createElement("li");
+      line.id = "place-" + index;
+      line.setAttribute("role", "option");
+      line.setAttribute("aria-selected", String(index === 0));
+      line.textContent = place.text;
+      line.dataset.href = place.href;
+      list.appendChild(line);
+    });
+    point();
+  }
+
+  function point() {
+    var line = $('#palette-list li[aria-selected="true"]');
+    if (line) $("#palette-text").setAttribute("aria-activedescendant", line.id);
+    else $("#palette-text").removeAttribute("aria-activedescendant");
+  }
+
+  function open() { $("#palette-text").value = ""; fill(); if (!$("#palette").open) $("#palette").showModal(); $("#palette-text").focus(); }
+
+  function move(step) {
+    var lines = all("#palette-list li"), at = lines.findIndex(function (one) { return one.getAttribute("aria-selected") === "true"; });
+    if (!lines.length) return;
+    lines.forEach(function (one) { one.setAttribute("aria-selected", "false"); });
+    var next = lines[(at + step + lines.length) % lines.length];
+    next.setAttribute("aria-selected", "true");
+    next.scrollIntoView({ block: "nearest" });
+    point();
+  }
+
+  function paletteKey(event) {
+    if (event.key === "ArrowDown") { event.preventDefault(); move(1); }
+    else if (event.key === "ArrowUp") { event.preventDefault(); move(-1); }
+    else if (event.key === "Enter") {
+      event.preventDefault();
+      var line = $('#palette-list li[aria-selected="true"]');
+      if (line) location.href = line.dataset.href;
+    }
+  }
+
+  // ---------------------------------------------------------------- rows and pages
+
+  function moveRow(step) {
+    var list = all("table.rows tbody tr[id]"), at = list.findIndex(function (one) { return one.classList.contains("current"); });
+    if (!list.length) return;
+    list.forEach(function (one) { one.classList.remove("current"); });
+    var next = list[Math.min(Math.max(at + step, 0), list.length - 1)];
+    next.classList.add("current");
+    next.scrollIntoView({ block: "nearest" });
+    var link = $("a", next);
+    if (link) link.focus();
+  }
+
+  function typing(target) { return /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) && target.type !== "checkbox"; }
+
+  function shortcut(event) {
+    var row = $("tr.current"), box;
+    switch (event.key) {
+      case "g": afterG = true; setTimeout(function () { afterG = false; }, 1500); break;
+      case "j": moveRow(1); break;
+      case "k": moveRow(-1); break;
+      case "x": box = row && $("input[name=ids]", row); if (box) box.checked = !box.checked; break;
+      case "p": window.forge.togglePause(); break;
+      case "t": window.forge.setTheme({ system: "light", light: "dark", dark: "system" }[window.forge.kept("theme") || "system"]); break;
+      case "/": box = $("[data-first]"); if (box) { event.preventDefault(); box.focus(); } break;
+      case "?": $("#help").showModal(); break;
+    }
+  }
+
+  document.addEventListener("keydown", function (event) {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); open(); return; }
+    if (event.target.id === "palette-text") { paletteKey(event); return; }
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || window.forge.kept("keys") === "off" || $("dialog[open]")) return;
+    if (afterG) {
+      afterG = false;
+      var link = $('.side nav a[data-key="' + CSS.escape(event.key) + '"]');
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    shortcut(event);
+  });
+
+  document.addEventListener("input", function (event) { if (event.target.id === "palette-text") fill(); });
+  document.addEventListener("click", function (event) {
+    var from = event.target.closest ? event.target : document.body, line = from.closest("#palette-list li"), control = from.closest("[data-do]");
+    if (line) { location.href = line.dataset.href; return; }
+    if (event.target.matches && event.target.matches("dialog[open]") && event.target.id !== "confirm") { event.target.close(); return; }
+    if (control && control.dataset.do === "palette") open();
+    if (control && control.dataset.do === "help") $("#help").showModal();
+  });
+  document.addEventListener("change", function (event) {
+    if (event.target.dataset.do === "keys") window.forge.keep("keys", event.target.checked ? "on" : "off");
+  });
+  document.addEventListener("DOMContentLoaded", function () { $("input[data-do=keys]").checked = window.forge.kept("keys") !== "off"; });
+})();
