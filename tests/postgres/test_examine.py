@@ -1,6 +1,7 @@
 """What the doctor finds on a Postgres server, and the cure it names."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -82,7 +83,7 @@ async def test_dead_rows(
     finding = (await found(store))["bloat"]
     postgres.sql(f"ALTER TABLE {schema}.jobs RESET (autovacuum_enabled)")
     assert finding.severity is Severity.WARNING
-    assert finding.message.startswith("jobs: 500 dead rows")
+    assert re.match(r"jobs: [5-9]\d\d dead rows beside", finding.message)
     assert f"VACUUM {schema}.jobs" in finding.cure
 
 
