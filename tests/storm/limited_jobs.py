@@ -4,7 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from forge_jobs import Forge, Retry
+from forge_jobs import Context, Forge, Retry, Throttled
 from tests.storm.history import History
 
 ATTEMPTS = 1_000
@@ -53,3 +53,25 @@ async def parked(key: str, sent_at: float, seconds: float = 0.0) -> None:
     """For the storm of waiting jobs: notes when it began."""
     note("start", sort="parked", group=key, sent_at=sent_at)
     await asyncio.sleep(seconds)
+
+
+@forge.task(queue="told", scopes=["told"])
+async def refused(seconds: float, ctx: Context) -> None:
+    """Hits the limit of its scope once."""
+    if ctx.job.attempts == 1 and not _refused:
+        _refused.append(True)
+        note("refused")
+        raise Throttled(retry_after=seconds, scope="told")
+
+
+@forge.task(queue="told", scopes=["told"])
+async def minded() -> None:
+    note("minded")
+
+
+@forge.task(queue="told")
+async def unminded() -> None:
+    note("unminded")
+
+
+_refused: list[bool] = []

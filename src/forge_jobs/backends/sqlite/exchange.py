@@ -95,7 +95,7 @@ class ExchangeOperation:
             lately = [None] * len(request.want) if moved else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
             next_due = self._serve(tx, claimed, closed, held, lately, moved, limits_here)
-        if limits is not None:
+        if limits is not None and any(limit.cap is not None for limit in limits.values()):
             _wake_for_room(tx, request.finish, limits, claimed)
         if claimed.at_end or self._unusual:
             gone = [end.key for end in request.finish] + [back.key for back in request.release]

@@ -47,6 +47,7 @@ DECLARE
     v_next bigint;
     v_bound boolean;
     v_limited boolean;
+    v_capped boolean := false;
     v_served text[] := '{}';
     v_opens bigint;
     v_since timestamptz;
@@ -180,6 +181,8 @@ BEGIN
         END IF;
         v_limited := EXISTS (SELECT 1 FROM forge.limits);
         IF v_limited THEN
+            v_capped := EXISTS (
+                SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL);
             PERFORM forge.lock_limits(p_queues);
         END IF;
         FOR v_want IN
@@ -208,10 +211,10 @@ BEGIN
                 IF v_limited OR EXISTS (SELECT 1 FROM forge.jobs j
                     WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NOT NULL)
                 THEN
-                    SELECT l.picked, l.opens INTO v_picked, v_opens FROM forge.pick_limited(
+                    SELECT l.picked, l.opens, l.waiting INTO v_picked, v_opens, v_waiting
+                    FROM forge.pick_limited(
                         v_now, v_want.queue, v_want.free, v_want.prefetch, v_want.kinds) AS l;
                     v_next := least(v_next, v_opens);
-                    v_waiting := true;
                 ELSIF p_floors ? v_want.queue THEN
                     v_picked := forge.pick_above(
                         v_now, v_want.queue, v_asked, p_floors -> v_want.queue);
@@ -245,7 +248,7 @@ BEGIN
                             j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
                             COALESCE(j.limit_key,
                                 forge.first_lot(j.queue, j.lane, j.lane_order, NULL),
-                                CASE WHEN v_limited THEN (
+                                CASE WHEN v_capped THEN (
                                     SELECT l.name FROM forge.limits l
                                     WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
                                         AND l.concurrency IS NOT NULL AND l.per IS NULL
@@ -443,7 +446,7 @@ $$;
 -- the limit, move to their track, a thousand of the line at a time. Index: jobs_claim, jobs_track.
 CREATE FUNCTION forge.pick_limited(
     p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[],
-    OUT picked bigint[], OUT opens bigint)
+    OUT picked bigint[], OUT opens bigint, OUT waiting boolean)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -470,9 +473,9 @@ BEGIN
     IF v_asked > 0 THEN
         FOR v_round IN 1 .. 8 LOOP
             SELECT array_agg(l.id) FILTER (WHERE l.kind <> ALL (v_tracked)),
-                bool_or(l.kind = ANY (v_tracked))
-            INTO v_plain, v_stray FROM (
-                SELECT j.id, j.kind FROM forge.jobs j
+                bool_or(l.kind = ANY (v_tracked)), bool_or(l.unique_waiting)
+            INTO v_plain, v_stray, waiting FROM (
+                SELECT j.id, j.kind, j.unique_waiting FROM forge.jobs j
                 WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
                     AND (j.expires_at IS NULL OR j.expires_at > p_now)
                     AND (p_kinds IS NULL OR j.kind = ANY (p_kinds))
@@ -518,7 +521,7 @@ BEGIN
             picked := v_ids;
             v_names := '{}';
         ELSE
-            v_more := '{}';
+            waiting := true;
             FOR v_row IN
                 SELECT u.id, u.ahead, u.name FROM unnest(v_ids, v_aheads, v_names)
                     AS u(id, ahead, name)

@@ -1,0 +1,246 @@
+"""Limits, lanes and scopes as users declare them: every backend, workers in this process."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+
+from forge_jobs import Context, Forge, JobStatus, Retry, Throttled
+from forge_jobs.core.limits import Declared
+from forge_jobs.ops import bounds
+from forge_jobs.ops.bounds import BoundOperator
+from forge_jobs.store.limits import LimitChange
+
+DEADLINE_S = 20.0
+
+
+class Crowd:
+    """Counts who is inside, by name."""
+
+    def __init__(self) -> None:
+        self.inside: dict[str, int] = defaultdict(int)
+        self.most: dict[str, int] = defaultdict(int)
+        self.order: list[object] = []
+
+    async def visit(self, name: str, seconds: float = 0.02) -> None:
+        self.inside[name] += 1
+        self.most[name] = max(self.most[name], self.inside[name])
+        self.order.append(name)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.inside[name] -= 1
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_no_more_of_a_task_or_queue_at_once(forge: Forge) -> None:
+    crowd = Crowd()
+    forge.queue("narrow", concurrency=3)
+
+    @forge.task(queue="wide", concurrency=2)
+    async def two() -> None:
+        await crowd.visit("two")
+
+    @forge.task(queue="wide")
+    async def free() -> None:
+        await crowd.visit("free")
+
+    @forge.task(queue="narrow")
+    async def narrow() -> None:
+        await crowd.visit("narrow")
+
+    for task in (two, free, narrow):
+        await task.aenqueue_many([()] * 12)
+    async with forge.worker(queues=["wide:10", "narrow:10"]):
+        await until(lambda: len(crowd.order) == 36)
+    assert crowd.most == {"two": 2, "free": crowd.most["free"], "narrow": 3}
+    assert crowd.most["free"] > 2
+
+
+async def test_each_key_has_its_own_limit(forge: Forge) -> None:
+    crowd = Crowd()
+
+    @forge.task(queue="q", concurrency=1, per="args.host")
+    async def fetch(host: str) -> None:
+        await crowd.visit(host)
+
+    jobs = await fetch.aenqueue_many([("a",)] * 6 + [("b",)] * 3)
+    states = [(await job.arefresh()).status for job in jobs]
+    assert states.count(JobStatus.PENDING) == 2
+    async with forge.worker(queues=["q:10"]):
+        await until(lambda: len(crowd.order) == 9)
+    assert crowd.most == {"a": 1, "b": 1}
+    # b did not wait for all of a.
+    assert "b" in crowd.order[:4]
+
+
+async def test_a_producer_without_the_code_keeps_to_the_key(shared_url: str) -> None:
+    worker, producer = Forge(shared_url), Forge(shared_url)
+
+    @worker.task(queue="q", concurrency=1, per="args.host")
+    async def fetch(host: str) -> None: ...
+
+    await worker.aready()
+    store = await producer.aready()
+    await store.queues.publish({"fetch": "q"})
+    jobs = [await producer.aenqueue("fetch", {"host": "a"}) for _ in range(2)]
+    records = [await store.jobs.get(job.id) for job in jobs]
+    assert [record.limit_key for record in records if record] == ["task:fetch/a"] * 2
+    assert [record.status for record in records if record] == [JobStatus.PENDING, JobStatus.HELD]
+    await worker.aclose()
+    await producer.aclose()
+
+
+async def test_a_serial_lane_goes_on_while_one_waits_for_its_retry(forge: Forge) -> None:
+    crowd, failed = Crowd(), set[int]()
+
+    @forge.task(queue="q", retry=Retry(base="300ms", jitter=0))
+    async def step(number: int) -> None:
+        await crowd.visit("lane")
+        crowd.order[-1] = number
+        if number == 0 and number not in failed:
+            failed.add(number)
+            raise RuntimeError("once more")
+
+    for number in range(4):
+        await step.using(lane="chat:7", order="serial").aenqueue(number)
+    async with forge.worker(queues=["q:10"]):
+        await until(lambda: len(crowd.order) == 5 and not crowd.inside["lane"])
+    assert crowd.most["lane"] == 1
+    assert crowd.order[0] == 0
+    assert crowd.order[1] == 1
+    assert sorted(map(str, crowd.order)) == ["0", "0", "1", "2", "3"]
+
+
+async def test_a_strict_lane_waits_for_its_head_and_others_go_on(forge: Forge) -> None:
+    crowd, failed = Crowd(), set[int]()
+
+    @forge.task(queue="q", retry=Retry(base="200ms", jitter=0))
+    async def step(lane: str, number: int) -> None:
+        crowd.order.append((lane, number))
+        if (lane, number) == ("a", 0) and number not in failed:
+            failed.add(number)
+            raise RuntimeError("once more")
+
+    for number in range(3):
+        for lane in ("a", "b"):
+            await step.using(lane=lane, order="strict").aenqueue(lane, number)
+    async with forge.worker(queues=["q:10"]):
+        await until(lambda: len(crowd.order) == 7)
+    of_a = [number for lane, number in crowd.order if lane == "a"]
+    assert of_a == [0, 0, 1, 2]
+    assert crowd.order.index(("b", 2)) < crowd.order.index(("a", 1))
+
+
+async def test_a_task_may_name_its_lane(forge: Forge) -> None:
+    crowd = Crowd()
+
+    @forge.task(queue="q", lane="one")
+    async def step() -> None:
+        await crowd.visit("one")
+
+    await step.aenqueue_many([()] * 4)
+    async with forge.worker(queues=["q:10"]):
+        await until(lambda: len(crowd.order) == 4 and not crowd.inside["one"])
+    assert crowd.most["one"] == 1
+
+
+async def test_one_429_closes_the_scope_for_every_process(forge: Forge) -> None:
+    """Two workers, as two processes see each other; the real ones are in test_processes."""
+    told: list[str] = []
+
+    @forge.task(queue="mail", scopes=["smtp"], max_attempts=1)
+    async def send(number: int, ctx: Context) -> None:
+        told.append(f"send {ctx.job.attempts}")
+        raise Throttled(retry_after=60, scope="smtp")
+
+    @forge.task(queue="mail")
+    async def other() -> None:
+        told.append("other")
+
+    async with (
+        forge.worker(queues=["mail:1"], worker_id="a"),
+        forge.worker(queues=["mail:1"], worker_id="b"),
+    ):
+        first = await send.aenqueue(0)
+        await until(lambda: told)
+        store = await forge.aready()
+        async with asyncio.timeout(DEADLINE_S):
+            while "smtp" not in await store.limits.gates():
+                await asyncio.sleep(0.01)
+        later = [await send.aenqueue(number) for number in range(1, 5)]
+        await other.aenqueue_many([()] * 3)
+        await until(lambda: told.count("other") == 3)
+        assert told.count("send 1") == 1
+        assert (await first.arefresh()).attempts == 0
+        assert {(await job.arefresh()).status for job in later} == {JobStatus.PENDING}
+        [scope] = await bounds.scopes(store)
+        assert (scope.scope, scope.tasks, scope.closed_until is not None) == (
+            "smtp", ("send",), True,
+        )  # fmt: skip
+        await BoundOperator(store, actor="me").open_scope("smtp")
+        await until(lambda: told.count("send 1") >= 2)
+
+
+async def test_an_undeclared_scope_closes_the_queue(forge: Forge) -> None:
+    @forge.task(queue="mail")
+    async def send() -> None:
+        raise Throttled(retry_after=60, scope="somewhere")
+
+    await send.aenqueue()
+    async with forge.worker(queues=["mail"]):
+        store = await forge.aready()
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                config = await store.queues.get("mail")
+                if config is not None and config.gate.until is not None:
+                    break
+                await asyncio.sleep(0.01)
+    assert await store.limits.gates() == {}
+
+
+async def test_an_operators_limit_survives_a_worker_that_starts(forge: Forge) -> None:
+    @forge.task(queue="q", concurrency=5, rate="50/m")
+    async def work() -> None: ...
+
+    async with forge.worker(queues=["q"]):
+        pass
+    store = await forge.aready()
+    await store.limits.change("task:work", LimitChange(concurrency=2))
+    async with forge.worker(queues=["q"]):
+        pass
+    [limit] = await store.limits.all()
+    assert (limit.concurrency, limit.by_operator) == (2, True)
+
+
+async def test_a_task_that_declares_nothing_any_more_gives_its_limit_up(forge: Forge) -> None:
+    store = await forge.aready()
+    await store.limits.publish([Declared(name="task:work", concurrency=5)])
+
+    @forge.task(queue="q")
+    async def work() -> None: ...
+
+    async with forge.worker(queues=["q"]):
+        pass
+    [limit] = await store.limits.all()
+    assert limit.concurrency is None
+
+
+@pytest.mark.parametrize("order", ["serial", "strict"])
+async def test_draining_runs_lanes_and_keys_too(forge: Forge, order: str) -> None:
+    seen: list[int] = []
+
+    @forge.task(queue="q", concurrency=1, per="args.host")
+    async def fetch(host: str, number: int) -> None:
+        seen.append(number)
+
+    for number in range(4):
+        await fetch.using(lane="x", order=order).aenqueue("a", number)  # type: ignore[typeddict-item]
+    await forge.drain()
+    assert seen == [0, 1, 2, 3]
