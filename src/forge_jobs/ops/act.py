@@ -4,28 +4,33 @@ Bulk work goes in bounded steps by cursor, so that it ends even while jobs move 
 reports after each step. A filter only ever reaches the states its action applies to.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import names
-from forge_jobs.core.errors import BadOption, Conflict, NotFound
+from forge_jobs.core import payload as json_payload
+from forge_jobs.core.bound import bounds
+from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
 from forge_jobs.core.job import JobRecord, NewJob
+from forge_jobs.core.limits import task_limit
 from forge_jobs.core.select import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
 from forge_jobs.core.tally import CappedCount
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Retention
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
 from .audit import Audit, AuditEntry, LogAudit
-from .look import COUNT_CAP
+from .look import COUNT_CAP, existing, unhidden
 
 BATCH = 500
 
@@ -142,6 +147,55 @@ class Operator:
         acted = await self._bulk(Action.DUPLICATE, selection, step, progress)
         return Copied(acted, tuple(ids))
 
+    async def duplicate_one(self, job_id: str) -> str:
+        """Enqueue one job once more; the id of the copy, or NotFound."""
+        record = await existing(self._store, job_id)
+        return (await self.duplicate(Selection(ids=(record.id,)))).ids[0]
+
+    async def duplicate_with(self, job_id: str, payload: object) -> str:
+        """Enqueue a job once more with another payload; the id of the copy.
+
+        Secrets that were hidden from the editor and come back as they were shown are kept.
+        """
+        copy = edited(await existing(self._store, job_id), payload)
+        limits = {limit.name: limit for limit in await self._store.limits.all()}
+        limit = limits.get(task_limit(copy.kind))
+        copy = replace(copy, **{"limit_key": None, **bounds(copy.kind, limit, copy.payload)})
+        made = (await self._store.jobs.enqueue([copy]))[0]
+        await self.note(Action.DUPLICATE, job_id, {"copy": made.id, "edited": True})
+        return made.id
+
+    async def perform(
+        self, action: Action, selection: Selection, *, progress: OnProgress | None = None
+    ) -> Acted:
+        """Any of the actions, by its name."""
+        match action:
+            case Action.RETRY:
+                return await self.retry(selection, progress=progress)
+            case Action.CANCEL:
+                return await self.cancel(selection, progress=progress)
+            case Action.DELETE:
+                return await self.delete(selection, progress=progress)
+            case Action.RUN_NOW:
+                return await self.run_now(selection, progress=progress)
+            case Action.DUPLICATE:
+                return (await self.duplicate(selection, progress=progress)).acted
+            case _:
+                assert_never(action)
+
+    async def purge(self, keep: Retention | None = None) -> int:
+        """Remove ended jobs past their retention now, without waiting for a worker to do it; how
+        many. ``keep`` with a queue is an order for that queue, whatever its settings say."""
+        removed = 0
+        while True:
+            step = await self._store.jobs.purge(keep or Retention(), limit=BATCH)
+            removed += step
+            if step < BATCH:
+                break
+        where = "all queues" if keep is None or keep.queue is None else keep.queue
+        await self.note("clean up", where, {"deleted": removed})
+        return removed
+
     # ------------------------------------------------------------------------------------ queues
 
     async def set_queue(
@@ -155,28 +209,28 @@ class Operator:
             for field in QueueChange.__struct_fields__
             if isinstance(value := getattr(change, field), str | int | float | bool | None)
         }
-        await self._note("set queue", name, detail)
+        await self.note("set queue", name, detail)
         return config
 
     async def pause(self, name: str) -> QueueConfig:
         """Start nothing more from the queue; what runs ends in peace."""
         await self._settled(name)
         config = await self._store.queues.change(name, QueueChange(paused=True))
-        await self._note("pause", name)
+        await self.note("pause", name)
         return config
 
     async def resume(self, name: str) -> QueueConfig:
         """Let a paused queue go on."""
         await self._settled(name)
         config = await self._store.queues.change(name, QueueChange(paused=False))
-        await self._note("resume", name)
+        await self.note("resume", name)
         return config
 
     async def unthrottle(self, name: str) -> None:
         """Open the queue's throttle gate now."""
         await self._settled(name)
         await self._store.queues.open_gate(name)
-        await self._note("unthrottle", name)
+        await self.note("unthrottle", name)
 
     # ----------------------------------------------------------------------------------- workers
 
@@ -185,7 +239,7 @@ class Operator:
         it, or its label. The host id it was sent to."""
         host_id = _chosen(worker, await self._store.processes.all()).host_id
         await self._store.processes.quiet(host_id, quiet=quiet)
-        await self._note("quiet" if quiet else "unquiet", host_id)
+        await self.note("quiet" if quiet else "unquiet", host_id)
         return host_id
 
     # ---------------------------------------------------------------------------------- in steps
@@ -194,25 +248,20 @@ class Operator:
         self, action: Action, selection: Selection, step: _Step, progress: OnProgress | None
     ) -> Acted:
         total = Acted()
-        if selection.filter is not None:
-            chosen = Selection(filter=narrowed(action, selection.filter))
-            after: Cursor | None = None
-            while True:
-                done = await step(chosen, limit=BATCH, after=after)
+        try:
+            async for done in _steps(action, selection, step):
                 total = _sum(total, done)
                 if progress is not None:
                     progress(total)
-                after = done.next
-                if after is None:
-                    break
-        else:
-            ids = _checked(selection.ids)
-            for start in range(0, len(ids), BATCH):
-                part = Selection(ids=ids[start : start + BATCH])
-                total = _sum(total, await step(part, limit=BATCH, after=None))
-                if progress is not None:
-                    progress(total)
-        await self._note(action, _subject(selection), _counted(total))
+        except BaseException:
+            # what was done until then was done by somebody
+            if total != Acted():
+                with contextlib.suppress(ForgeError):
+                    await self.note(
+                        action, _subject(selection), {**_counted(total), "whole": False}
+                    )
+            raise
+        await self.note(action, _subject(selection), _counted(total))
         return total
 
     async def _settled(self, name: str, *, create: bool = False) -> None:
@@ -229,9 +278,10 @@ class Operator:
                 )
         await self._store.queues.ensure(name, slots=DEFAULT_QUEUE_WORKERS)
 
-    async def _note(
+    async def note(
         self, action: str, subject: str, detail: Mapping[str, str | int | float | bool | None] = {}
     ) -> None:
+        """Put into the audit that this person did something."""
         entry = AuditEntry(
             at=self._clock.now(),
             actor=self._actor,
@@ -240,6 +290,30 @@ class Operator:
             detail=detail,
         )
         await self._audit.record(entry)
+
+
+async def _steps(action: Action, selection: Selection, step: _Step) -> AsyncIterator[Acted]:
+    """The action in bounded steps: by cursor through a filter, or so many ids at a time."""
+    if selection.filter is None:
+        ids = _checked(selection.ids)
+        for start in range(0, len(ids), BATCH):
+            part = Selection(ids=ids[start : start + BATCH])
+            yield await step(part, limit=BATCH, after=None)
+        return
+    chosen = Selection(filter=narrowed(action, selection.filter))
+    after: Cursor | None = None
+    while True:
+        done = await step(chosen, limit=BATCH, after=after)
+        yield done
+        after = done.next
+        if after is None:
+            return
+
+
+def edited(record: JobRecord, payload: object) -> NewJob:
+    """The same work with another payload, in which hidden secrets stand for what they hide."""
+    whole = unhidden(payload, json_payload.decode(record.payload))
+    return replace(again(record), payload=json_payload.encode(whole))
 
 
 def again(record: JobRecord) -> NewJob:

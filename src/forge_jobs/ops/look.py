@@ -288,6 +288,25 @@ def _without_secrets(value: Any) -> Any:
     return value
 
 
+def unhidden(value: Any, original: Any) -> Any:
+    """A value that was edited as ``shown``, with what was hidden put back."""
+    if isinstance(value, dict) and isinstance(original, dict):
+        fields, before = cast("dict[str, Any]", value), cast("dict[str, Any]", original)
+        return {
+            name: before[name]
+            if name in before and inner == HIDDEN and looks_secret(name)
+            else unhidden(inner, before.get(name))
+            for name, inner in fields.items()
+        }
+    if isinstance(value, list) and isinstance(original, list):
+        items, known = cast("list[Any]", value), cast("list[Any]", original)
+        return [
+            unhidden(item, known[place] if place < len(known) else None)
+            for place, item in enumerate(items)
+        ]
+    return cast("Any", value)
+
+
 def _by_minute(told: Sequence[Minute], since: Instant, length: int) -> tuple[MinuteView, ...]:
     rows: Mapping[Instant, list[Minute]] = {since + n * MINUTE: [] for n in range(length)}
     for entry in told:

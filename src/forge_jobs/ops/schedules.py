@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.schedule import CronSpec
@@ -20,7 +21,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 
 from .audit import Audit, AuditEntry, LogAudit
-from .look import shown
+from .look import shown, unhidden
 from .views import View, moment
 
 _TRIES = 20
@@ -113,6 +114,12 @@ class Timetable:
         await self._known(name)
         most = max(0, min(limit, FIRES_KEPT))
         return tuple(map(fire_view, await self._store.schedules.history(name, limit=most)))
+
+    async def payload(self, name: str, edited: object) -> bytes:
+        """An edited payload for the schedule, in which hidden secrets stand for what they hide."""
+        known = await self._known(name)
+        whole = unhidden(edited, json_payload.decode(known.payload))
+        return json_payload.encode(whole, what=f"schedule {name!r}: the payload")
 
     # ---------------------------------------------------------------------------------------- act
 

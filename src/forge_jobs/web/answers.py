@@ -1,8 +1,9 @@
 """Errors as answers: a status, a stable kind and a text for people, never a driver's words."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+from msgspec import Struct
 from starlette.responses import Response
 
 from forge_jobs.core.errors import Conflict, ForgeError, Full, Invalid, NotFound, StoreError
@@ -21,6 +22,17 @@ _KINDS: Final[tuple[tuple[type[ForgeError], int, str], ...]] = (
 _AGAIN_S: Final = 5
 
 
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong. ``kind`` follows the status, ``code`` is finer, both are stable; ``msg`` is
+    for people."""
+
+    kind: str
+    code: str
+    msg: str
+    field: str | None = None
+    retry_after_secs: int | None = None
+
+
 def status_of(error: ForgeError) -> tuple[int, str]:
     """The HTTP status and the kind of an error."""
     for wanted, status, kind in _KINDS:
@@ -32,20 +44,22 @@ def status_of(error: ForgeError) -> tuple[int, str]:
 def as_json(error: ForgeError) -> Response:
     """An error for programs."""
     status, kind = status_of(error)
-    body: dict[str, Any] = {"kind": kind, "code": error.code, "msg": redact.text(str(error))}
-    field = getattr(error, "field", None)
-    if field is not None:
-        body["field"] = field
-    headers: dict[str, str] = {}
-    if status == 503:
-        headers["retry-after"] = str(_AGAIN_S)
-        body["retry_after_secs"] = _AGAIN_S
-    return Response(
-        msgspec.json.encode(body), status, media_type="application/json", headers=headers
+    problem = Problem(
+        kind=kind,
+        code=error.code,
+        msg=redact.text(str(error)),
+        field=getattr(error, "field", None),
+        retry_after_secs=_AGAIN_S if status == 503 else None,
     )
+    headers = {"retry-after": str(_AGAIN_S)} if status == 503 else {}
+    return _sent(status, problem, headers)
 
 
-def plain(status: int, kind: str, text: str) -> Response:
+def plain(status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> Response:
     """An error that no exception stands for."""
-    body = msgspec.json.encode({"kind": kind, "code": kind, "msg": text})
-    return Response(body, status, media_type="application/json")
+    return _sent(status, Problem(kind=kind, code=kind, msg=text), headers or {})
+
+
+def _sent(status: int, problem: Problem, headers: dict[str, str]) -> Response:
+    body = msgspec.json.encode(problem)
+    return Response(body, status, media_type="application/json", headers=headers)

@@ -12,12 +12,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from forge_jobs.core.errors import ForgeError, StoreError
+from forge_jobs.kit.entropy import SECRET_ENTROPY
+from forge_jobs.ops.operations import Operations
 
 from . import answers, login
 from .access.credentials import Access, OwnCheck, ThisMachineOnly
 from .access.identity import Identify, Identity, Role
 from .api import route as api_route
 from .api.all import ROUTES
+from .api.openapi import place
 from .desk import Desk, NotAllowed
 from .frame import Frame
 from .guard import Guard
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 STATIC: Final = Path(__file__).parent / "static"
 Answer = Callable[[Desk, Request], Awaitable[Response]]
+Handle = Callable[[Request], Awaitable[Response]]
 
 
 def mission_control(
@@ -72,6 +76,7 @@ class MissionControl:
         self.access = access
         self.read_only = read_only
         self.hub = Hub(forge.clock)
+        self.operations = Operations(forge.clock, SECRET_ENTROPY)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
         self._app = Guard(Starlette(routes=self._routes()), hosts=hosts)
 
@@ -88,8 +93,8 @@ class MissionControl:
             Route("/live", self._page_guard(Role.VIEWER, self._live), methods=["GET"]),
             *(self._page_route(page) for page in PAGES),
             *(self._form_route(form) for form in FORMS if not self.read_only),
-            *(self._api_route(one) for one in ROUTES if not (self.read_only and one.writes)),
-            Route("/api/{rest:path}", _no_such_route, methods=["GET", "POST", "PUT", "DELETE"]),
+            *self._api_routes(),
+            Route("/api/{rest:path}", _NoSuchRoute()),
         ]
 
     # ------------------------------------------------------------------------------ who is there
@@ -98,13 +103,13 @@ class MissionControl:
         identity = await self.access.identify(request, self.forge.clock.now())
         if identity is None:
             return None
-        return await self._desk_of(identity)
+        return await self._desk_of(identity, request.scope.get("root_path", ""))
 
-    async def _desk_of(self, identity: Identity) -> Desk:
+    async def _desk_of(self, identity: Identity, root: str) -> Desk:
         store = await self.forge.aready()
-        return Desk(self.forge, store, identity, self.read_only)
+        return Desk(self.forge, store, identity, self.operations, self.read_only, root)
 
-    def _page_guard(self, role: Role, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def _page_guard(self, role: Role, answer: Answer) -> Handle:
         async def checked(request: Request) -> Response:
             try:
                 desk = await self._desk(request)
@@ -118,7 +123,7 @@ class MissionControl:
 
         return checked
 
-    def _api_guard(self, role: Role, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def _api_guard(self, role: Role, answer: Answer) -> Handle:
         async def checked(request: Request) -> Response:
             try:
                 desk = await self._desk(request)
@@ -150,18 +155,19 @@ class MissionControl:
 
         return Route(form.path, self._page_guard(form.role, act), methods=["POST"])
 
-    def _api_route(self, one: api_route.Route) -> Route:
-        async def call(desk: Desk, request: Request) -> Response:
-            return await api_route.run(one, desk, request)
-
-        path = one.path if one.path == "/metrics" else f"/api{one.path}"
-        return Route(path, self._api_guard(one.role, call), methods=[one.method])
+    def _api_routes(self) -> list[Route]:
+        by_path: dict[str, dict[str, Handle]] = {}
+        for one in ROUTES:
+            if not (self.read_only and one.writes):
+                handle = self._api_guard(one.role, _calling(one))
+                by_path.setdefault(place(one), {})[one.method] = handle
+        return [Route(path, _ByMethod(methods)) for path, methods in by_path.items()]
 
     async def _live(self, desk: Desk, request: Request) -> Response:
         page, given = self.frame.named(request.query_params.get("view", "/"))
 
         async def render() -> str:
-            fresh = await self._desk_of(desk.identity)
+            fresh = await self._desk_of(desk.identity, desk.root)
             return self.frame.main(page, fresh, request, await page.view(fresh, given))
 
         key = f"{desk.identity.role.word} {request.query_params.get('view', '/')}"
@@ -192,8 +198,39 @@ async def _alive(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-async def _no_such_route(request: Request) -> Response:
-    return answers.plain(404, "not_found", "there is no such route: see /api/openapi.json")
+def _calling(one: api_route.Route) -> Answer:
+    async def call(desk: Desk, request: Request) -> Response:
+        return await api_route.run(one, desk, request)
+
+    return call
+
+
+class _ByMethod:
+    """All methods of one path; another one is told which there are."""
+
+    def __init__(self, methods: dict[str, Handle]) -> None:
+        self._methods = methods
+        if "GET" in methods:
+            self._methods["HEAD"] = methods["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        handle = self._methods.get(request.method)
+        if handle is not None:
+            await (await handle(request))(scope, receive, send)
+            return
+        allowed = ", ".join(sorted(self._methods))
+        text = f"{request.method} is not for this path: use {allowed}"
+        answer = answers.plain(405, "method_not_allowed", text, {"allow": allowed})
+        await answer(scope, receive, send)
+
+
+class _NoSuchRoute:
+    """The rest of /api, whatever the method."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        text = "there is no such route: see /api/openapi.json"
+        await answers.plain(404, "not_found", text)(scope, receive, send)
 
 
 def _given(request: Request) -> dict[str, str]:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.ops.act import Operator
+from forge_jobs.ops.bounds import BoundOperator
+from forge_jobs.ops.limits import LimitOperator
+from forge_jobs.ops.schedules import Timetable
 
 from .access.identity import Identity, Role
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from forge_jobs.app import Forge
     from forge_jobs.kit.clock import Clock
     from forge_jobs.ops.act import Store
+    from forge_jobs.ops.operations import Operations
 
 
 class NotAllowed(ForgeError):
@@ -22,12 +26,15 @@ class NotAllowed(ForgeError):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One person at the controls, for the length of one request."""
+    """One person at the controls, for the length of one request; ``root`` is where Mission Control
+    is mounted."""
 
     forge: "Forge"
     store: "Store"
     identity: Identity
+    operations: "Operations"
     read_only: bool = False
+    root: str = ""
 
     @property
     def clock(self) -> "Clock":
@@ -35,7 +42,28 @@ class Desk:
 
     @property
     def operator(self) -> Operator:
-        return Operator(self.store, actor=f"web:{self.identity.name}", clock=self.forge.clock)
+        """Jobs, queues and workers in the hands of this person."""
+        return Operator(self.store, actor=self.actor, clock=self.forge.clock)
+
+    @property
+    def timetable(self) -> Timetable:
+        """Schedules in the hands of this person."""
+        return Timetable(self.store, actor=self.actor, clock=self.forge.clock)
+
+    @property
+    def bound_operator(self) -> BoundOperator:
+        """Limits and scopes in the hands of this person."""
+        return BoundOperator(self.store, actor=self.actor, clock=self.forge.clock)
+
+    @property
+    def limit_operator(self) -> LimitOperator:
+        """Rate limits in the hands of this person."""
+        return LimitOperator(self.store, actor=self.actor, clock=self.forge.clock)
+
+    @property
+    def actor(self) -> str:
+        """Who this is, for the audit."""
+        return f"web:{self.identity.name}"
 
     def may(self, role: Role) -> bool:
         """Whether this person may do what ``role`` may; nobody changes anything when read-only."""

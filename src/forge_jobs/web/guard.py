@@ -7,11 +7,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from . import answers
 
 BODY_MOST: Final = 2 << 20
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected"}
 _HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -44,8 +47,7 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            status, text = refusal
-            await PlainTextResponse(text + "\n", status)(scope, receive, _dressed(send))
+            await _refused(scope, *refusal)(scope, receive, _dressed(send))
             return
         dressed = _Started(_dressed(send))
         try:
@@ -53,8 +55,8 @@ class Guard:
         except TooLarge:
             if dressed.started:
                 raise
-            text = f"the body is larger than {BODY_MOST:,} bytes\n"
-            await PlainTextResponse(text, 413)(scope, receive, dressed)
+            text = f"the body is larger than {BODY_MOST:,} bytes"
+            await _refused(scope, 413, text)(scope, receive, dressed)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -69,6 +71,14 @@ class Guard:
         if not same_origin(headers, host):
             return 403, "this request came from another site"
         return None
+
+
+def _refused(scope: Scope, status: int, text: str) -> Response:
+    """For programs as JSON, for people as text."""
+    path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
+    if path.startswith("/api/"):
+        return answers.plain(status, _KINDS[status], text)
+    return PlainTextResponse(text + "\n", status)
 
 
 class _Started:

@@ -1,8 +1,15 @@
-"""Every route of the API."""
+"""Every route of the API, with fixed paths before those that hold a name."""
 
 from typing import Final
 
-from . import queues
+from . import bulk, cron, job_actions, jobs, limits, queues, series, system, workers
 from .route import Route, as_table
 
-ROUTES: Final[tuple[Route, ...]] = tuple(as_table([*queues.routes.all]).values())
+_FILES: Final = (system, queues, workers, series, jobs, job_actions, bulk, cron, limits)
+
+ROUTES: Final[tuple[Route, ...]] = tuple(
+    sorted(
+        as_table([route for file in _FILES for route in file.routes.all]).values(),
+        key=lambda route: "{" in route.path,
+    )
+)

@@ -1,20 +1,59 @@
 """Queues over HTTP."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from forge_jobs.ops import look
+from forge_jobs.ops.act import QueueChange
 from forge_jobs.ops.views import QueueView
+from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
-from .route import Routes
+from .route import BadRequest, Routes
+from .words import Body, Days, QueueName, Seconds, Slots
 
 routes = Routes()
 
 
-class Paused(Struct, frozen=True, forbid_unknown_fields=True):
+class Paused(Body, frozen=True, kw_only=True):
     """Whether the queue starts nothing more."""
 
     paused: bool
+
+
+class MaxWorkers(Body, frozen=True, kw_only=True):
+    """Slots over the whole cluster."""
+
+    n: Slots
+
+
+class RetentionDays(Body, frozen=True, kw_only=True):
+    """How long ended jobs are kept; null keeps them for ever, what is not given stays."""
+
+    done_days: Days | UnsetType | None = UNSET
+    dead_days: Days | UnsetType | None = UNSET
+    cancelled_days: Days | UnsetType | None = UNSET
+
+
+class Backoff(Body, frozen=True, kw_only=True):
+    """How a queue slows down while its jobs are throttled; what is not given stays."""
+
+    enabled: bool | UnsetType = UNSET
+    base_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType = UNSET
+    max_seconds: Seconds | UnsetType = UNSET
+
+
+class NewQueue(Body, frozen=True, kw_only=True):
+    """Settings of a queue; one without settings gets them."""
+
+    slots: Slots
+
+
+class Deleted(Struct, frozen=True):
+    """How many jobs were removed."""
+
+    deleted: int
 
 
 @routes.get("/queue/overview")
@@ -23,10 +62,73 @@ async def overview(desk: Desk) -> tuple[QueueView, ...]:
     return await look.queues(desk.store, clock=desk.clock)
 
 
+@routes.get("/queue/{name}")
+async def one(desk: Desk, name: QueueName) -> QueueView:
+    """One queue."""
+    return await look.queue(desk.store, name, clock=desk.clock)
+
+
+@routes.put("/queue/{name}")
+async def put(desk: Desk, name: QueueName, body: NewQueue) -> QueueView:
+    """Give a queue its slots; it need not exist yet."""
+    await desk.operator.set_queue(name, QueueChange(slots=body.slots), create=True)
+    return await look.queue(desk.store, name, clock=desk.clock)
+
+
+@routes.post("/queue/{name}/max-workers")
+async def max_workers(desk: Desk, name: QueueName, body: MaxWorkers) -> None:
+    """Set how many jobs of a queue run at once over the cluster."""
+    await desk.operator.set_queue(name, QueueChange(slots=body.n))
+
+
 @routes.post("/queue/{name}/paused")
-async def paused(desk: Desk, name: str, body: Paused) -> None:
+async def paused(desk: Desk, name: QueueName, body: Paused) -> None:
     """Pause a queue, or let it go on."""
     if body.paused:
         await desk.operator.pause(name)
     else:
         await desk.operator.resume(name)
+
+
+@routes.post("/queue/{name}/retention", role=Role.ADMIN)
+async def retention(desk: Desk, name: QueueName, body: RetentionDays) -> None:
+    """Set how long ended jobs of a queue are kept."""
+    change = QueueChange(
+        retain_done_s=_seconds(body.done_days),
+        retain_dead_s=_seconds(body.dead_days),
+        retain_cancelled_s=_seconds(body.cancelled_days),
+    )
+    await desk.operator.set_queue(name, _something(change))
+
+
+@routes.post("/queue/{name}/backoff")
+async def backoff(desk: Desk, name: QueueName, body: Backoff) -> None:
+    """Set how a queue backs off after a throttle."""
+    change = QueueChange(
+        backoff_enabled=body.enabled,
+        backoff_base_s=body.base_seconds,
+        backoff_max_s=body.max_seconds,
+    )
+    await desk.operator.set_queue(name, _something(change))
+
+
+@routes.post("/queue/{name}/unthrottle")
+async def unthrottle(desk: Desk, name: QueueName) -> None:
+    """Open a queue's throttle gate now."""
+    await desk.operator.unthrottle(name)
+
+
+@routes.post("/queue/cleanup", role=Role.ADMIN)
+async def cleanup(desk: Desk) -> Deleted:
+    """Remove ended jobs past their retention now."""
+    return Deleted(await desk.operator.purge())
+
+
+def _seconds(days: float | UnsetType | None) -> float | UnsetType | None:
+    return days * 86_400.0 if isinstance(days, int | float) else days
+
+
+def _something(change: QueueChange) -> QueueChange:
+    if change == QueueChange():
+        raise BadRequest("body", "body: say at least one thing to change")
+    return change

@@ -5,8 +5,9 @@ msgspec Structs if it wants them, and returns what is sent as JSON.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar, get_type_hints
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -48,7 +49,7 @@ class Route(Struct, frozen=True, kw_only=True):
     role: Role
     summary: str
     endpoint: Endpoint
-    parameters: tuple[str, ...]
+    parameters: Mapping[str, Any]
     query: type[Struct] | None
     body: type[Struct] | None
     answer: Any
@@ -81,13 +82,13 @@ class Routes:
 
     def _add(self, method: str, path: str, role: Role, *, writes: bool) -> Callable[[F], F]:
         def keep(endpoint: F) -> F:
-            hints = get_type_hints(endpoint)
+            hints = get_type_hints(endpoint, include_extras=True)
             answer = hints.pop("return", None)
-            names = tuple(
-                name
+            parameters = {
+                name: hints[name]
                 for name in inspect.signature(endpoint).parameters
                 if name not in ("desk", "query", "body")
-            )
+            }
             self.all.append(
                 Route(
                     method=method,
@@ -95,7 +96,7 @@ class Routes:
                     role=role,
                     summary=(inspect.getdoc(endpoint) or "").partition("\n")[0],
                     endpoint=endpoint,
-                    parameters=names,
+                    parameters=parameters,
                     query=hints.get("query"),
                     body=hints.get("body"),
                     answer=answer,
@@ -109,7 +110,9 @@ class Routes:
 
 async def run(route: Route, desk: Desk, request: Request) -> Response:
     """Read the request, call the endpoint, send its answer."""
-    given: dict[str, Any] = {name: request.path_params[name] for name in route.parameters}
+    given: dict[str, Any] = {
+        name: read_parameter(name, kind, request) for name, kind in route.parameters.items()
+    }
     if route.query is not None:
         given["query"] = read_query(route.query, request)
     if route.body is not None:
@@ -117,13 +120,20 @@ async def run(route: Route, desk: Desk, request: Request) -> Response:
     found = await route.endpoint(desk, **given)
     if isinstance(found, Text):
         return Response(found.body, media_type=found.media_type)
-    if route.answer is type(None):
+    if route.answer is None or route.answer is type(None):
         return Response(status_code=204)
     return Response(msgspec.json.encode(found), media_type=_JSON)
 
 
+def read_parameter(name: str, kind: Any, request: Request) -> Any:
+    """A piece of the path."""
+    text = request.path_params[name]
+    _check_text(name, text)
+    return _convert(text, kind, name, strict=False)
+
+
 def read_query(wanted: type[Struct], request: Request) -> Struct:
-    """The query string as a Struct; list fields take repeated names."""
+    """The query string as a Struct; list fields take repeated names or commas."""
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
     given: dict[str, Any] = {}
     for name in request.query_params:
@@ -131,11 +141,17 @@ def read_query(wanted: type[Struct], request: Request) -> Struct:
             known = ", ".join(fields)
             raise BadRequest(name, f"there is no query parameter {name!r}: use {known}")
         values = request.query_params.getlist(name)
-        if _many(fields[name]):
+        _check_text(name, *values)
+        kind = fields[name]
+        if _holds(kind, tuple):
             given[name] = [part for value in values for part in value.split(",") if part]
-        else:
-            given[name] = values[-1]
-    return _convert(given, wanted, strict=False)
+            continue
+        if len(values) > 1:
+            raise BadRequest(name, f"{name} is given {len(values)} times: give it once")
+        if _holds(kind, datetime) and "-" not in values[0]:
+            raise BadRequest(name, f"{name}: use a time such as 2026-01-31T09:00:00Z")
+        given[name] = values[0]
+    return _convert(given, wanted, "query", strict=False)
 
 
 def read_body(wanted: type[Struct], data: bytes, request: Request) -> Struct:
@@ -145,23 +161,47 @@ def read_body(wanted: type[Struct], data: bytes, request: Request) -> Struct:
         raise BadRequest("body", f"the body is {kind}: send application/json")
     try:
         given: Any = msgspec.json.decode(data or b"{}")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest("body", f"the body is not JSON: {error}") from error
-    return _convert(given, wanted, strict=True)
+    if rb"\u0000" in data:
+        _check_text("body", *_texts(given))
+    return _convert(given, wanted, "body", strict=True)
 
 
-def _convert(given: Any, wanted: type[Struct], *, strict: bool) -> Struct:
+def _convert(given: Any, wanted: Any, whole: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=strict)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$")
-        field = place.strip("`").lstrip(".") or "body"
+        field = place.strip("`").lstrip(".") or whole
         raise BadRequest(field, f"{field}: {text}") from error
 
 
-def _many(kind: Any) -> bool:
-    text = str(kind)
-    return text.startswith(("tuple", "list")) or "tuple[" in text
+def _check_text(field: str, *texts: str) -> None:
+    if any("\0" in text for text in texts):
+        raise BadRequest(field, f"{field} holds a NUL character, which no store can keep")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, inner in cast("dict[str, Any]", value).items():
+                yield name
+                yield from _texts(inner)
+        case list():
+            for inner in cast("list[Any]", value):
+                yield from _texts(inner)
+        case _:
+            return
+
+
+def _holds(kind: Any, wanted: type) -> bool:
+    """Whether a type is, or is a choice with, another one."""
+    if kind is wanted or get_origin(kind) is wanted:
+        return True
+    return any(_holds(part, wanted) for part in get_args(kind) if part is not Ellipsis)
 
 
 def as_table(routes: list[Route]) -> Mapping[tuple[str, str], Route]:

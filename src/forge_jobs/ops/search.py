@@ -1,0 +1,83 @@
+"""Searching what no index knows: pieces of payloads, and several queues or kinds at once.
+
+A search looks through the newest jobs of a filter, a bounded number per call, and says how many it
+has looked at; its cursor goes on behind the last one. Secret-looking values are not found.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from forge_jobs.core.job import JobRecord
+from forge_jobs.core.select import Cursor, Filter
+from forge_jobs.store.bundle import Store
+
+from .look import shown
+from .views import JobLine, View, job_line
+
+LOOK_MOST: Final = 5_000
+_STEP: Final = 500
+
+Fits = Callable[[JobRecord], bool]
+
+
+class Found(View, frozen=True, kw_only=True):
+    """What a search came upon, newest first; ``next`` goes on where it stopped."""
+
+    jobs: tuple[JobLine, ...]
+    looked: int
+    next: str | None
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the jobs of a filter must also be; empty conditions hold for all of them."""
+
+    payload: str = ""
+    queues: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    def fits(self, record: JobRecord) -> bool:
+        """Whether a job is meant."""
+        if self.queues and record.queue not in self.queues:
+            return False
+        if self.kinds and record.kind not in self.kinds:
+            return False
+        return not self.payload or _holds(record.payload, self.payload)
+
+
+async def search(
+    store: Store,
+    filter: Filter,
+    wanted: Wanted,
+    *,
+    limit: int = 50,
+    after: Cursor | None = None,
+    most: int = LOOK_MOST,
+) -> Found:
+    """Up to ``limit`` jobs among the next ``most`` of the filter."""
+    found: list[JobLine] = []
+    looked = 0
+    while looked < most:
+        step = min(_STEP, most - looked)
+        page = await store.jobs.page(filter, limit=step, after=after)
+        for place, record in enumerate(page.jobs, 1):
+            if wanted.fits(record):
+                found.append(job_line(record))
+            if len(found) == limit and place < len(page.jobs):
+                # the cursor of a page lies behind its last job: ask for one that ends here
+                short = await store.jobs.page(filter, limit=place, after=after)
+                return Found(jobs=tuple(found), looked=looked + place, next=short.next)
+        looked += len(page.jobs)
+        after = page.next
+        if after is None or len(found) == limit:
+            break
+    return Found(jobs=tuple(found), looked=looked, next=after)
+
+
+def _holds(payload: bytes, text: str) -> bool:
+    """Letter case aside; what is hidden from people must not be guessed letter by letter."""
+    needle = text.casefold()
+    if needle not in payload.decode().casefold():
+        return False
+    return needle in msgspec.json.encode(shown(payload, reveal=False)).decode().casefold()

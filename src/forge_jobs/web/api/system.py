@@ -1,0 +1,80 @@
+"""The system over HTTP: overview, health, storage, metrics, and the document of this API."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from forge_jobs.ops import doctor, look, prometheus
+from forge_jobs.ops.doctor import Finding, Severity
+from forge_jobs.ops.views import Overview
+from forge_jobs.web.desk import Desk
+
+from .route import Routes, Text
+
+routes = Routes()
+
+
+class Storage(Struct, frozen=True, kw_only=True):
+    """Where jobs are kept; never a password."""
+
+    backend: str
+    fields: tuple[tuple[str, ...], ...]
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What ``forge doctor`` says; ``ok`` without errors and warnings."""
+
+    ok: bool
+    findings: tuple[Finding, ...]
+    unserved_queues: tuple[str, ...]
+
+
+class Minutes(Struct, frozen=True, kw_only=True):
+    """How far back."""
+
+    minutes: Annotated[int, Meta(ge=1, le=1_440)] = 10
+
+
+@routes.get("/health")
+async def alive(desk: Desk) -> Text:
+    """Whether this process answers; the store is not asked."""
+    return Text("ok\n")
+
+
+@routes.get("/health/findings")
+async def health(desk: Desk) -> Health:
+    """What is wrong, each finding with its cure, and queues that nobody serves."""
+    findings = tuple(await doctor.examine(desk.store, clock=desk.clock))
+    queues = await look.queues(desk.store, clock=desk.clock)
+    return Health(
+        ok=all(finding.severity is Severity.OK for finding in findings),
+        findings=findings,
+        unserved_queues=tuple(q.name for q in queues if q.configured and not q.workers),
+    )
+
+
+@routes.get("/overview")
+async def overview(desk: Desk, query: Minutes) -> Overview:
+    """Counts, queues, workers and the last minutes."""
+    return await look.overview(desk.store, minutes=query.minutes, clock=desk.clock)
+
+
+@routes.get("/storage/info")
+async def storage(desk: Desk) -> Storage:
+    """Facts about the store."""
+    facts = dict(desk.store.upkeep.describe())
+    return Storage(backend=facts.pop("backend", "?"), fields=tuple(facts.items()))
+
+
+@routes.get("/metrics")
+async def metrics(desk: Desk) -> Text:
+    """The state of the store as Prometheus text."""
+    return Text(await prometheus.page(desk.store, clock=desk.clock), prometheus.CONTENT_TYPE)
+
+
+@routes.get("/openapi.json")
+async def document(desk: Desk) -> dict[str, Any]:
+    """This document."""
+    from .openapi import described
+
+    return described(desk.root, read_only=desk.read_only)

@@ -1,0 +1,138 @@
+"""Jobs over HTTP: lists, searches, single jobs, actions, bulk operations."""
+
+import asyncio
+
+import httpx
+
+from forge_jobs.core.select import Selection
+from forge_jobs.ops.act import Operator
+from tests.web.panel import Panel
+
+
+async def some(desk: Panel, count: int, **options: object) -> list[str]:
+    jobs = [
+        await desk.forge.aenqueue("send", {"n": n, "to": f"person {n}"}, queue="mail", **options)  # type: ignore[arg-type]
+        for n in range(count)
+    ]
+    return [job.id for job in jobs]
+
+
+async def cancelled(desk: Panel, count: int) -> list[str]:
+    ids = await some(desk, count)
+    store = await desk.forge.aready()
+    await Operator(store, actor="test").cancel(Selection(ids=tuple(ids)))
+    return ids
+
+
+async def test_pages_by_cursor_and_by_offset_hold_the_same_jobs(
+    desk: Panel, admin: httpx.AsyncClient
+) -> None:
+    ids = await some(desk, 7)
+    first = (await admin.post("/api/jobs/list", json={"limit": 3})).json()
+    assert [row["id"] for row in first["rows"]] == ids[::-1][:3]
+    assert (first["total"], first["more"]) == (7, False)
+    by_cursor = await admin.post("/api/jobs/list", json={"limit": 3, "after": first["next"]})
+    by_offset = await admin.post("/api/jobs/list", json={"limit": 3, "offset": 3})
+    assert by_cursor.json()["rows"] == by_offset.json()["rows"]
+    assert [row["id"] for row in by_offset.json()["rows"]] == ids[::-1][3:6]
+    assert (await admin.post("/api/jobs/list", json={"offset": 7})).json()["rows"] == []
+
+
+async def test_a_filter_takes_the_older_word_for_running(
+    desk: Panel, admin: httpx.AsyncClient
+) -> None:
+    await some(desk, 1)
+    for word in ("in_progress", "running"):
+        answer = await admin.get("/api/jobs", params={"status": word})
+        assert answer.status_code == 200
+        assert answer.json()["rows"] == []
+    both = await admin.get("/api/jobs?status=pending,in_progress&queue=mail&queue=video")
+    assert len(both.json()["rows"]) == 1
+
+
+async def test_a_search_in_payloads_goes_on_where_it_stopped(
+    desk: Panel, admin: httpx.AsyncClient
+) -> None:
+    ids = await some(desk, 12)
+    wanted = {"filter": {"payload_search": "PERSON 1"}, "limit": 2}
+    first = (await admin.post("/api/jobs/list", json=wanted)).json()
+    assert [row["id"] for row in first["rows"]] == [ids[11], ids[10]]
+    assert (first["total"], first["looked"]) == (None, 2)
+    rest = (await admin.post("/api/jobs/list", json={**wanted, "after": first["next"]})).json()
+    assert [row["id"] for row in rest["rows"]] == [ids[1]]
+    assert (rest["looked"], rest["next"]) == (10, None)
+
+
+async def test_a_search_does_not_find_what_is_hidden(desk: Panel, admin: httpx.AsyncClient) -> None:
+    await desk.forge.aenqueue("send", {"api_key": "sesame-42", "note": "plain"}, queue="mail")
+    for text, found in (("sesame", 0), ("plain", 1)):
+        body = {"filter": {"payload_search": text}}
+        assert len((await admin.post("/api/jobs/list", json=body)).json()["rows"]) == found
+
+
+async def test_a_stored_job_says_whether_its_key_was_taken(admin: httpx.AsyncClient) -> None:
+    body = {"kind": "send", "payload": {"n": 1}, "dedupe_key": "one", "queue_name": "mail"}
+    first, second = [(await admin.post("/api/jobs/enqueue", json=body)).json() for _ in range(2)]
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    assert first["id"] == second["id"]
+    seen = (await admin.get(f"/api/jobs/inspect/{first['id']}")).json()
+    assert seen["payload"] == {"n": 1}
+    assert seen["row"]["why"][0]["code"] == "no_worker"
+
+
+async def test_a_copy_keeps_the_secrets_its_editor_did_not_see(
+    desk: Panel, admin: httpx.AsyncClient
+) -> None:
+    job = await desk.forge.aenqueue("send", {"token": "deep", "to": "ada"}, queue="mail")
+    shown = (await admin.get(f"/api/jobs/inspect/{job.id}")).json()["payload"]
+    assert shown == {"token": "***", "to": "ada"}
+    answer = await admin.post(
+        f"/api/jobs/duplicate/{job.id}", json={"payload": {**shown, "to": "grace"}}
+    )
+    store = await desk.forge.aready()
+    copy = await store.jobs.get(answer.json()["id"])
+    assert copy is not None
+    assert copy.payload == b'{"token":"deep","to":"grace"}'
+
+
+async def test_acting_by_id_counts_what_it_did(desk: Panel, admin: httpx.AsyncClient) -> None:
+    ids = await cancelled(desk, 2)
+    unknown = ids[0][:10] + "0" * 16
+    answer = (await admin.post("/api/jobs/retry", json={"ids": [*ids, unknown]})).json()
+    assert (answer["count"], answer["missing"]) == (2, 1)
+    again = (await admin.post("/api/jobs/retry", json={"ids": ids})).json()
+    assert (again["count"], again["skipped"]) == (0, 2)
+    assert (await admin.post(f"/api/jobs/run-now/{ids[0]}")).json() is False
+    gone = (await admin.post("/api/jobs/delete", json={"ids": ids})).json()
+    assert gone["count"] == 2
+    assert (await admin.get(f"/api/jobs/inspect/{ids[0]}")).status_code == 404
+
+
+async def test_a_bulk_operation_is_previewed_started_and_polled(
+    desk: Panel, admin: httpx.AsyncClient
+) -> None:
+    await cancelled(desk, 5)
+    wish = {"action": "retry", "filter": {"queues": ["mail"], "statuses": ["cancelled"]}}
+    assert (await admin.post("/api/bulk/preview", json=wish)).json() == {"jobs": 5, "more": False}
+    begun = (await admin.post("/api/bulk", json=wish)).json()
+    assert begun["expected"] == 5
+    async with asyncio.timeout(30):
+        while (seen := (await admin.get(f"/api/bulk/{begun['id']}")).json())["state"] == "running":
+            await asyncio.sleep(0.02)
+    assert (seen["state"], seen["changed"]) == ("done", 5)
+    assert (await admin.get("/api/bulk")).json()[0] == seen
+
+
+async def test_a_bulk_operation_stops_between_steps(desk: Panel, admin: httpx.AsyncClient) -> None:
+    await desk.forge.aready()
+    for _ in range(13):
+        job = desk.forge.aenqueue
+        await asyncio.gather(*(job("send", {"n": n}, queue="mail") for n in range(100)))
+    wish = {"action": "cancel", "filter": {"queues": ["mail"]}}
+    begun = (await admin.post("/api/bulk", json=wish)).json()
+    await admin.post(f"/api/bulk/{begun['id']}/stop")
+    async with asyncio.timeout(30):
+        while (seen := (await admin.get(f"/api/bulk/{begun['id']}")).json())["state"] == "running":
+            await asyncio.sleep(0.02)
+    assert seen["state"] == "stopped"
+    assert 0 < seen["changed"] < 1300

@@ -1,0 +1,60 @@
+"""The OpenAPI document against the running API: made-up requests of every kind, all checks."""
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.config import SchemathesisConfig
+
+from forge_jobs.web import Role
+from forge_jobs.web.api.openapi import described
+from tests.web.panel import on_a_socket, panel, token
+
+# A schema cannot say what makes a cron expression, a cursor or a state that an action fits, and a
+# made-up name is rarely that of a queue: such requests are refused although they fit the schema.
+_CONFIG = {
+    "checks": {
+        "positive_data_acceptance": {
+            "expected-statuses": ["2xx", "400", "403", "404", "409"],
+        }
+    },
+    "phases": {"coverage": {"enabled": False}},
+}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with panel() as made, on_a_socket(made.app) as url:
+        made.forge.queue("default", slots=2)
+        made.forge.enqueue("send", {"to": "ada"}, queue="default")
+        yield url
+
+
+schema = schemathesis.openapi.from_dict(
+    described("", read_only=False), config=SchemathesisConfig.from_dict(_CONFIG)
+)
+
+
+@schema.auth()
+class Admin:
+    """A bearer token that schemathesis knows of, so that it can also leave it out."""
+
+    def get(self, case: schemathesis.Case, context: schemathesis.AuthContext) -> str:
+        return token(Role.ADMIN)
+
+    def set(self, case: schemathesis.Case, data: str, context: schemathesis.AuthContext) -> None:
+        case.headers["Authorization"] = f"Bearer {data}"
+
+
+@schema.parametrize()
+@settings(
+    max_examples=5,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_answer_fits_the_document(case: schemathesis.Case, address: str) -> None:
+    case.call_and_validate(base_url=address)
