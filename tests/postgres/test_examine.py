@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,13 @@ from forge_jobs.testing.clock import MovableClock
 from .pooler import transaction_pooler
 from .proxy import faulty_line
 from .server import PrivateServer
+
+
+@pytest.fixture
+def schema(postgres: PrivateServer) -> Iterator[str]:
+    """A new one: those that were used before hold dead rows."""
+    yield "examined"
+    postgres.sql("DROP SCHEMA IF EXISTS examined CASCADE")
 
 
 async def found(store: PostgresStore) -> dict[str, Finding]:

@@ -227,9 +227,11 @@ class Pool:
             return False, None
         spare = None
         if self._total >= self._most:
-            rich = next((held for held in self._sets.values() if held.idle), None)
-            if rich is None:
+            # A loop that has one waits for it: two that took from each other would do little else.
+            idle = [held for held in self._sets.values() if held.idle]
+            if mine.held or not idle:
                 return False, None
+            rich = max(idle, key=_wealth)
             spare = _Parting(rich, rich.idle.pop())
             rich.parting.append(spare)
             rich.held -= 1
@@ -325,6 +327,10 @@ class Pool:
         busy, held.busy = held.busy, []
         for driver in (*self._drop(held), *busy, *(gone.driver for gone in parting)):
             cut(driver, held.loop)
+
+
+def _wealth(held: _Set) -> int:
+    return held.held
 
 
 async def _keep(pool: "weakref.ref[Pool]", mine: _Set) -> AsyncGenerator[None, None]:
