@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         WorkerPoolHandler,
     )
     from forge_jobs.pull import JobQueue
+    from forge_jobs.store.queues import QueueChange
 
     __version__: str
 
@@ -134,6 +135,7 @@ _NAMES = {
         "reap_stale_jobs rebalance_once"
     ),
     "pull": "JobQueue",
+    "store.queues": "QueueChange",
     "handlers": (
         "CMD_EXEC_KIND NOOP_ECHO_KIND WORKER_POOL_KIND CmdExecHandler CmdExecPayload NoopEcho "
         "WorkerPoolConfig WorkerPoolHandler"
@@ -203,6 +205,7 @@ __all__ = [
     "NotWritable",
     "NotYet",
     "PayloadTooLarge",
+    "QueueChange",
     "QueueHandle",
     "QueueRuntime",
     "RateLimit",

@@ -172,3 +172,11 @@ def test_own_curve_and_budgets_are_used() -> None:
     tight = Budgets(crashes_most=1)
     assert decide(JOB, Crashed("x"), now=NOW, budgets=tight).status is JobStatus.DEAD
     assert DEFAULT_BUDGETS.throttle_s == 86_400
+
+
+def test_a_failure_may_ask_for_a_longer_wait_and_never_for_a_shorter_one() -> None:
+    steps = Backoff(steps_s=(30.0,), jitter=0.0)
+    longer = decide(JOB, Failed("busy", retry_after="2m"), now=NOW, backoff=steps)
+    shorter = decide(JOB, Failed("busy", retry_after=5), now=NOW, backoff=steps)
+    assert (longer.status, longer.delay_s) == (JobStatus.FAILED, 120.0)
+    assert (shorter.status, shorter.delay_s) == (JobStatus.FAILED, 30.0)

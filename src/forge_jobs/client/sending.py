@@ -12,7 +12,7 @@ from forge_jobs.store.bundle import Store
 
 from .job import Job
 from .portal import StoreAccess
-from .transaction import enqueue_in
+from .transaction import aenqueue_in, enqueue_in
 from .waiting import ResultPoller
 
 R = TypeVar("R")
@@ -72,7 +72,7 @@ class Sender:
                 await self.at_once.arun([stored])
                 return await Job[Any](self, stored.id, read, stored.duplicate).arefresh()
         else:
-            (stored,) = self._within(await self.access.aready(), tx, (job,))
+            (stored,) = await self._awithin(await self.access.aready(), tx, (job,))
         return Job(self, stored.id, read, stored.duplicate, stored.status)
 
     def send_many(self, jobs: list[NewJob], read: Read | None, tx: object = None) -> list[Job[Any]]:
@@ -95,7 +95,7 @@ class Sender:
         if not jobs:
             return []
         if tx is not None:
-            return self._handles(self._within(await self.access.aready(), tx, jobs), read)
+            return self._handles(await self._awithin(await self.access.aready(), tx, jobs), read)
         stored = await self.access.aenqueue(jobs)
         handles = self._handles(stored, read)
         if self.at_once is not None:
@@ -127,6 +127,12 @@ class Sender:
         if not around:
             return enqueue_in(store, tx, jobs)
         return around.call(jobs, lambda changed: enqueue_in(store, tx, changed))
+
+    async def _awithin(self, store: Store, tx: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        around = self.access.around
+        if not around:
+            return await aenqueue_in(store, tx, jobs)
+        return await around.acall(jobs, lambda changed: aenqueue_in(store, tx, changed))
 
     def _handles(self, stored: Sequence[Enqueued], read: Read | None) -> list[Job[Any]]:
         return [Job(self, item.id, read, item.duplicate, item.status) for item in stored]

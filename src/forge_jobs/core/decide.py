@@ -94,9 +94,12 @@ def decide(
     if isinstance(outcome, Done):
         return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
     match outcome:
-        case Failed() | Stopped():
+        case Failed(message=message, retry_after_s=least_s):
+            delay_s = max(backoff.jittered_s(job.attempts, roll), least_s)
+            move = _failed(job, Event.FAIL, message, delay_s)
+        case Stopped(message=message):
             # Stopped becomes ``cancelled`` in the store; if the request is gone it is a failure.
-            move = _failed(job, Event.FAIL, outcome.message, backoff.jittered_s(job.attempts, roll))
+            move = _failed(job, Event.FAIL, message, backoff.jittered_s(job.attempts, roll))
         case Crashed(message=message):
             move = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
         case Dead(message=message):

@@ -25,11 +25,17 @@ class Done(JobOutcome):
 
 
 class Failed(JobOutcome):
-    """This attempt failed; the job is retried while attempts are left."""
+    """This attempt failed; the job is retried while attempts are left.
 
-    def __init__(self, message: str = "failed") -> None:
+    ``retry_after`` is the least wait before the next attempt, where the retry rule says less.
+    """
+
+    def __init__(self, message: str = "failed", *, retry_after: Duration | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.retry_after_s = (
+            0.0 if retry_after is None else seconds(retry_after, field="retry_after")
+        )
 
 
 class Dead(JobOutcome):

@@ -110,7 +110,11 @@ def over(number: int, ending: Ending, carried: tuple[NewJob, ...]) -> Over:
             return Over(
                 number=number, how="done", result=ending.result, explicit=explicit, carried=carried
             )
-        case Failed(message=message) | Stopped(message=message) | Crashed(message=message):
+        case Failed(message=message, retry_after_s=delay_s):
+            return Over(
+                number=number, how="failed", message=message, delay_s=delay_s, explicit=explicit
+            )
+        case Stopped(message=message) | Crashed(message=message):
             return Over(number=number, how="failed", message=message, explicit=explicit)
         case Missing():
             return Over(number=number, how="failed", message=str(outcome), explicit=explicit)
@@ -133,7 +137,7 @@ def ending(message: Over) -> Ending:
         case "done":
             outcome = Done()
         case "failed":
-            outcome = Failed(message.message)
+            outcome = Failed(message.message, retry_after=message.delay_s)
         case "dead":
             outcome = Dead(message.message)
         case "throttled":
