@@ -28,7 +28,7 @@ setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler ## Create .v
 demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
 	@$(BIN)/forge demo $(ARGS)
 
-test: setup check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
+test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) -m pytest $(T)
 
@@ -98,6 +98,11 @@ $(VENV)/.dev: $(VENV)/.made requirements/dev.txt
 
 $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh
 	@scripts/pgbouncer.sh "$(CURDIR)/$(VENV)/pgbouncer"
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.made scripts/browser.sh
+	@echo "Looking for a Chromium for the browser tests ..."
+	@sh scripts/browser.sh --install
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.made requirements/bench.txt

@@ -82,7 +82,6 @@
     var current = $("tr.current", view);
     window.Idiomorph.morph(view, html, {
       morphStyle: "innerHTML",
-      ignoreActiveValue: true,
       callbacks: {
         beforeNodeMorphed: untouched,
         beforeAttributeUpdated: function (name, node) { return !(name === "open" && node.tagName === "DETAILS"); }

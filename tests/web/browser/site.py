@@ -1,0 +1,123 @@
+"""A whole Mission Control for a browser: a store, a worker and the pages, in a thread of its own."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forge_jobs import Context, Dead, Forge
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.select import Filter
+from forge_jobs.core.status import JobStatus
+from forge_jobs.ops.act import Store
+from forge_jobs.web import serving
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+
+
+def shop(url: str) -> Forge:
+    """Tasks that do what an operator has to deal with."""
+    forge = Forge(url)
+    forge.rate_limit("smtp", "50/m")
+    mended: set[str] = set()
+
+    @forge.task(queue="mail", max_attempts=1)
+    async def send(to: str, ctx: Context) -> str:
+        """Fails for good at first, and works when it is asked again."""
+        if to not in mended:
+            mended.add(to)
+            raise Dead(f"no mailbox for {to}")
+        return f"sent to {to}"
+
+    @forge.task(queue="quick")
+    async def note(number: int = 0) -> int:
+        return number
+
+    @forge.task(queue="slow", concurrency=50)
+    async def wait(ctx: Context) -> None:
+        for step in range(600):
+            ctx.progress(step / 600, f"step {step}")
+            await asyncio.sleep(0.1)
+
+    @forge.cron("0 3 * * *", name="nightly")
+    @forge.task(queue="quick")
+    async def clean() -> None:
+        return None
+
+    return forge
+
+
+class Site:
+    """Runs until ``stop``; ``ask`` runs something on its loop."""
+
+    def __init__(self, folder: Path, *, queues: list[str] | None = None) -> None:
+        self.url = f"sqlite:///{folder / 'site.db'}"
+        self.address = ""
+        self._queues = queues or ["mail:4", "quick:8", "slow:2"]
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._stop = asyncio.Event()
+        self._error: BaseException | None = None
+        self.forge = shop(self.url)
+        self._thread = threading.Thread(target=self._run, name="site")
+
+    def start(self) -> "Site":
+        self._thread.start()
+        assert self._ready.wait(PATIENCE_S)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+    def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            return await work(await self.forge.aready())
+
+        return self.do(asked())
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
+
+    def enqueue(self, *jobs: NewJob) -> list[str]:
+        made = self.ask(lambda store: store.jobs.enqueue(jobs))
+        return [job.id for job in made]
+
+    def count(self, status: JobStatus, **wanted: Any) -> int:
+        asked = Filter(statuses=(status,), **wanted)
+        return self.ask(lambda store: store.ledger.count(asked, cap=10_000)).jobs
+
+    def wait_for(self, count: int, status: JobStatus, **wanted: Any) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while (found := self.count(status, **wanted)) != count:
+            assert time.monotonic() < until, f"{found} jobs are {status}, not {count}"
+            time.sleep(0.05)
+
+    def _run(self) -> None:
+        try:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:  # the test that waits must hear of it
+            self._error = error
+        finally:
+            self._loop.close()
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        place = serving.listen("127.0.0.1", 0)
+        async with (
+            self.forge.worker(queues=self._queues, shutdown_timeout="1s"),
+            serving.served(self.forge, place),
+        ):
+            self.address = serving.address(place)
+            self._ready.set()
+            await self._stop.wait()
+        await self.forge.aclose()
