@@ -2,8 +2,9 @@
 
 from forge_jobs.core.decide import decide
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.core.job import NewJob
-from forge_jobs.core.outcome import Missing
+from forge_jobs.core.job import LaneOrder, NewJob
+from forge_jobs.core.limits import Declared, key_lot
+from forge_jobs.core.outcome import Missing, Throttled
 from forge_jobs.core.select import Selection
 from forge_jobs.ops import look
 from forge_jobs.ops.views import Reason
@@ -162,3 +163,40 @@ async def test_it_has_ended(desk: Desk) -> None:
     assert reason.code == "ended"
     assert "it ended as dead at 20" in reason.text
     assert reason.remedy == f"forge jobs retry {job_id}"
+
+
+async def test_its_key_is_full(desk: Desk) -> None:
+    await desk.store.limits.publish([Declared(name="task:send", concurrency=1, per="args.to")])
+    bound = NewJob(kind="send", queue="mail", limit_key=key_lot("send", "a"))
+    _, job_id = await desk.add(bound, bound)
+    (reason,) = await why(desk, job_id)
+    assert reason.code == "held"
+    assert "'task:send/a' is full (1 of 1" in reason.text
+
+
+async def test_it_waits_in_its_lane(desk: Desk) -> None:
+    bound = NewJob(kind="send", queue="mail", lane="chat:7", order=LaneOrder.SERIAL)
+    first, second, third = await desk.add(bound, bound, bound)
+    for job_id in (second, third):
+        (reason,) = await why(desk, job_id)
+        assert (reason.code, reason.remedy) == ("lane", f"forge jobs show {first}")
+        assert "'chat:7'" in reason.text
+
+
+async def test_its_task_is_limited(desk: Desk) -> None:
+    declared = Declared(name="task:send", concurrency=1, rate_per_s=0.1, scopes=("smtp",))
+    await desk.store.limits.publish([declared])
+    await desk.hire("mail")
+    await desk.some(1)
+    (claimed,) = await desk.claim()
+    (job_id,) = await desk.some(1)
+    found = {reason.code: reason.text for reason in await why(desk, job_id)}
+    assert found == {
+        "limit_full": "task:send runs 1 of at most 1 at once",
+        "rate": "task:send starts no more than 6/m",
+    }
+    told = Throttled(retry_after=60, scope="smtp")
+    await desk._exchange(finish=[decide(claimed, told, now=desk.clock.now())])
+    reasons = await why(desk, job_id)
+    assert [reason.code for reason in reasons] == ["scope_closed", "rate"]
+    assert reasons[0].remedy == "forge limits clear smtp"
