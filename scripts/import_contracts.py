@@ -2,7 +2,8 @@
 
 The built-in kinds either look at indirect imports too or insist that every named module exists.
 This one judges direct imports alone, and a room that is not built yet breaks nothing.
-A room stands for its whole package; a root package stands for its `__init__` alone.
+A room stands for its whole package; a root package stands for its `__init__` alone, and with `.*`
+behind it for all that is inside.
 """
 
 from grimp import ImportGraph
@@ -35,4 +36,6 @@ class OnlyContract(Contract):
 
 
 def _within(module: str, room: str) -> bool:
+    if room.endswith(".*"):
+        return module.startswith(room[:-1])
     return module == room or ("." in room and module.startswith(room + "."))

@@ -1,0 +1,80 @@
+"""From bots.yaml and the environment to settings and bots: all mistakes are reported at once."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from .bot import Bot
+from .bot_entry import read_bot
+from .problems import Problems
+from .settings import Environment, Settings, read_settings
+
+
+class _OnceLoader(yaml.SafeLoader):
+    """Refuses a key that is written twice: the second bot of a name must not replace the first."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise yaml.MarkedYAMLError(None, None, f"{name!r} is written twice", key.start_mark)
+            seen.add(name)
+        return cast("dict[Any, Any]", super().construct_mapping(node, deep=deep))
+
+
+def load(environ: Mapping[str, str]) -> tuple[Settings, list[Bot], list[str]]:
+    """Settings, bots and warnings, or BadGatewayConfig with everything that is wrong."""
+    problems = Problems()
+    env = Environment(environ, problems)
+    settings = read_settings(env, problems)
+    bots: list[Bot] = []
+    for slug, entry in _entries(settings.bots_config, problems).items():
+        bot = read_bot(slug, entry, env, settings, problems)
+        if bot is not None:
+            bots.append(bot)
+    _check_together(bots, problems)
+    problems.check()
+    return settings, bots, problems.warnings
+
+
+def _entries(path: Path, problems: Problems) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        problems.add(str(path), "cannot be read: set BOTS_CONFIG to your bots.yaml")
+        return {}
+    try:
+        found: Any = yaml.load(text, Loader=_OnceLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" in line {mark.line + 1}"
+        problems.add(
+            str(path), f"is no YAML{line}: {getattr(error, 'problem', None) or 'unreadable'}"
+        )
+        return {}
+    if not isinstance(found, dict) or "bots" not in found:
+        problems.add(str(path), "needs the key bots with one entry per bot")
+        return {}
+    whole = cast("dict[str, Any]", found)
+    for key in whole:
+        if key != "bots":
+            problems.add(f"{path}", f"unknown key {key!r}; the only one is bots")
+    bots: Any = whole["bots"]
+    if not isinstance(bots, dict) or not bots:
+        problems.add(f"{path}: bots", "names no bot: write a slug and its settings")
+        return {}
+    return {str(slug): entry for slug, entry in cast("dict[object, Any]", bots).items()}
+
+
+def _check_together(bots: list[Bot], problems: Problems) -> None:
+    taken: dict[str, str] = {}
+    for bot in bots:
+        other = taken.setdefault(bot.id, bot.slug)
+        if other != bot.slug:
+            problems.add(
+                f"bots.{bot.slug}",
+                f"has the token of {other}: a bot has one webhook, so give it one slug",
+            )

@@ -1,0 +1,160 @@
+"""The environment of the gateway: durations in Go's grammar, secrets from variables or files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from forge_jobs import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings
+
+from .durations import go_seconds
+from .problems import Problems
+
+AUTH_SECRET_SHORTEST: Final = 16
+TELEGRAM: Final = "https://api.telegram.org"
+_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds for the whole process. Times are in seconds."""
+
+    bots_config: Path = Path("bots.yaml")
+    database_url: str | None = field(default=None, repr=False)
+    done_retention_s: float = 168 * 3_600.0
+    dead_retention_s: float | None = None
+    stuck_timeout_s: float = 30 * 60.0
+    janitor_interval_s: float = 3_600.0
+    auth_secret: bytes | None = field(default=None, repr=False)
+    auth_session_s: float = 24 * 3_600.0
+    allowed_users: frozenset[int] = frozenset()
+    host: str = "127.0.0.1"
+    port: int = 8080
+    public_url: str | None = None
+    api_base: str = TELEGRAM
+    workers: int = 4
+    poll_s: float = 1.0
+    lease_s: float = EngineSettings().lease_s
+    body_most: int = 1 << 20
+    grace_s: float = 20.0
+    log_format: str = "text"
+    log_level: str = "info"
+
+
+class Environment:
+    """Reads variables; what is wrong goes to ``problems``."""
+
+    def __init__(self, values: Mapping[str, str], problems: Problems) -> None:
+        self._values = values
+        self._problems = problems
+
+    def text(self, name: str) -> str | None:
+        """A variable, or None when it is unset or blank."""
+        return self._values.get(name, "").strip() or None
+
+    def secret(self, name: str) -> str | None:
+        """A variable, or the contents of the file that NAME_FILE names."""
+        value, place = self.text(name), self.text(f"{name}_FILE")
+        if value is not None or place is None:
+            return value
+        try:
+            return Path(place).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError):
+            self._problems.add(f"{name}_FILE", "the file cannot be read: check path and rights")
+            return None
+
+    def span(self, name: str, default: float) -> float:
+        """A duration; zero and negative ones give the default with a warning."""
+        text = self.text(name)
+        if text is None:
+            return default
+        found = go_seconds(text)
+        if found is None:
+            self._problems.add(name, f'{text!r} is no duration: write "168h", "1h30m" or "500ms"')
+            return default
+        if found <= 0:
+            self._problems.warn(name, f"{text} is not above zero: {default:g} s is used instead")
+            return default
+        return found
+
+    def whole(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number within bounds."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+            self._problems.add(name, f"{text!r} is no whole number from {least:,} to {most:,}")
+            return default
+        return int(text)
+
+    def ids(self, name: str) -> frozenset[int]:
+        """Numbers separated by commas; blanks are ignored."""
+        found: set[int] = set()
+        for part in filter(None, map(str.strip, (self.text(name) or "").split(","))):
+            try:
+                found.add(int(part))
+            except ValueError:
+                self._problems.add(name, f"{part!r} is no user id: write numbers, 12345,67890")
+        return frozenset(found)
+
+
+def read_settings(env: Environment, problems: Problems) -> Settings:
+    """Every setting that is not about one bot."""
+    auth = env.secret("AUTH_SECRET")
+    if auth is not None and len(auth) < AUTH_SECRET_SHORTEST:
+        problems.add("AUTH_SECRET", f"is shorter than {AUTH_SECRET_SHORTEST} characters")
+    if env.text("REDIS_URL") is not None:
+        problems.warn("REDIS_URL", "is not used: sessions are kept in the database")
+    if env.text("HEARTBEAT") is not None:
+        problems.warn("HEARTBEAT", "is not used: workers beat three times per LEASE")
+    host, port = _listen(env, problems)
+    level = (env.text("LOG_LEVEL") or "info").lower()
+    if level not in _LEVELS:
+        problems.add("LOG_LEVEL", f"{level!r} is unknown: use {', '.join(_LEVELS)}")
+    shape = (env.text("LOG_FORMAT") or "text").lower()
+    if shape not in ("text", "json"):
+        problems.add("LOG_FORMAT", f"{shape!r} is unknown: use text or json")
+    dead = env.text("QUEUE_DEAD_RETENTION")
+    return Settings(
+        bots_config=Path(env.text("BOTS_CONFIG") or "bots.yaml"),
+        database_url=env.text("DATABASE_URL"),
+        done_retention_s=env.span("QUEUE_DONE_RETENTION", 168 * 3_600.0),
+        dead_retention_s=None if dead is None else env.span("QUEUE_DEAD_RETENTION", 720 * 3_600.0),
+        stuck_timeout_s=env.span("QUEUE_STUCK_TIMEOUT", 1_800.0),
+        janitor_interval_s=env.span("QUEUE_JANITOR_INTERVAL", 3_600.0),
+        auth_secret=None if auth is None else auth.encode(),
+        auth_session_s=env.span("AUTH_SESSION_TTL", 24 * 3_600.0),
+        allowed_users=env.ids("ALLOWED_USERS"),
+        host=host,
+        port=port,
+        public_url=_address(env, problems, "PUBLIC_URL"),
+        api_base=_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
+        workers=env.whole("WORKERS", 4, 1, 256),
+        poll_s=env.span("WORKER_POLL", 1.0),
+        lease_s=env.span("LEASE", EngineSettings().lease_s),
+        body_most=env.whole("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
+        grace_s=env.span("SHUTDOWN_GRACE", max(20.0, DEFAULT_SHUTDOWN_TIMEOUT)),
+        log_format=shape,
+        log_level=level,
+    )
+
+
+def _listen(env: Environment, problems: Problems) -> tuple[str, int]:
+    text = env.text("LISTEN") or "127.0.0.1:8080"
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:
+        problems.add("LISTEN", f"{text!r} is no address: write 127.0.0.1:8080")
+        return "127.0.0.1", 8080
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def _address(env: Environment, problems: Problems, name: str) -> str | None:
+    text = env.text(name)
+    if text is None:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        problems.add(name, "is no address: write https://host, without user and password")
+        return None
+    return text.rstrip("/")

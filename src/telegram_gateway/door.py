@@ -1,0 +1,169 @@
+"""The door: everything between an update's arrival and the word that it was taken.
+
+It judges updates in a fixed order, for webhooks and polling alike; the HTTP side of it, with slug,
+secret and body, is in ``webhook``.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from enum import StrEnum
+from typing import Any, Final
+
+from forge_jobs import Closed, JobOutcome, StoreError
+from forge_jobs.kit.clock import Clock
+
+from .bot_api import ApiError, BotApi, Unreachable
+from .calls import Call, message
+from .config import Bot, HandlerName, Settings, SyncFailure
+from .handlers.contract import Handler
+from .keeping import Keeping
+from .meters import Meters
+from .queueing import BotQueue
+from .sending import Outgoing
+from .update import Update, read_update
+
+_LOG: Final = logging.getLogger("telegram_gateway.door")
+_SEEN_MOST: Final = 10_000
+_QUARANTINE_BYTES: Final = 4_096
+_PROMPT_EVERY_S: Final = 60.0
+_SYNC_MOST_S: Final = 45.0
+_PROMPT: Final = "Please open a session first: send /auth and your code to the access bot."
+_SORRY: Final = "Sorry, that did not work. Please try again later."
+
+
+class Verdict(StrEnum):
+    """What became of an update at the door."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    HANDLED = "handled"
+    DROPPED = "dropped"
+    GATED = "gated"
+    QUARANTINED = "quarantined"
+    FAILED = "failed"
+    UNAVAILABLE = "unavailable"
+
+
+class Desk:
+    """One bot with what answers for it."""
+
+    def __init__(
+        self, bot: Bot, handler: Handler, outgoing: Outgoing, queue: BotQueue | None
+    ) -> None:
+        self.bot = bot
+        self.handler = handler
+        self.outgoing = outgoing
+        self.queue = queue
+        self.seen: OrderedDict[int, None] = OrderedDict()
+
+
+class Door:
+    """Takes updates in."""
+
+    def __init__(
+        self, settings: Settings, keeping: Keeping, api: BotApi, clock: Clock, meters: Meters
+    ) -> None:
+        self._settings = settings
+        self._keeping = keeping
+        self._api = api
+        self._clock = clock
+        self._meters = meters
+        self._prompted: dict[int, float] = {}
+
+    async def take(self, desk: Desk, body: bytes) -> Verdict:
+        """Judge and dispatch one body whose sender is known to be Telegram."""
+        try:
+            verdict = await self._judge(desk, body)
+        except (StoreError, Closed, OSError) as error:
+            _LOG.warning(
+                "bot %s: the store is not available: %s", desk.bot.slug, type(error).__name__
+            )
+            verdict = Verdict.UNAVAILABLE
+        self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome=str(verdict))
+        return verdict
+
+    async def _judge(self, desk: Desk, body: bytes) -> Verdict:
+        bot = desk.bot
+        try:
+            update = read_update(body)
+        except ValueError:
+            # What might hold a code is not kept, whatever shape it has.
+            kept = b"" if b"auth" in body.lower() else body[:_QUARANTINE_BYTES]
+            await self._keeping.quarantine(bot.id, self._clock.now(), kept)
+            return Verdict.QUARANTINED
+        if not bot.in_queue and update.id in desk.seen:
+            return Verdict.DUPLICATE
+        if not self._is_allowed(bot, update):
+            return Verdict.DROPPED
+        if bot.handler is not HandlerName.AUTH:
+            if holds_code(update):
+                return Verdict.DROPPED
+            if bot.require_auth and not await self._has_session(update):
+                if update.user_id is not None:
+                    await self._prompt(bot, update)
+                return Verdict.GATED
+        if desk.queue is not None and bot.in_queue:
+            job = await desk.queue.take_in(update)
+            return Verdict.DUPLICATE if job.duplicate else Verdict.ACCEPTED
+        return await self._at_once(desk, update)
+
+    def _is_allowed(self, bot: Bot, update: Update) -> bool:
+        users = self._settings.allowed_users
+        if users and update.user_id not in users:
+            return False
+        if bot.allowed_users and update.user_id not in bot.allowed_users:
+            return False
+        return not bot.allowed_chats or update.chat_id in bot.allowed_chats
+
+    async def _has_session(self, update: Update) -> bool:
+        if update.user_id is None:
+            return False
+        return await self._keeping.session_until(update.user_id, self._clock.now()) is not None
+
+    async def _prompt(self, bot: Bot, update: Update) -> None:
+        """One prompt a minute and user; it is not queued."""
+        user, now = update.user_id or 0, self._clock.mono()
+        if update.chat_id is None or now - self._prompted.get(user, -1e9) < _PROMPT_EVERY_S:
+            return
+        if len(self._prompted) >= _SEEN_MOST:
+            self._prompted.clear()
+        self._prompted[user] = now
+        await self._try(bot, message(update.chat_id, _PROMPT, thread_id=update.thread_id))
+
+    async def _at_once(self, desk: Desk, update: Update) -> Verdict:
+        bot = desk.bot
+        self._remember(desk, update.id)
+        try:
+            async with asyncio.timeout(_SYNC_MOST_S):
+                calls = await desk.handler.answer(update, 1)
+                for call in calls:
+                    await desk.outgoing.send(call)
+            return Verdict.HANDLED
+        except (StoreError, Closed):
+            desk.seen.pop(update.id, None)
+            raise
+        except (JobOutcome, TimeoutError) as error:
+            _LOG.warning("bot %s: update %d failed: %s", bot.slug, update.id, error or "timeout")
+        if bot.sync_failure is SyncFailure.REDELIVER:
+            desk.seen.pop(update.id, None)
+            return Verdict.UNAVAILABLE
+        if update.chat_id is not None:
+            await self._try(bot, message(update.chat_id, _SORRY, thread_id=update.thread_id))
+        return Verdict.FAILED
+
+    def _remember(self, desk: Desk, update_id: int) -> None:
+        desk.seen[update_id] = None
+        while len(desk.seen) > _SEEN_MOST:
+            desk.seen.popitem(last=False)
+
+    async def _try(self, bot: Bot, call: Call) -> Any:
+        try:
+            return await self._api.call(bot, call.method, call.parameters)
+        except (ApiError, Unreachable) as error:
+            _LOG.info("bot %s: %s could not be sent: %s", bot.slug, call.method, error)
+
+
+def holds_code(update: Update) -> bool:
+    """Whether the text begins like the command that carries the secret code."""
+    return (update.text or "").lstrip().lower().startswith("/auth")

@@ -1,0 +1,206 @@
+"""Gateway: bots, queue, door and janitor tied together, from start to a graceful stop."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from forge_jobs import EngineSettings, Forge, StoreError
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.ops import prometheus
+
+from .addresses import Resolve, look_up
+from .bot_api import ApiError, BotApi, Unreachable
+from .calls import Call
+from .config import Bot, HandlerName, Settings
+from .door import Desk, Door
+from .handlers.auth import AuthHandler
+from .handlers.command import CommandHandler
+from .handlers.contract import Handler
+from .handlers.echo import Echo
+from .handlers.http import HttpHandler
+from .janitor import Janitor
+from .keeping import Keeping, Reply, keeping_at
+from .masking import Mask
+from .meters import Meters
+from .queueing import BotQueue, DirectReply, QueuedReply
+from .sending import Outgoing
+from .update import Update
+from .webhook import Webhook, asgi
+
+_LOG: Final = logging.getLogger("telegram_gateway")
+_CHECK_S: Final = 1.0
+
+
+class Gateway:
+    """Everything one process needs; nothing is opened before ``running``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bots: Sequence[Bot],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        resolve: Resolve = look_up,
+    ) -> None:
+        self.settings = settings
+        self.bots = bots
+        self.meters = Meters()
+        self.mask = Mask(secrets_of(settings, bots))
+        self.api = BotApi()
+        self._resolve = resolve
+        self.forge = self._forge(clock)
+        self.clock: Clock = clock if self.forge is None else self.forge.clock
+        self.keeping: Keeping = keeping_at(settings.database_url)
+        self.door = Door(settings, self.keeping, self.api, self.clock, self.meters)
+        self.desks = {bot.slug: self._desk(bot) for bot in bots}
+        self.webhook = Webhook(
+            self.desks, self.door, self.meters, self.clock, body_most=settings.body_most
+        )
+        self.app = asgi(self.webhook, self.checks, self.metrics)
+        self._works = False
+
+    # ------------------------------------------------------------------ running
+
+    @asynccontextmanager
+    async def running(self, *, workers: bool = True) -> AsyncGenerator["Gateway", None]:
+        """Open the store, let the janitor pass once, start workers; all ends in reverse order."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
+            await self.keeping_ready()
+            if self.forge is not None:
+                janitor = Janitor(self.forge, self.settings, self.keeping, self.meters)
+                await janitor.set_retention(self.bots)
+                await janitor.once()
+                if workers:
+                    grace_s = self.settings.grace_s
+                    worker = self.forge.worker(self._queues(), shutdown_timeout=grace_s)
+                    await stack.enter_async_context(worker)
+                    self._works = True
+                    cleaning = asyncio.create_task(janitor.run(), name="janitor")
+                    stack.push_async_callback(_ended, cleaning)
+            yield self
+            self.webhook.draining = True
+
+    async def keeping_ready(self) -> None:
+        """Open the store and the gateway's own tables; errors show here."""
+        if self.forge is not None:
+            await self.forge.aready()
+        await self.keeping.open()
+
+    async def greet(self) -> None:
+        """Ask Telegram for each bot; no answer is a warning, never the end of the start."""
+        for bot in self.bots:
+            try:
+                await self.api.call(bot, "getMe", {})
+            except (ApiError, Unreachable) as error:
+                _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
+
+    # ------------------------------------------------------------------ health
+
+    async def checks(self) -> list[tuple[str, bool]]:
+        """What readiness depends on; Telegram is no part of it."""
+        if self.forge is None:
+            return []
+        try:
+            async with asyncio.timeout(_CHECK_S):
+                store = await self.forge.aready()
+                await store.queues.all()
+            answers = True
+        except (TimeoutError, StoreError):
+            answers = False
+        found = [("database answers", answers)]
+        if any(bot.in_queue for bot in self.bots):
+            found.append(("workers run", self._works))
+        return found
+
+    async def metrics(self) -> str:
+        """The gateway's own counters, then what the queue knows about its jobs."""
+        page = self.meters.page()
+        if self.forge is None:
+            return page
+        try:
+            async with asyncio.timeout(_CHECK_S * 5):
+                return page + await prometheus.page(await self.forge.aready())
+        except (TimeoutError, StoreError):
+            return page
+
+    # ------------------------------------------------------------------ parts
+
+    def _forge(self, clock: Clock) -> Forge | None:
+        url = self.settings.database_url
+        if url is None:
+            return None
+        engine = EngineSettings(lease_s=self.settings.lease_s, poll_s=self.settings.poll_s)
+        return Forge(url, settings=engine, clock=clock)
+
+    def _queues(self) -> dict[str, int]:
+        slots = self.settings.workers
+        found = {bot.sends_queue: slots for bot in self.bots}
+        return found | {bot.updates_queue: slots for bot in self.bots if bot.in_queue}
+
+    def _desk(self, bot: Bot) -> Desk:
+        outgoing = Outgoing(bot, self.api, self.clock, self.meters)
+        handler = self._handler(bot, outgoing)
+        queue = None
+        if self.forge is not None:
+            queue = BotQueue(self.forge, bot, handler, outgoing, self.mask)
+        return Desk(bot, handler, outgoing, queue)
+
+    def _handler(self, bot: Bot, outgoing: Outgoing) -> Handler:
+        match bot.handler:
+            case HandlerName.ECHO:
+                return Echo()
+            case HandlerName.HTTP:
+                assert bot.http is not None
+                return HttpHandler(bot, bot.http, clock=self.clock, resolve=self._resolve)
+            case HandlerName.COMMAND:
+                assert bot.command is not None
+                return CommandHandler(bot, bot.command)
+            case HandlerName.AUTH:
+                return self._auth(bot, outgoing)
+
+    def _auth(self, bot: Bot, outgoing: Outgoing) -> Handler:
+        def reply(call: Call) -> Reply:
+            queue = self.desks[bot.slug].queue
+            return DirectReply(outgoing, call) if queue is None else QueuedReply(queue, call)
+
+        async def delete(update: Update) -> None:
+            try:
+                where = {"chat_id": update.chat_id, "message_id": update.message_id}
+                await self.api.call(bot, "deleteMessage", where)
+            except (ApiError, Unreachable) as error:
+                _LOG.info("bot %s: a message could not be deleted: %s", bot.slug, error)
+
+        return AuthHandler(
+            secret=self.settings.auth_secret or b"",
+            session_s=self.settings.auth_session_s,
+            keeping=self.keeping,
+            clock=self.clock,
+            reply=reply,
+            delete=delete,
+        )
+
+    async def _close(self) -> None:
+        for desk in self.desks.values():
+            await desk.handler.close()
+        await self.api.close()
+        await self.keeping.close()
+        if self.forge is not None:
+            await self.forge.aclose()
+
+
+def secrets_of(settings: Settings, bots: Sequence[Bot]) -> list[str]:
+    """Everything that no output may hold."""
+    found = [bot.token for bot in bots]
+    found += [bot.token.partition(":")[2] for bot in bots]
+    found += [secret.decode() for bot in bots for secret in bot.secrets]
+    if settings.auth_secret is not None:
+        found.append(settings.auth_secret.decode())
+    return found
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

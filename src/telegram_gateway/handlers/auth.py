@@ -1,0 +1,95 @@
+"""The auth handler: a code opens a session, for all bots of the gateway, in private chats only.
+
+It runs at the door and never in the queue: a code is neither stored nor logged.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from forge_jobs.kit.clock import Clock
+from telegram_gateway.calls import Call, message
+from telegram_gateway.keeping import Keeping, Reply
+from telegram_gateway.update import Update
+
+SECOND: Final = 1_000_000
+WRONG_MOST: Final = 5
+WRONG_WITHIN_S: Final = 15 * 60
+_HELP: Final = (
+    "/auth <code> opens a session.\n/whoami shows your id and session.\n/logout ends the session."
+)
+_USAGE: Final = "Write /auth and your code in one message."
+_WRONG: Final = "This code is not valid."
+
+
+class AuthHandler:
+    """``reply`` makes a message that goes along with a change; ``delete`` removes the message that
+    held the code, as well as it can."""
+
+    def __init__(
+        self,
+        *,
+        secret: bytes,
+        session_s: float,
+        keeping: Keeping,
+        clock: Clock,
+        reply: Callable[[Call], Reply],
+        delete: Callable[[Update], Awaitable[None]],
+    ) -> None:
+        self._secret = secret
+        self._session_s = session_s
+        self._keeping = keeping
+        self._clock = clock
+        self._reply = reply
+        self._delete = delete
+
+    async def answer(self, update: Update, attempt: int) -> list[Call]:
+        """Replies by itself, together with what it keeps; there is nothing left to send."""
+        user, chat, words = update.user_id, update.chat_id, update.words
+        if update.kind != "message" or update.chat_type != "private":
+            return []
+        if user is None or chat is None:
+            return []
+        now = self._clock.now()
+        match words[:2]:
+            case ["/auth"]:
+                await self._reply(message(chat, _USAGE)).aenqueue()
+            case ["/auth", code]:
+                await self._try_code(update, user, chat, code, now)
+            case ["/whoami", *_]:
+                await self._reply(message(chat, await self._who(user, now))).aenqueue()
+            case ["/logout", *_]:
+                reply = self._reply(message(chat, "You are logged out."))
+                await self._keeping.end_session(user, reply)
+            case _:
+                await self._reply(message(chat, _HELP)).aenqueue()
+        return []
+
+    async def close(self) -> None:
+        return
+
+    async def _try_code(self, update: Update, user: int, chat: int, code: str, now: int) -> None:
+        await self._delete(update)
+        since = now - WRONG_WITHIN_S * SECOND
+        if await self._keeping.wrong_codes(user, since) >= WRONG_MOST:
+            return
+        if not hmac.compare_digest(code.encode("utf-8", "replace"), self._secret):
+            await self._keeping.note_wrong_code(user, now, self._reply(message(chat, _WRONG)))
+            return
+        until = now + int(self._session_s * SECOND)
+        text = f"You are logged in for {_span(self._session_s)}."
+        await self._keeping.start_session(user, until, self._reply(message(chat, text)))
+
+    async def _who(self, user: int, now: int) -> str:
+        until = await self._keeping.session_until(user, now)
+        if until is None:
+            return f"Your id is {user}. You have no session."
+        return f"Your id is {user}. Your session ends in {_span((until - now) / SECOND)}."
+
+
+def _span(seconds: float) -> str:
+    minutes = max(round(seconds / 60), 1)
+    hours, left = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h" if not left else f"{hours} h {left} min"

@@ -1,0 +1,137 @@
+"""The http handler: Telegram's bytes, signed, to a service that answers with calls."""
+
+import asyncio
+import email.utils
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from forge_jobs import Dead, Failed
+from forge_jobs.kit.clock import Clock
+from telegram_gateway.addresses import Forbidden, Place, Resolve, checked_place, look_up
+from telegram_gateway.calls import Call
+from telegram_gateway.config import Bot, HttpTarget
+from telegram_gateway.signing import signed_headers
+from telegram_gateway.update import Update
+
+from .answers import calls_of
+
+_ANSWER_MOST: Final = 64 << 10
+_CONNECT_S: Final = 2.0
+_WAIT_MOST_S: Final = 3_600.0
+_ABORT: Final = ("webhook-delivery", "abort-message")
+
+
+class HttpHandler:
+    """One client per bot: its connections lead to one name only."""
+
+    def __init__(
+        self, bot: Bot, target: HttpTarget, *, clock: Clock, resolve: Resolve = look_up
+    ) -> None:
+        self._bot = bot
+        self._target = target
+        self._clock = clock
+        self._resolve = resolve
+        self._client: httpx2.AsyncClient | None = None
+
+    async def answer(self, update: Update, attempt: int) -> list[Call]:
+        try:
+            place = await checked_place(self._target.url, self._target.networks, self._resolve)
+        except Forbidden as error:
+            raise Dead(str(error)) from None
+        except OSError:
+            raise Failed("the service's name could not be resolved") from None
+        try:
+            status, headers, body = await self._posted(place, update, attempt)
+        except httpx2.TimeoutException:
+            raise Failed(f"the service did not answer in {self._target.timeout_s:g} s") from None
+        except httpx2.HTTPError as error:
+            raise Failed(f"the service could not be reached: {type(error).__name__}") from None
+        return self._read(status, headers, body, update)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _posted(
+        self, place: Place, update: Update, attempt: int
+    ) -> tuple[int, httpx2.Headers, bytes]:
+        if self._client is None:
+            self._client = httpx2.AsyncClient(trust_env=False, follow_redirects=False)
+        limit_s = self._target.timeout_s
+        signed = signed_headers(
+            self._target.signing,
+            message_id=f"{self._bot.id}-{update.id}",
+            timestamp=self._clock.now() // 1_000_000,
+            body=update.raw,
+        )
+        request = self._client.build_request(
+            "POST",
+            place.url,
+            content=update.raw,
+            headers={
+                "host": place.host_header,
+                "content-type": "application/json",
+                "accept-encoding": "identity",
+                "x-bot": self._bot.slug,
+                "x-update-id": str(update.id),
+                "x-attempt": str(attempt),
+                **signed,
+            },
+            extensions={"sni_hostname": place.tls_name},
+            timeout=httpx2.Timeout(limit_s, connect=min(_CONNECT_S, limit_s)),
+        )
+        return await _within(self._client, request, limit_s)
+
+    def _read(
+        self, status: int, headers: httpx2.Headers, body: bytes, update: Update
+    ) -> list[Call]:
+        if headers.get(_ABORT[0], "").lower() == _ABORT[1] or status == 422:
+            raise Dead(f"the service refused the update for good ({status})")
+        if not 200 <= status < 300:
+            wait_s = self._wait_s(headers) if status in (429, 503) else None
+            raise Failed(f"the service answered {status}", retry_after=wait_s)
+        if status == 204 or not body.strip():
+            return []
+        if len(body) > _ANSWER_MOST:
+            raise Dead(f"the answer is longer than {_ANSWER_MOST:,} bytes")
+        try:
+            answer: Any = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            raise Dead("the answer is no JSON") from None
+        if not isinstance(answer, dict):
+            raise Dead("the answer is no JSON object")
+        return calls_of(answer, update)
+
+    def _wait_s(self, headers: httpx2.Headers) -> float | None:
+        text = headers.get("retry-after", "").strip()
+        if text.isascii() and text.isdigit():
+            return min(float(text), _WAIT_MOST_S)
+        try:
+            moment = email.utils.parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        wait_s = moment.timestamp() - self._clock.now() / 1_000_000
+        return min(max(wait_s, 0.0), _WAIT_MOST_S)
+
+
+async def _within(
+    client: httpx2.AsyncClient, request: httpx2.Request, limit_s: float
+) -> tuple[int, httpx2.Headers, bytes]:
+    """The answer, read up to one byte beyond the limit; the whole exchange is bounded."""
+    try:
+        async with asyncio.timeout(limit_s):
+            response = await client.send(request, stream=True)
+            try:
+                body = b""
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > _ANSWER_MOST:
+                        break
+                return response.status_code, response.headers, body
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        raise httpx2.ReadTimeout("out of time") from None

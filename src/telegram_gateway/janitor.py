@@ -1,0 +1,85 @@
+"""The janitor: forgets what is old and recovers what is stuck, before the door opens and then at
+intervals. Dead updates are never removed unless their retention is set."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from forge_jobs import Forge, QueueChange, cleanup_once, reap_stale_jobs
+
+from .config import Bot, Settings
+from .handlers.auth import WRONG_WITHIN_S
+from .keeping import Keeping
+from .meters import Meters
+
+_LOG: Final = logging.getLogger("telegram_gateway.janitor")
+_PASS_MOST_S: Final = 30.0
+_SECOND: Final = 1_000_000
+_QUARANTINE_S: Final = 7 * 86_400
+
+
+class Janitor:
+    """Workers recover jobs by their leases within seconds; here it is a backstop."""
+
+    def __init__(self, forge: Forge, settings: Settings, keeping: Keeping, meters: Meters) -> None:
+        self._forge = forge
+        self._settings = settings
+        self._keeping = keeping
+        self._meters = meters
+
+    async def set_retention(self, bots: Sequence[Bot]) -> None:
+        """What the environment says about retention holds for the queues of these bots."""
+        store = await self._forge.aready()
+        change = QueueChange(
+            retain_done_s=self._settings.done_retention_s,
+            retain_dead_s=self._settings.dead_retention_s,
+        )
+        for bot in bots:
+            queues = [bot.sends_queue, *([bot.updates_queue] if bot.in_queue else [])]
+            for queue in queues:
+                await store.queues.ensure(queue, slots=self._settings.workers)
+                await store.queues.change(queue, change)
+
+    async def once(self) -> None:
+        """One pass; a step that fails does not stop the others, and 30 s end it."""
+        try:
+            async with asyncio.timeout(_PASS_MOST_S):
+                await self._step("purged", self._purged)
+                await self._step("recovered", self._recovered)
+                await self._step("forgotten", self._forgotten)
+        except TimeoutError:
+            _LOG.warning("the pass took longer than %g s; the next one goes on", _PASS_MOST_S)
+
+    async def run(self) -> None:
+        """A pass after every interval, until cancelled."""
+        while True:
+            await self._forge.clock.sleep(self._settings.janitor_interval_s)
+            await self.once()
+
+    async def _step(self, name: str, step: Callable[[], Awaitable[int]]) -> None:
+        try:
+            count = await step()
+        except TimeoutError:
+            raise
+        except Exception as error:
+            _LOG.warning("step %s failed: %s", name, type(error).__name__)
+            return
+        if count:
+            _LOG.info("%s: %d", name, count)
+            self._meters.count("gateway_janitor_total", count, step=name)
+
+    async def _purged(self) -> int:
+        return (await cleanup_once(await self._forge.aready(), clock=self._forge.clock)).jobs
+
+    async def _recovered(self) -> int:
+        found = await reap_stale_jobs(await self._forge.aready())
+        return found.pending + found.dead + found.cancelled
+
+    async def _forgotten(self) -> int:
+        now = self._forge.clock.now()
+        return await self._keeping.purge(
+            now=now,
+            wrong_before=now - WRONG_WITHIN_S * _SECOND,
+            quarantine_before=now - _QUARANTINE_S * _SECOND,
+        )

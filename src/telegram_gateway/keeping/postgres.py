@@ -1,0 +1,95 @@
+"""The gateway's tables in the Postgres database of its queue."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from .contract import Reply
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS gateway_session (user_id bigint PRIMARY KEY, until bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS gateway_wrong_code (user_id bigint NOT NULL, at bigint NOT NULL);
+CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_id, at);
+CREATE TABLE IF NOT EXISTS gateway_quarantine (
+    at bigint NOT NULL, bot_id text NOT NULL, body bytea NOT NULL
+);
+"""
+# Two gateways may start at once, and CREATE IF NOT EXISTS is not safe against itself.
+_TABLES_LOCK: Final = 7_240_117
+
+
+class PostgresKeeping:
+    """One connection, opened when it is needed and again after it was lost."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._turn = asyncio.Lock()
+        self._connection: Any = None
+
+    async def open(self) -> None:
+        async with self._transaction() as tx:
+            await tx.execute("SELECT pg_advisory_xact_lock($1)", _TABLES_LOCK)
+            await tx.execute(_TABLES)
+
+    async def close(self) -> None:
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.close(timeout=5)
+                self._connection = None
+
+    async def session_until(self, user_id: int, now: int) -> int | None:
+        text = "SELECT until FROM gateway_session WHERE user_id = $1 AND until > $2"
+        async with self._transaction() as tx:
+            return await tx.fetchval(text, user_id, now)
+
+    async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
+        text = (
+            "INSERT INTO gateway_session VALUES ($1, $2) "
+            "ON CONFLICT (user_id) DO UPDATE SET until = excluded.until"
+        )
+        async with self._transaction() as tx:
+            await tx.execute(text, user_id, until)
+            await tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = $1", user_id)
+            await reply.aenqueue_in(tx)
+
+    async def end_session(self, user_id: int, reply: Reply) -> None:
+        async with self._transaction() as tx:
+            await tx.execute("DELETE FROM gateway_session WHERE user_id = $1", user_id)
+            await reply.aenqueue_in(tx)
+
+    async def wrong_codes(self, user_id: int, since: int) -> int:
+        text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = $1 AND at >= $2"
+        async with self._transaction() as tx:
+            return await tx.fetchval(text, user_id, since)
+
+    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+        async with self._transaction() as tx:
+            await tx.execute("INSERT INTO gateway_wrong_code VALUES ($1, $2)", user_id, at)
+            await reply.aenqueue_in(tx)
+
+    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
+        async with self._transaction() as tx:
+            await tx.execute("INSERT INTO gateway_quarantine VALUES ($1, $2, $3)", at, bot_id, body)
+
+    async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
+        steps = (
+            ("DELETE FROM gateway_session WHERE until <= $1", now),
+            ("DELETE FROM gateway_wrong_code WHERE at < $1", wrong_before),
+            ("DELETE FROM gateway_quarantine WHERE at < $1", quarantine_before),
+        )
+        async with self._transaction() as tx:
+            tags = [await tx.execute(text, before) for text, before in steps]
+        return sum(int(tag.rpartition(" ")[2]) for tag in tags)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[Any, None]:
+        async with self._turn:
+            if self._connection is None or self._connection.is_closed():
+                # Only a gateway on Postgres needs the driver.
+                import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+
+                connect: Any = asyncpg.connect  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                self._connection = await connect(self._url, timeout=5, command_timeout=10)
+            async with self._connection.transaction():
+                yield self._connection

@@ -1,0 +1,109 @@
+"""The gateway's tables in the SQLite file of its queue."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from .contract import Reply
+
+T = TypeVar("T")
+_BUSY_S: Final = 5.0
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS gateway_session (user_id INTEGER PRIMARY KEY, until INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS gateway_wrong_code (user_id INTEGER NOT NULL, at INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_id, at);
+CREATE TABLE IF NOT EXISTS gateway_quarantine (
+    at INTEGER NOT NULL, bot_id TEXT NOT NULL, body BLOB NOT NULL
+);
+"""
+
+
+class SqliteKeeping:
+    """One connection, used by one thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._turn = asyncio.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        await self._run(lambda tx: tx.executescript(_TABLES))
+
+    async def close(self) -> None:
+        async with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    async def session_until(self, user_id: int, now: int) -> int | None:
+        text = "SELECT until FROM gateway_session WHERE user_id = ? AND until > ?"
+        row = await self._run(lambda tx: tx.execute(text, (user_id, now)).fetchone())
+        return None if row is None else int(row[0])
+
+    async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
+        def change(tx: sqlite3.Connection) -> None:
+            tx.execute("INSERT OR REPLACE INTO gateway_session VALUES (?, ?)", (user_id, until))
+            tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
+            reply.enqueue_in(tx)
+
+        await self._write(change)
+
+    async def end_session(self, user_id: int, reply: Reply) -> None:
+        def change(tx: sqlite3.Connection) -> None:
+            tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
+            reply.enqueue_in(tx)
+
+        await self._write(change)
+
+    async def wrong_codes(self, user_id: int, since: int) -> int:
+        text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = ? AND at >= ?"
+        row = await self._run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
+        return int(row[0])
+
+    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+        def change(tx: sqlite3.Connection) -> None:
+            tx.execute("INSERT INTO gateway_wrong_code VALUES (?, ?)", (user_id, at))
+            reply.enqueue_in(tx)
+
+        await self._write(change)
+
+    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
+        text = "INSERT INTO gateway_quarantine VALUES (?, ?, ?)"
+        await self._write(lambda tx: tx.execute(text, (at, bot_id, body)))
+
+    async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
+        def change(tx: sqlite3.Connection) -> int:
+            gone = tx.execute("DELETE FROM gateway_session WHERE until <= ?", (now,)).rowcount
+            old = tx.execute("DELETE FROM gateway_wrong_code WHERE at < ?", (wrong_before,))
+            bad = tx.execute("DELETE FROM gateway_quarantine WHERE at < ?", (quarantine_before,))
+            return gone + old.rowcount + bad.rowcount
+
+        return await self._write(change)
+
+    async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        def whole(tx: sqlite3.Connection) -> T:
+            tx.execute("BEGIN IMMEDIATE")
+            try:
+                found = change(tx)
+                tx.execute("COMMIT")
+            except BaseException:
+                if tx.in_transaction:
+                    tx.execute("ROLLBACK")
+                raise
+            return found
+
+        return await self._run(whole)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        async with self._turn:
+            return await asyncio.to_thread(lambda: work(self._ready()))
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            # The answer at the door promises that a change is kept.
+            self._connection.execute("PRAGMA synchronous = FULL")
+        return self._connection

@@ -1,0 +1,55 @@
+"""What the gateway counts, as Prometheus text. Labels hold slugs and outcomes, never secrets."""
+
+from collections import Counter
+from typing import Final
+
+_HELP: Final = {
+    "gateway_updates_total": "Updates at the door, by bot and outcome.",
+    "gateway_sends_total": "Calls of the Bot API, by bot and result.",
+    "gateway_flood_wait_seconds_total": "Seconds that Telegram asked to wait with 429.",
+    "gateway_door_seconds": "From the request to the answer at the door.",
+    "gateway_janitor_total": "What the janitor removed or recovered.",
+}
+_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+
+
+class Meters:
+    """Counters and one histogram of this process."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._door: Counter[float] = Counter()
+        self._door_sum = 0.0
+        self._door_count = 0
+
+    def count(self, name: str, by: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+        self._counts[name, tuple(sorted(labels.items()))] += by  # pyright: ignore[reportArgumentType]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The present count."""
+        return self._counts[name, tuple(sorted(labels.items()))]
+
+    def door(self, seconds: float) -> None:
+        """One request took that long."""
+        self._door_sum += seconds
+        self._door_count += 1
+        for bound in _BOUNDS_S:
+            if seconds <= bound:
+                self._door[bound] += 1
+
+    def page(self) -> str:
+        """Everything, in Prometheus' text format."""
+        lines: list[str] = []
+        for name in sorted({name for name, _ in self._counts}):
+            lines += [f"# HELP {name} {_HELP.get(name, name)}", f"# TYPE {name} counter"]
+            for (found, labels), value in sorted(self._counts.items()):
+                if found == name:
+                    shown = ",".join(f'{key}="{text}"' for key, text in labels)
+                    lines.append(f"{name}{{{shown}}} {value:g}")
+        name = "gateway_door_seconds"
+        lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} histogram"]
+        lines += [f'{name}_bucket{{le="{bound:g}"}} {self._door[bound]}' for bound in _BOUNDS_S]
+        lines.append(f'{name}_bucket{{le="+Inf"}} {self._door_count}')
+        lines += [f"{name}_sum {self._door_sum:.6f}", f"{name}_count {self._door_count}"]
+        return "\n".join(lines) + "\n"
