@@ -1,4 +1,4 @@
-"""A whole Mission Control for a browser: a store, a worker and the pages, in a thread of its own."""
+"""A whole Mission Control for a browser: store, worker and pages, in a thread of its own."""
 
 import asyncio
 import threading

@@ -7,7 +7,7 @@
   // ---------------------------------------------------------------- palette
 
   function places(text) {
-    var wanted = text.trim().toLowerCase(), found = all(".side nav a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
+    var wanted = text.trim().toLowerCase(), found = all(".side .pages a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
     var root = $(".brand").getAttribute("href").replace(/\/$/, "");
     found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
     if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root + "/jobs/" + wanted.toUpperCase() });
@@ -98,7 +98,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || window.forge.kept("keys") === "off" || $("dialog[open]")) return;
     if (afterG) {
       afterG = false;
-      var link = $('.side nav a[data-key="' + CSS.escape(event.key) + '"]');
+      var link = $('.side .pages a[data-key="' + CSS.escape(event.key) + '"]');
       if (link) { event.preventDefault(); link.click(); }
       return;
     }
