@@ -61,16 +61,6 @@ def test_the_light_worker_knows_every_option_of_its_help(
     assert "APP 'wrong.py'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["audit"])
-def test_what_is_not_built_yet_says_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "list", "--anything", "x"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert re.fullmatch(rf"forge: `forge {command}` is not built yet: .+\n", said.err)
-    assert run([command, "--json"]) == 2
-    assert json.loads(capsys.readouterr().err)["error"]["code"] == "not_yet"
-
-
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -9,6 +9,7 @@ import typer
 from forge_jobs.core.errors import ForgeError
 
 from . import (
+    audit,
     bulk,
     cron,
     database,
@@ -26,7 +27,7 @@ from . import (
 from .failing import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
-RUN, LOOK, STORE, LATER = "Run", "Look and act", "Store", "Not yet"
+RUN, LOOK, STORE = "Run", "Look and act", "Store"
 
 app = typer.Typer(
     name="forge",
@@ -102,12 +103,11 @@ app.add_typer(queues.app, name="queues", rich_help_panel=LOOK)
 app.add_typer(cron.app, name="cron", rich_help_panel=LOOK)
 app.add_typer(limits.app, name="limits", rich_help_panel=LOOK)
 app.add_typer(workers.app, name="workers", rich_help_panel=LOOK)
+app.command("audit", rich_help_panel=LOOK)(audit.audit)
 app.command("stats", rich_help_panel=LOOK)(health.stats)
 app.command("doctor", rich_help_panel=STORE)(health.doctor)
 app.add_typer(database.app, name="db", rich_help_panel=STORE)
 app.command("bench", rich_help_panel=STORE, context_settings=later.ANYTHING)(later.bench)
-for _name, _command in later.COMMANDS.items():
-    app.command(_name, rich_help_panel=LATER, context_settings=later.ANYTHING)(_command)
 bulk.add_to(jobs.app)
 
 

@@ -29,7 +29,7 @@ from forge_jobs.store.jobs import Retention
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
-from .audit import Audit, AuditEntry, LogAudit
+from .audit import Audit, AuditEntry, StoreAudit
 from .look import COUNT_CAP, existing, unhidden
 
 BATCH = 500
@@ -95,7 +95,7 @@ class Operator:
     ) -> None:
         self._store = store
         self._actor = actor
-        self._audit = audit or LogAudit()
+        self._audit = audit or StoreAudit(store)
         self._clock = clock
 
     # -------------------------------------------------------------------------------------- jobs

@@ -14,7 +14,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.limits import LimitChange
 
-from .audit import Audit, AuditEntry, LogAudit
+from .audit import Audit, AuditEntry, StoreAudit
 from .views import View
 
 
@@ -70,7 +70,7 @@ class BoundOperator:
     ) -> None:
         self._store = store
         self._actor = actor
-        self._audit = audit or LogAudit()
+        self._audit = audit or StoreAudit(store)
         self._clock = clock
 
     async def set(

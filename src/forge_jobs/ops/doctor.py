@@ -18,10 +18,11 @@ CLOCK_WARN_S = 5.0
 __all__ = ["Finding", "SchemaStatus", "Severity", "cluster_findings", "examine", "schema_finding"]
 
 
-async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> list[Finding]:
-    """Everything there is to say, worst first. Opens nothing that has no schema yet."""
+async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK, deep: bool = True) -> list[Finding]:
+    """Everything there is to say, worst first. Opens nothing that has no schema yet. Without
+    ``deep`` nothing is asked that reads the whole store."""
     status = await store.upkeep.schema_status()
-    findings = await store.upkeep.examine()
+    findings = await store.upkeep.examine(deep=deep)
     ours = [schema_finding(status)]
     if status.current == status.wanted:
         try:

@@ -9,7 +9,7 @@ from forge_jobs.core.limits import rate_of, rate_text
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
-from .audit import Audit, AuditEntry, LogAudit
+from .audit import Audit, AuditEntry, StoreAudit
 from .views import View
 
 
@@ -38,7 +38,7 @@ class LimitOperator:
     ) -> None:
         self._store = store
         self._actor = actor
-        self._audit = audit or LogAudit()
+        self._audit = audit or StoreAudit(store)
         self._clock = clock
 
     async def set_rate(

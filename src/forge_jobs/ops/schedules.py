@@ -20,7 +20,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 
-from .audit import Audit, AuditEntry, LogAudit
+from .audit import Audit, AuditEntry, StoreAudit
 from .look import shown, unhidden
 from .views import View, moment
 
@@ -96,7 +96,7 @@ class Timetable:
     ) -> None:
         self._store = store
         self._actor = actor
-        self._audit = audit or LogAudit()
+        self._audit = audit or StoreAudit(store)
         self._clock = clock
 
     # --------------------------------------------------------------------------------------- look

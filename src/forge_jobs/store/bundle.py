@@ -80,8 +80,9 @@ class Upkeep(Protocol):
         """Remove the database or schema with everything in it."""
         ...
 
-    async def examine(self) -> list[Finding]:
-        """What ``forge doctor`` says about this store."""
+    async def examine(self, *, deep: bool = True) -> list[Finding]:
+        """What ``forge doctor`` says about this store; without ``deep`` nothing that reads all of
+        it."""
         ...
 
     def describe(self) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""The contract for the books: counts, minutes and the lines handlers wrote.
+"""The contract for the books: counts, minutes, the lines handlers wrote, and who did what.
 
 Nothing here scans the jobs, and nothing here makes a writer wait.
 """
 
 from typing import Protocol
 
+from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
@@ -58,4 +59,16 @@ class LedgerStore(Protocol):
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         """Forget minutes older than that, of queues and processes, at most ``limit`` of each; how
         many were removed. ``totals`` stay."""
+        ...
+
+    async def note_action(self, entry: AuditEntry) -> None:
+        """Keep what an operator did; the store gives it the next id, whatever it said."""
+        ...
+
+    async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
+        """What operators did, newest first; with ``after`` only entries of a lower id."""
+        ...
+
+    async def purge_actions(self, *, before: Instant, limit: int) -> int:
+        """Forget entries older than that, at most ``limit``; how many were removed."""
         ...

@@ -2,6 +2,9 @@
 
 from itertools import islice
 
+from msgspec.structs import replace
+
+from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
@@ -64,3 +67,20 @@ class MemoryLedger:
         with self._tables.change():
             books = self._tables.books
             return books.forget(before, limit) + books.forget_vitals(before, limit)
+
+    async def note_action(self, entry: AuditEntry) -> None:
+        with self._tables.change():
+            self._tables.actions_noted += 1
+            self._tables.actions.append(replace(entry, id=self._tables.actions_noted))
+
+    async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
+        with self._tables.look():
+            older = (e for e in reversed(self._tables.actions) if after is None or e.id < after)
+            return list(islice(older, max(limit, 0)))
+
+    async def purge_actions(self, *, before: Instant, limit: int) -> int:
+        with self._tables.change():
+            old = [entry for entry in self._tables.actions if entry.at < before][: max(limit, 0)]
+            gone = {entry.id for entry in old}
+            self._tables.actions = [e for e in self._tables.actions if e.id not in gone]
+            return len(gone)

@@ -102,7 +102,7 @@ class MemoryUpkeep:
             self._tables.clear()
             self._tables.operated()
 
-    async def examine(self) -> list[Finding]:
+    async def examine(self, *, deep: bool = True) -> list[Finding]:
         with self._tables.look():
             jobs = len(self._tables.jobs)
         return [

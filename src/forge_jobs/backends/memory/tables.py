@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from forge_jobs.core import ids
+from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
@@ -75,6 +76,8 @@ class Tables:
         self.books = Books()
         self.holds: dict[tuple[str, str], Hold] = {}
         self.logs: dict[int, deque[LogLine]] = {}
+        self.actions: list[AuditEntry] = []
+        self.actions_noted = 0
         self.processes: dict[int, Process] = {}
         self.last_process = 0
         self.leads: dict[str, Lead] = {}

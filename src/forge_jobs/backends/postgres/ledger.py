@@ -1,7 +1,9 @@
 """The ledger contract on Postgres: the books are appended to by every move and folded by a tick."""
 
 import msgspec
+from msgspec.structs import replace
 
+from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
@@ -13,6 +15,7 @@ from .looks import Looks, filter_values
 from .rows import KEY_MOST
 from .session import Link, Server
 
+_entry_of = msgspec.json.Decoder(AuditEntry).decode
 _vitals_of = msgspec.json.Decoder(Vitals).decode
 
 
@@ -100,6 +103,18 @@ class PostgresLedger:
         most = max(limit, 0)
         minutes = await self._server.ask(self._sql["purge_minutes"], before, most)
         return len(minutes) + len(await self._server.ask(self._sql["purge_vitals"], before, most))
+
+    async def note_action(self, entry: AuditEntry) -> None:
+        told = msgspec.json.encode(entry).decode()
+        await self._server.ask(self._sql["note_action"], entry.at, told)
+
+    async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
+        top = KEY_MOST if after is None else after
+        found = await self._server.ask(self._sql["actions"], top, max(limit, 0), writes=False)
+        return [replace(_entry_of(row["told"]), id=row["id"]) for row in found]
+
+    async def purge_actions(self, *, before: Instant, limit: int) -> int:
+        return len(await self._server.ask(self._sql["purge_actions"], before, max(limit, 0)))
 
 
 def _is_plain(wanted: Filter) -> bool:

@@ -33,7 +33,7 @@ class PostgresUpkeep:
         await self._close()
         await schema.drop(self._server)
 
-    async def examine(self) -> list[Finding]:
+    async def examine(self, *, deep: bool = True) -> list[Finding]:
         return await Examination(self._server, self._hearing).run()
 
     def describe(self) -> dict[str, str]:

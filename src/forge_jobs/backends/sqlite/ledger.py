@@ -2,7 +2,12 @@
 
 import sqlite3
 from functools import partial
+from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
+from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
@@ -15,6 +20,9 @@ from .books import SQL
 from .reader import Reader
 from .transaction import Tx
 from .writer import Writer
+
+_KEY_MOST: Final = (1 << 63) - 1
+_entry_of = msgspec.json.Decoder(AuditEntry).decode
 
 
 class SqliteLedger:
@@ -60,6 +68,15 @@ class SqliteLedger:
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         return await self._writer.call(partial(_purge, before, max(limit, 0)))
 
+    async def note_action(self, entry: AuditEntry) -> None:
+        await self._writer.call(partial(_note_action, entry))
+
+    async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
+        return await self._reader.call(partial(_actions, after, max(limit, 0)))
+
+    async def purge_actions(self, *, before: Instant, limit: int) -> int:
+        return await self._writer.call(partial(_purge_actions, before, max(limit, 0)))
+
 
 def _fold(limit: int, tx: Tx) -> bool:
     tx.fold()
@@ -72,6 +89,19 @@ def _purge(before: Instant, limit: int, tx: Tx) -> int:
         tx.execute(SQL[name], (before, limit)).rowcount
         for name in ("purge_minutes", "purge_vitals")
     )
+
+
+def _note_action(entry: AuditEntry, tx: Tx) -> None:
+    tx.execute(SQL["note_action"], (entry.at, msgspec.json.encode(entry).decode()))
+
+
+def _actions(after: int | None, limit: int, connection: sqlite3.Connection) -> list[AuditEntry]:
+    found = connection.execute(SQL["actions"], (_KEY_MOST if after is None else after, limit))
+    return [replace(_entry_of(told), id=number) for number, told in found.fetchall()]
+
+
+def _purge_actions(before: Instant, limit: int, tx: Tx) -> int:
+    return tx.execute(SQL["purge_actions"], (before, limit)).rowcount
 
 
 def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -56,8 +56,8 @@ class SqliteUpkeep:
         self._close()
         self._place.remove()
 
-    async def examine(self) -> list[Finding]:
-        return await aside(lambda: list(self._findings()))
+    async def examine(self, *, deep: bool = True) -> list[Finding]:
+        return await aside(lambda: list(self._findings(deep)))
 
     def describe(self) -> dict[str, str]:
         return {
@@ -68,7 +68,7 @@ class SqliteUpkeep:
             "schema": str(schema.WANTED),
         }
 
-    def _findings(self) -> Iterator[Finding]:
+    def _findings(self, deep: bool) -> Iterator[Finding]:
         yield self._version()
         if not self._place.exists():
             yield Finding(
@@ -82,7 +82,7 @@ class SqliteUpkeep:
             yield Finding(Severity.ERROR, "file", str(error))
             return
         try:
-            yield from self._database(connection)
+            yield from self._database(connection, deep)
         except sqlite3.Error as error:
             yield Finding(Severity.ERROR, "database", str(translated(error, self._place.path)))
         finally:
@@ -129,7 +129,7 @@ class SqliteUpkeep:
         else:
             yield Finding(Severity.OK, "write-ahead log", f"{wal >> 10} KB")
 
-    def _database(self, connection: sqlite3.Connection) -> Iterator[Finding]:
+    def _database(self, connection: sqlite3.Connection, deep: bool) -> Iterator[Finding]:
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":
             yield Finding(Severity.OK, "journal mode", mode)
@@ -151,11 +151,8 @@ class SqliteUpkeep:
         except ForgeError as error:
             yield Finding(Severity.ERROR, "schema", str(error), "forge db migrate")
             return
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict == "ok":
-            yield Finding(Severity.OK, "integrity", "quick check passed")
-        else:
-            yield Finding(Severity.ERROR, "integrity", verdict, "restore a backup")
+        if deep:
+            yield _integrity(connection)
         yield self._workers(connection)
 
     def _workers(self, connection: sqlite3.Connection) -> Finding:
@@ -172,3 +169,10 @@ class SqliteUpkeep:
         return Finding(
             Severity.OK, "workers", f"{len(standing)} alive, {len(left)} files of former ones"
         )
+
+
+def _integrity(connection: sqlite3.Connection) -> Finding:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict == "ok":
+        return Finding(Severity.OK, "integrity", "quick check passed")
+    return Finding(Severity.ERROR, "integrity", verdict, "restore a backup")

@@ -11,6 +11,8 @@ from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
 
+AUDIT_KEPT_S = 90 * 86_400
+
 _BATCH = 500
 _EVERY_S = 300.0
 _PAUSE_S = 0.05
@@ -64,6 +66,7 @@ async def cleanup_once(
 
 async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupReport:
     before = now - int(keep_minutes_s * SECOND)
+    await store.ledger.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
         minutes=await store.ledger.purge_minutes(before=before, limit=_BATCH),

@@ -50,6 +50,7 @@ _PARTS = (
     "jobs_transitions",
     "jobs_walk",
     "ledger",
+    "ledger_audit",
     "processes",
     "queues",
     "schedules",

@@ -20,6 +20,7 @@ from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
 from .jobs_walk import TestWalk
 from .ledger import TestLedger, TestMinutes
+from .ledger_audit import TestAudit
 from .ledger_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .limits import TestCaps, TestKeys, TestLimitNumbers, TestRates
 from .processes import TestLeadership, TestProcesses
@@ -30,6 +31,7 @@ from .timetable import TestTicks, TestTimetable
 
 __all__ = [
     "TestAnswers",
+    "TestAudit",
     "TestBuckets",
     "TestBudgets",
     "TestBulk",

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from . import bulk, cron, job_actions, jobs, limits, queues, series, system, workers
+from . import audit, bulk, cron, job_actions, jobs, limits, queues, series, system, workers
 from .route import Route, as_table
 
-_FILES: Final = (system, queues, workers, series, jobs, job_actions, bulk, cron, limits)
+_FILES: Final = (system, queues, workers, series, jobs, job_actions, bulk, cron, limits, audit)
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     sorted(

@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from forge_jobs.core.instant import to_datetime
+from forge_jobs.ops.audit import entries
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
-from .acting import trail
 from .page import Given, Page, Shown
 
 _ROWS: Final = 200
@@ -14,18 +13,18 @@ _ROWS: Final = 200
 
 async def view(desk: Desk, given: Given) -> Shown:
     wanted = {name: given.get(name, "").strip() for name in ("actor", "action", "subject")}
-    entries = [
+    page = await entries(desk.store, **wanted, limit=_ROWS, after=given.get("after") or None)
+    shown = [
         {
-            "at": to_datetime(entry.at),
-            "actor": entry.actor,
-            "action": entry.action,
-            "subject": entry.subject,
-            "detail": {name: value for name, value in entry.detail.items() if value is not None},
+            "at": line.at,
+            "actor": line.actor,
+            "action": line.action,
+            "subject": line.subject,
+            "detail": {name: value for name, value in line.detail.items() if value is not None},
         }
-        for entry in trail(desk).entries
-        if all(text in getattr(entry, name) for name, text in wanted.items())
+        for line in page.entries
     ]
-    return {"entries": entries[:_ROWS], "total": len(entries), "filter": wanted}
+    return {"entries": shown, "next": page.next, "filter": wanted}
 
 
 PAGE: Final = Page(

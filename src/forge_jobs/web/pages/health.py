@@ -12,7 +12,7 @@ from .page import Given, Page, Shown
 
 async def view(desk: Desk, given: Given) -> Shown:
     findings, latency = await asyncio.gather(
-        doctor.examine(desk.store, clock=desk.clock),
+        doctor.examine(desk.store, clock=desk.clock, deep=False),
         metrics.store_latency(desk.store, clock=desk.clock),
     )
     return {

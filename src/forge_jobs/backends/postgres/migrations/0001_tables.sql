@@ -320,6 +320,14 @@ CREATE TABLE forge.vitals (
     PRIMARY KEY (at, host_id)
 );
 
+-- Who did what, as JSON (core.audit.AuditEntry).
+CREATE TABLE forge.audit (
+    id   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at   bigint NOT NULL,
+    told text   NOT NULL
+);
+CREATE INDEX audit_by_age ON forge.audit (at);
+
 -- One row, raised by every action of an operator; every process compares it.
 CREATE TABLE forge.control (
     id      integer NOT NULL PRIMARY KEY CHECK (id = 1),

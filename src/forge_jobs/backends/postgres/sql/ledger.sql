@@ -152,6 +152,20 @@ DELETE FROM forge.vitals WHERE (at, host_id) IN (
     ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING 1;
 
+-- name: note_action
+-- What an operator did. Index: the primary key.
+INSERT INTO forge.audit (at, told) VALUES ($1, $2);
+
+-- name: actions
+-- What operators did, newest first. Index: the primary key.
+SELECT id, told FROM forge.audit WHERE id < $1 ORDER BY id DESC LIMIT $2;
+
+-- name: purge_actions
+-- Forget old entries. Index: audit_by_age.
+DELETE FROM forge.audit WHERE id IN (
+    SELECT id FROM forge.audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING 1;
+
 -- name: purge_minutes
 -- Forget old minutes. Index: the primary key.
 DELETE FROM forge.minutes WHERE (at, queue, kind) IN (

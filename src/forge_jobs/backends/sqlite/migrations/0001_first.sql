@@ -140,6 +140,14 @@ CREATE TABLE forge_vitals (
     PRIMARY KEY (at, host_id)
 ) WITHOUT ROWID;
 
+-- Who did what, as JSON (core.audit.AuditEntry).
+CREATE TABLE forge_audit (
+    id   INTEGER PRIMARY KEY AUTOINCREMENT,
+    at   INTEGER NOT NULL,
+    told TEXT    NOT NULL
+);
+CREATE INDEX forge_audit_by_age ON forge_audit (at);
+
 -- One row. folded: jobs with a higher key are not yet in counts and minutes and perhaps not in line,
 -- and nothing but an enqueue has happened to them.
 CREATE TABLE forge_marks (

@@ -153,6 +153,19 @@ WHERE (at, host_id) IN (
     SELECT at, host_id FROM forge_vitals WHERE at < ?1 ORDER BY at, host_id LIMIT ?2
 );
 
+-- name: note_action
+-- What an operator did. Index: primary key.
+INSERT INTO forge_audit (at, told) VALUES (?1, ?2);
+
+-- name: actions
+-- What operators did, newest first. Index: primary key.
+SELECT id, told FROM forge_audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2;
+
+-- name: purge_actions
+-- Old entries, oldest first, no more than asked for. Index: forge_audit_by_age.
+DELETE FROM forge_audit
+WHERE id IN (SELECT id FROM forge_audit WHERE at < ?1 ORDER BY at LIMIT ?2);
+
 -- name: purge_minutes
 -- Old minutes, oldest first, no more than asked for. Index: primary key.
 DELETE FROM forge_minutes

@@ -1,0 +1,59 @@
+"""The audit: everything an operator does leaves an entry in the store."""
+
+import pytest
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.ops.act import Operator
+from forge_jobs.ops.audit import entries
+from forge_jobs.ops.bounds import BoundOperator
+from forge_jobs.ops.limits import LimitOperator
+from tests.ops.desk import Desk
+
+
+async def test_every_kind_of_operator_leaves_an_entry(desk: Desk) -> None:
+    ids = await desk.some(3)
+    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    await operator.cancel(Selection(filter=Filter(queue="mail")))
+    await operator.pause("mail")
+    await BoundOperator(desk.store, actor="grace", clock=desk.clock).set("task:send", concurrency=2)
+    await LimitOperator(desk.store, actor="grace", clock=desk.clock).set_rate("smtp", "5/s")
+    await operator.duplicate_with(ids[0], {"n": 1})
+    page = await entries(desk.store)
+    told = [(line.actor, line.action, line.subject) for line in page.entries]
+    assert told == [
+        ("ada", "duplicate", ids[0]),
+        ("grace", "set limit", "smtp"),
+        ("grace", "set limit", "task:send"),
+        ("ada", "pause", "mail"),
+        ("ada", "cancel", "jobs where queue=mail"),
+    ]
+    assert page.entries[-1].detail["changed"] == 3
+
+
+async def test_pages_go_on_by_cursor_and_keep_to_their_filter(desk: Desk) -> None:
+    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    for n in range(6):
+        await operator.note("pause" if n % 2 else "resume", f"queue {n}")
+    first = await entries(desk.store, action="pause", limit=2)
+    assert [line.subject for line in first.entries] == ["queue 5", "queue 3"]
+    rest = await entries(desk.store, action="pause", limit=2, after=first.next)
+    assert ([line.subject for line in rest.entries], rest.next) == (["queue 1"], None)
+    with pytest.raises(BadOption, match="no cursor"):
+        await entries(desk.store, after="x")
+
+
+async def test_a_bulk_action_that_is_stopped_tells_what_it_did(desk: Desk) -> None:
+    await desk.some(700)
+
+    def enough(acted: object) -> None:
+        raise KeyboardInterrupt
+
+    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    with pytest.raises(KeyboardInterrupt):
+        await operator.cancel(Selection(filter=Filter(queue="mail")), progress=enough)
+    (line,) = (await entries(desk.store)).entries
+    assert (line.detail["changed"], line.detail["whole"]) == (500, False)
+    left = await desk.store.ledger.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
+    assert left.jobs == 200
