@@ -53,10 +53,10 @@ def shop(url: str) -> Forge:
 class Site:
     """Runs until ``stop``; ``ask`` runs something on its loop."""
 
-    def __init__(self, folder: Path, *, queues: list[str] | None = None) -> None:
+    def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.url = f"sqlite:///{folder / 'site.db'}"
         self.address = ""
-        self._queues = queues or ["mail:4", "quick:8", "slow:2"]
+        self.port = port
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -112,12 +112,13 @@ class Site:
             self._ready.set()
 
     async def _serve(self) -> None:
-        place = serving.listen("127.0.0.1", 0)
+        place = serving.listen("127.0.0.1", self.port)
         async with (
-            self.forge.worker(queues=self._queues, shutdown_timeout="1s"),
+            self.forge.worker(queues=["mail:4", "quick:8", "slow:2"], shutdown_timeout="1s"),
             serving.served(self.forge, place),
         ):
             self.address = serving.address(place)
+            self.port = int(self.address.rpartition(":")[2])
             self._ready.set()
             await self._stop.wait()
         await self.forge.aclose()

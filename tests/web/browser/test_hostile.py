@@ -1,0 +1,123 @@
+"""Two hundred hostile strings in everything people and programs may name: nothing executes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, expect
+
+from forge_jobs import Context, Dead
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.schedule import CronSpec
+from forge_jobs.core.status import JobStatus
+from forge_jobs.ops.act import Operator, Selection, Store
+from forge_jobs.ops.limits import LimitOperator
+from forge_jobs.ops.schedules import Timetable
+from tests.web.browser.site import Site
+from tests.web.browser.window import PAGES, open_window
+
+STRINGS = (Path(__file__).parent / "hostile.txt").read_text().splitlines()
+PARTS = [STRINGS[at : at + 30] for at in range(0, len(STRINGS), 30)]
+# What a string would have made, had it been taken for markup.
+MADE = "#view [onerror], #view [onload], #view iframe, #view object, #view embed, #view script, \
+#view base, #view meta, #view link, #view style, #view [hx-get], [sse-connect], #view [onmouseover]"
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, list[str]]]:
+    """A site whose every field holds what an attacker would put there."""
+    site = Site(tmp_path_factory.mktemp("attacked"))
+
+    @site.forge.task(queue="mail", max_attempts=1)
+    async def bear(texts: list[str], ctx: Context) -> None:
+        for text in texts:
+            ctx.log.info("%s", text)
+        ctx.progress(0.5, texts[0])
+        raise Dead("\n".join(texts))
+
+    site.start()
+    ids = site.enqueue(*map(borne, PARTS))
+    site.wait_for(len(PARTS), JobStatus.DEAD, kind="bear")
+    site.ask(plant)
+    yield site, ids
+    site.stop()
+
+
+def borne(texts: list[str]) -> NewJob:
+    return NewJob(
+        kind="bear", queue="mail", payload=json.dumps({"texts": texts}).encode(),
+        tags=tuple(texts[:30]), dedupe_key=texts[0], lane=texts[1], max_attempts=1,
+    )  # fmt: skip
+
+
+async def plant(store: Store) -> None:
+    """Into payload keys, scopes, schedules and the audit."""
+    named = json.dumps({text: text for text in STRINGS}).encode()
+    late = NewJob(kind="note", queue="mail", payload=named, tags=tuple(STRINGS[40:60]))
+    await store.jobs.enqueue([late])
+    limits = LimitOperator(store, actor=STRINGS[0])
+    for text in STRINGS[:200:8]:
+        await limits.set_rate(text, "5/m")
+    said = CronSpec(name="planted", expression="0 3 * * *", kind="note", payload=named)
+    await Timetable(store, actor=STRINGS[1]).create(said)
+    for text in STRINGS[:20]:
+        done = Operator(store, actor=text)
+        await done.cancel(Selection(ids=("0" * 26,)))
+
+
+def test_there_are_two_hundred() -> None:
+    assert len(STRINGS) >= 200
+
+
+def test_nothing_executes_on_any_page(browser: Browser, attacked: tuple[Site, list[str]]) -> None:
+    site, ids = attacked
+    strange: list[str] = []
+
+    def judge(request: Request) -> None:
+        if not request.url.startswith(site.address) or "pwned" in request.url.split("?")[0]:
+            strange.append(request.url)
+
+    with open_window(browser, site.address) as page:
+        page.on("request", judge)
+        for address in (*PAGES, "/cron/planted", *(f"/jobs/{one}" for one in ids)):
+            page.goto(address)
+            check(page)
+        page.goto("/dead?kind=bear")
+        for one in ids[:2]:
+            page.locator(f"#job-{one} a[data-drawer]").click()
+            expect(page.locator("#drawer .card.bad")).to_be_visible()
+            check(page)
+            page.keyboard.press("Escape")
+        for at in range(0, len(STRINGS) - 4, 12):
+            names = ("kind", "tag", "key", "error")
+            page.goto("/jobs?" + urlencode(dict(zip(names, STRINGS[at:], strict=False))))
+            check(page)
+    assert strange == []
+
+
+def test_what_is_typed_comes_back_as_text(
+    browser: Browser, attacked: tuple[Site, list[str]]
+) -> None:
+    site, _ = attacked
+    with open_window(browser, site.address) as page:
+        page.goto("/limits")
+        page.get_by_text("Set a limit").click()
+        for text in STRINGS[:6]:
+            page.get_by_label("Name").fill(text)
+            page.get_by_label("Rate", exact=True).fill(text)
+            page.locator("#set-limit").get_by_role("button", name="Set").click()
+            expect(page.locator("#notices .notice").last).to_contain_text(text)
+            check(page)
+        page.keyboard.press("Control+k")
+        for text in STRINGS[:6]:
+            page.locator("#palette-text").fill(text)
+            expect(page.locator("#palette-list")).to_contain_text(text)
+            check(page)
+
+
+def check(page: Page) -> None:
+    assert page.evaluate("window.pwned") is None
+    assert page.locator(MADE).count() == 0
+    assert page.locator("#notices script, #notices img, #palette-list img").count() == 0

@@ -1,0 +1,116 @@
+"""The hub: one rendering for all readers of a page, the newest state for slow ones, little idle."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from forge_jobs import Forge
+from forge_jobs.core.errors import Unavailable
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.web import mission_control
+from forge_jobs.web.app import MissionControl
+from forge_jobs.web.live import Hub
+
+
+async def event(stream: AsyncIterator[str], name: str) -> str:
+    """The next event of that name."""
+    async with asyncio.timeout(30):
+        async for part in stream:
+            if part.startswith(f"event: {name}\n"):
+                return part
+    raise AssertionError("the stream ended")
+
+
+async def test_a_page_is_rendered_once_for_all_its_readers() -> None:
+    hub, made = Hub(SYSTEM_CLOCK), 0
+
+    async def render() -> str:
+        nonlocal made
+        made += 1
+        return f"<p>{made}</p>"
+
+    streams = [hub.stream("admin /", render) for _ in range(20)]
+    shown = await asyncio.gather(*(event(stream, "view") for stream in streams))
+    assert len(set(shown)) == 1
+    assert hub.streams == 20
+    await asyncio.gather(*(event(stream, "view") for stream in streams))
+    assert made <= 3
+    for stream in streams:
+        await stream.aclose()
+    assert hub.streams == 0
+    before = made
+    await asyncio.sleep(1.5)
+    assert made == before, "nobody looks, nothing is rendered"
+
+
+async def test_a_slow_reader_gets_the_newest_state_and_no_backlog() -> None:
+    hub, number = Hub(SYSTEM_CLOCK), 0
+
+    async def render() -> str:
+        nonlocal number
+        number += 1
+        return f"<p>{number}</p>" + "x" * 100_000
+
+    slow, quick = hub.stream("a", render), hub.stream("a", render)
+    assert "<p>1</p>" in await event(slow, "view")
+    for _ in range(3):
+        await event(quick, "view")
+    newest = number
+    part = await event(slow, "view")
+    assert f"<p>{newest}</p>" in part
+    await slow.aclose()
+    await quick.aclose()
+
+
+async def test_trouble_is_told_and_over_when_it_is_over() -> None:
+    hub, down = Hub(SYSTEM_CLOCK), True
+
+    async def render() -> str:
+        if down:
+            raise Unavailable("cannot reach postgresql://forge:sesame@db/jobs")
+        return "<p>back</p>"
+
+    stream = hub.stream("a", render)
+    told = await event(stream, "trouble")
+    assert "sesame" not in told
+    down = False
+    assert "back" in await event(stream, "view")
+    await stream.aclose()
+
+
+async def test_fifty_idle_streams_cost_little() -> None:
+    forge = Forge("memory://")
+    app = mission_control(forge)
+    readers = [
+        asyncio.create_task(look(app, ("/", "/jobs", "/queues", "/workers", "/dead")[place % 5]))
+        for place in range(50)
+    ]
+    await asyncio.sleep(2)
+    assert app.hub.streams == 50
+    begun, at = time.process_time(), time.monotonic()
+    await asyncio.sleep(4)
+    share = (time.process_time() - begun) / (time.monotonic() - at)
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    await forge.aclose()
+    assert share < 0.05, f"{share:.1%} of a core"
+
+
+async def look(app: MissionControl, page: str) -> None:
+    """A browser that stays on a page, without a socket in between."""
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
+        "scheme": "http", "path": "/live", "raw_path": b"/live", "root_path": "",
+        "query_string": f"view={page}".encode(), "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 4711), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: object) -> None:
+        return None
+
+    await app(scope, receive, send)  # pyright: ignore[reportArgumentType]
