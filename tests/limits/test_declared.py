@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ class Crowd:
     def __init__(self) -> None:
         self.inside: dict[str, int] = defaultdict(int)
         self.most: dict[str, int] = defaultdict(int)
-        self.order: list[object] = []
+        self.order: list[Any] = []
 
     async def visit(self, name: str, seconds: float = 0.02) -> None:
         self.inside[name] += 1
