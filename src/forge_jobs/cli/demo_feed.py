@@ -27,7 +27,7 @@ def endless() -> Iterator[NewJob]:
                 yield shop.sync_order.bind(number)
             case 6 if number % 20 == 6:
                 yield shop.report.using(priority=-1).bind(number, 200_000)
-            case 7 if number % 20 == 7:
+            case 7 if number % 60 == 7:
                 yield shop.newsletter.bind(number)
             case 8 if number % 40 == 8:
                 shops = ("north", "south")

@@ -28,9 +28,8 @@
   }
 
   // a line joins what has neighbours; a value without any would be invisible
-  function alone(plot, place, shown) {
+  function alone(plot, place) {
     var values = plot.data[place], found = [];
-    if (shown === false) return found;
     values.forEach(function (value, at) {
       if (value !== null && (at === 0 || values[at - 1] === null) && (at === values.length - 1 || values[at + 1] === null)) found.push(at);
     });
@@ -45,6 +44,7 @@
     return {
       width: width,
       height: Number(figure.dataset.height || 180),
+      padding: [8, 18, 0, 0],
       cursor: {
         sync: { key: "forge", filters: { pub: function (type) { return type !== "mousedown" && type !== "mouseup"; } } },
         drag: { x: true, y: false, setScale: false },
@@ -52,7 +52,7 @@
       },
       scales: { y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
       axes: [
-        Object.assign({ space: 70, values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
+        Object.assign({ size: 30, space: 70, values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
         Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
       ],
       series: [{ label: "at", value: function (_, at) { return at === null ? "–" : moment(at); } }].concat(names.map(function (name, place) {

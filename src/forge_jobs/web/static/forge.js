@@ -259,6 +259,8 @@
   document.addEventListener("DOMContentLoaded", function () {
     $("select[data-do=theme]").value = kept("theme") || "system";
     $("#drawer").addEventListener("close", function () { unwatch($("#drawer-body")); });
+    var pages = $(".side .pages"), current = $("a[aria-current]", pages);
+    if (current) pages.scrollLeft = current.offsetLeft - 32;
     tellTimes(document);
     setInterval(function () { tellTimes(document); }, 1000);
     var beat = 0;
