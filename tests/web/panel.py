@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx
@@ -21,7 +22,9 @@ PASSWORD = "correct horse battery"
 FAR = ("10.1.2.3", 4711)
 
 
+@cache
 def credentials() -> Credentials:
+    """The same for all: making them is dear on purpose."""
     tokens = {hash_token(token(role)): Identity(name, role) for role, name in PEOPLE.items()}
     return Credentials({Role.ADMIN: PASSWORD}, tokens)
 

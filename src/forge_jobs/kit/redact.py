@@ -14,6 +14,15 @@ _URL_PASSWORD = re.compile(
 )
 
 
+# name=value, name: value, "name": "value", Bearer value; a value ends at a blank, quote or comma.
+_ASSIGNED = re.compile(
+    r"""(?P<head>\b[\w\-]{0,40}(?:pass(?:word|wd|phrase)|secret|token|api[_\-]?key|credential|
+    private[_\-]?key|cookie)[\w\-]{0,20}["']?\s{0,3}[:=]\s{0,3}["']?|\bbearer\s{1,3}|
+    \bauthorization["']?\s{0,3}[:=]\s{0,3}["']?(?:bearer\s|basic\s)?)[^\s"',;&]+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def url(address: str) -> str:
     """A store address without its password."""
     try:
@@ -40,6 +49,12 @@ def _option(pair: str) -> str:
 def text(message: str) -> str:
     """Any text with passwords in addresses hidden."""
     return _URL_PASSWORD.sub(rf"\g<head>{HIDDEN}", message)
+
+
+def prose(message: str) -> str:
+    """What a program wrote for people: passwords in addresses hidden, and what is given to a
+    secret-looking name."""
+    return _ASSIGNED.sub(rf"\g<head>{HIDDEN}", text(message))
 
 
 def looks_secret(name: str) -> bool:

@@ -18,7 +18,7 @@ from forge_jobs.core.select import Cursor, Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tally import CappedCount, Count, Minute, together
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.kit.redact import HIDDEN, looks_secret
+from forge_jobs.kit.redact import HIDDEN, looks_secret, prose
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
@@ -241,14 +241,20 @@ def _job(
         timeout_s=record.timeout_s,
         ran_s=_ran_s(record, now),
         progress=record.progress,
-        progress_note=record.progress_note,
-        last_error=record.last_error,
+        progress_note=_told(record.progress_note, reveal),
+        last_error=_told(record.last_error, reveal),
         errors=tuple(
-            ErrorView(at=to_datetime(error.at), attempt=error.attempt, message=error.message)
+            ErrorView(
+                at=to_datetime(error.at),
+                attempt=error.attempt,
+                message=_told(error.message, reveal) or "",
+            )
             for error in record.errors
         ),
         logs=tuple(
-            LogView(at=to_datetime(line.at), level=line.level, message=line.message)
+            LogView(
+                at=to_datetime(line.at), level=line.level, message=_told(line.message, reveal) or ""
+            )
             for line in lines
         ),
         worker=worker,
@@ -258,6 +264,10 @@ def _job(
         limit_key=record.limit_key,
         trace=record.trace,
     )
+
+
+def _told(text: str | None, reveal: bool) -> str | None:
+    return text if reveal or text is None else prose(text)
 
 
 def _ran_s(record: JobRecord, now: Instant) -> float | None:
@@ -285,7 +295,7 @@ def _without_secrets(value: Any) -> Any:
         }
     if isinstance(value, list):
         return [_without_secrets(item) for item in cast("list[Any]", value)]
-    return value
+    return prose(value) if isinstance(value, str) else value
 
 
 def unhidden(value: Any, original: Any) -> Any:
@@ -304,6 +314,8 @@ def unhidden(value: Any, original: Any) -> Any:
             unhidden(item, known[place] if place < len(known) else None)
             for place, item in enumerate(items)
         ]
+    if isinstance(value, str) and isinstance(original, str) and value == prose(original):
+        return original
     return cast("Any", value)
 
 

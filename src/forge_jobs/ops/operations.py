@@ -134,7 +134,7 @@ class Operations:
         except _Stopped:
             state = OperationState.STOPPED
         except ForgeError as problem:
-            state, error = OperationState.FAILED, redact.text(str(problem))
+            state, error = OperationState.FAILED, redact.prose(str(problem))
         except Exception:
             _LOG.exception("a bulk operation failed")
             state, error = OperationState.FAILED, "an error inside Forge Jobs: see the log"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.status import JobStatus
+from forge_jobs.kit.redact import prose
 
 Counts = Mapping[JobStatus, int]
 
@@ -209,7 +210,7 @@ def job_line(record: JobRecord) -> JobLine:
         run_at=to_datetime(record.run_at),
         started_at=moment(record.started_at),
         finished_at=moment(record.finished_at),
-        last_error=record.last_error,
+        last_error=None if record.last_error is None else prose(record.last_error),
         progress=record.progress,
         tags=record.tags,
     )

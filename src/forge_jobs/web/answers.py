@@ -47,7 +47,7 @@ def as_json(error: ForgeError) -> Response:
     problem = Problem(
         kind=kind,
         code=error.code,
-        msg=redact.text(str(error)),
+        msg=redact.prose(str(error)),
         field=getattr(error, "field", None),
         retry_after_secs=_AGAIN_S if status == 503 else None,
     )

@@ -23,7 +23,7 @@ from .api.all import ROUTES
 from .api.openapi import place
 from .desk import Desk, NotAllowed
 from .frame import Frame
-from .guard import Guard
+from .guard import Guard, TooLarge, broken, too_large
 from .live import Hub
 from .pages.all import FORMS, PAGES
 from .pages.page import Form, Page
@@ -78,7 +78,11 @@ class MissionControl:
         self.hub = Hub(forge.clock)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
-        self._app = Guard(Starlette(routes=self._routes()), hosts=hosts)
+        self._door = login.Door(access, forge.clock)
+        self._app = Guard(
+            Starlette(routes=self._routes(), exception_handlers={TooLarge: too_large, 500: broken}),
+            hosts=hosts,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
@@ -188,7 +192,7 @@ class MissionControl:
         return PlainTextResponse("ok\n")
 
     async def _login(self, request: Request) -> Response:
-        return await login.answer(request, self.access, self.frame, self.forge.clock)
+        return await login.answer(request, self.access, self.frame, self._door)
 
     async def _logout(self, request: Request) -> Response:
         return login.leave(request)

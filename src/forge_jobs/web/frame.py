@@ -53,7 +53,7 @@ class Frame:
     def trouble(self, request: Request, error: ForgeError) -> Response:
         """A page, or for a live part a notice, that says what is wrong."""
         status, _ = status_of(error)
-        text = redact.text(str(error))
+        text = redact.prose(str(error))
         if request.headers.get("hx-request"):
             return _told(Response(status_code=204), Notice(text, bad=True))
         shown = {**self._common(request), "status": status, "text": text}

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,7 +15,7 @@ from . import answers
 
 BODY_MOST: Final = 2 << 20
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected"}
+_KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected", 500: "internal"}
 _HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -49,14 +50,7 @@ class Guard:
         if refusal is not None:
             await _refused(scope, *refusal)(scope, receive, _dressed(send))
             return
-        dressed = _Started(_dressed(send))
-        try:
-            await self._app(scope, _limited(receive), dressed)
-        except TooLarge:
-            if dressed.started:
-                raise
-            text = f"the body is larger than {BODY_MOST:,} bytes"
-            await _refused(scope, 413, text)(scope, receive, dressed)
+        await self._app(scope, _limited(receive), _dressed(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -81,16 +75,14 @@ def _refused(scope: Scope, status: int, text: str) -> Response:
     return PlainTextResponse(text + "\n", status)
 
 
-class _Started:
-    """Remembers whether the answer has begun."""
+async def too_large(request: Request, error: Exception) -> Response:
+    """For a body whose size shows only while it is read."""
+    return _refused(request.scope, 413, f"the body is larger than {BODY_MOST:,} bytes")
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
 
-    async def __call__(self, message: Message) -> None:
-        self.started = True
-        await self._send(message)
+async def broken(request: Request, error: Exception) -> Response:
+    """For a mistake of ours; what it was goes to the log alone."""
+    return _refused(request.scope, 500, "an error inside Forge Jobs: see the log")
 
 
 def same_origin(headers: Headers, host: str) -> bool:

@@ -96,7 +96,7 @@ class Hub:
             try:
                 view.show("view", await view.render())
             except ForgeError as error:
-                view.show("trouble", redact.text(str(error)))
+                view.show("trouble", redact.prose(str(error)))
             took = self._clock.mono() - begun
             await self._clock.sleep(max(PERIOD_S, took * _SHARE))
 

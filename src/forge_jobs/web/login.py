@@ -1,5 +1,6 @@
 """The door: the login page, its cookie, and reading forms."""
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Guessing a password costs this long per try and process, whatever the number of callers.
 _WRONG_S: Final = 0.5
+_WAITING_MOST: Final = 20
 
 
 async def fields(request: Request) -> dict[str, str]:
@@ -42,7 +44,35 @@ def turned_away(request: Request, access: Access, frame: "Frame") -> Response:
     return RedirectResponse(f"{root}/login?back={back}", 303)
 
 
-async def answer(request: Request, access: Access, frame: "Frame", clock: Clock) -> Response:
+class Door:
+    """Lets one password be tried at a time, and few wait for their turn."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many wait that one more is sent away."""
+        return self._waiting >= _WAITING_MOST
+
+    async def enter(self, password: str) -> str | None:
+        """A session cookie for the right password; a wrong one takes its time."""
+        self._waiting += 1
+        try:
+            async with self._turn:
+                # dear on purpose, so not on the loop that serves everybody
+                cookie = await asyncio.to_thread(self._access.enter, password, self._clock.now())
+                if cookie is None:
+                    await self._clock.sleep(_WRONG_S)
+                return cookie
+        finally:
+            self._waiting -= 1
+
+
+async def answer(request: Request, access: Access, frame: "Frame", door: Door) -> Response:
     """Show the login page, or try a password."""
     if not access.login:
         return PlainTextResponse("there is no password to log in with\n", 404)
@@ -50,9 +80,10 @@ async def answer(request: Request, access: Access, frame: "Frame", clock: Clock)
     if request.method == "GET":
         return HTMLResponse(frame.login(request, back))
     given = await fields(request)
-    cookie = access.enter(given.get("password", ""), clock.now())
+    if door.crowded:
+        return PlainTextResponse("too many are trying passwords: wait a moment\n", 429)
+    cookie = await door.enter(given.get("password", ""))
     if cookie is None:
-        await clock.sleep(_WRONG_S)
         return HTMLResponse(frame.login(request, back, wrong=True), 401)
     root = request.scope.get("root_path", "")
     response = RedirectResponse(f"{root}{local_path(given.get('back', back))}", 303)
