@@ -7,6 +7,7 @@ import httpx2
 import msgspec
 
 from .config import Bot
+from .masking import Mask
 
 
 class ApiError(Exception):
@@ -49,7 +50,8 @@ _DECODER = msgspec.json.Decoder(_Answer)
 class BotApi:
     """Calls methods for any bot; the address is the bot's own ``api_base``."""
 
-    def __init__(self, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, mask: Mask, *, timeout_s: float = 20.0) -> None:
+        self._mask = mask
         self._timeout_s = timeout_s
         self._client: httpx2.AsyncClient | None = None
 
@@ -78,7 +80,7 @@ class BotApi:
             return found.result
         raise ApiError(
             found.error_code or answer.status_code,
-            found.description,
+            self._mask(found.description),
             retry_after_s=found.parameters.retry_after,
             moved_to=found.parameters.migrate_to_chat_id,
         )

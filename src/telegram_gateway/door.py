@@ -138,7 +138,7 @@ class Door:
             async with asyncio.timeout(_SYNC_MOST_S):
                 calls = await desk.handler.answer(update, 1)
                 for call in calls:
-                    await desk.outgoing.send(call)
+                    await desk.outgoing.send_now(call)
             return Verdict.HANDLED
         except (StoreError, Closed):
             desk.seen.pop(update.id, None)

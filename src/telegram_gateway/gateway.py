@@ -48,7 +48,7 @@ class Gateway:
         self.bots = bots
         self.meters = Meters()
         self.mask = Mask(secrets_of(settings, bots))
-        self.api = BotApi()
+        self.api = BotApi(self.mask)
         self._resolve = resolve
         self.forge = self._forge(clock)
         self.clock: Clock = clock if self.forge is None else self.forge.clock

@@ -208,6 +208,6 @@ class DirectReply:
 
     async def aenqueue(self) -> None:
         try:
-            await self._outgoing.send(self._call)
+            await self._outgoing.send_now(self._call)
         except JobOutcome as error:
             _LOG.warning("a reply could not be sent: %s", error)

@@ -15,6 +15,7 @@ from .meters import Meters
 _LOG: Final = logging.getLogger("telegram_gateway.sending")
 _BEYOND_S: Final = 0.1
 _REVOKED_WAIT_S: Final = 300.0
+_PATIENCE_S: Final = 10.0
 
 
 class Outgoing:
@@ -24,6 +25,7 @@ class Outgoing:
         self._bot = bot
         self._api = api
         self._meters = meters
+        self._clock = clock
         self._flood = Flood(clock)
         self._moved: dict[str, int] = {}
 
@@ -45,6 +47,18 @@ class Outgoing:
             raise self._meaning(error) from None
         self._count("sent")
         return result
+
+    async def send_now(self, call: Call) -> Any:
+        """``send`` for the door, which has no queue to wait in: short waits are waited out here."""
+        left_s = _PATIENCE_S
+        while True:
+            try:
+                return await self.send(call)
+            except Snooze as later:
+                left_s -= later.delay_s
+                if left_s < 0:
+                    raise
+                await self._clock.sleep(later.delay_s)
 
     async def _called(self, call: Call) -> Any:
         moved = self._moved.get(str(call.chat_id))

@@ -128,8 +128,8 @@ def _chosen(handler: Handler, outcome: JobOutcome) -> Ending:
     match outcome:
         case Done(value=value):
             return NOTHING if value is None else _encoded(handler, value, explicit=True)
-        case Failed(message=message):
-            return Ending(Failed(storable(message)), explicit=True)
+        case Failed(message=message, retry_after_s=least_s):
+            return Ending(Failed(storable(message), retry_after=least_s), explicit=True)
         case Dead(message=message):
             return Ending(Dead(storable(message)), explicit=True)
         case Throttled(retry_after_s=wait_s, scope=scope):

@@ -1,9 +1,10 @@
-"""The gateway's tables in the Postgres database of its queue."""
+"""The gateway's tables in the Postgres database of its queue, in a schema of their own."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from .contract import Reply
 
@@ -17,19 +18,22 @@ CREATE TABLE IF NOT EXISTS gateway_quarantine (
 """
 # Two gateways may start at once, and CREATE IF NOT EXISTS is not safe against itself.
 _TABLES_LOCK: Final = 7_240_117
+_FORGE_OPTIONS: Final = ("schema", "pooler", "listen_url")
 
 
 class PostgresKeeping:
     """One connection, opened when it is needed and again after it was lost."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._url, self._schema = _address(url)
         self._turn = asyncio.Lock()
         self._connection: Any = None
 
     async def open(self) -> None:
         async with self._transaction() as tx:
             await tx.execute("SELECT pg_advisory_xact_lock($1)", _TABLES_LOCK)
+            make = "SELECT format('CREATE SCHEMA IF NOT EXISTS %I', $1::text)"
+            await tx.execute(await tx.fetchval(make, self._schema))
             await tx.execute(_TABLES)
 
     async def close(self) -> None:
@@ -92,4 +96,16 @@ class PostgresKeeping:
                 connect: Any = asyncpg.connect  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
                 self._connection = await connect(self._url, timeout=5, command_timeout=10)
             async with self._connection.transaction():
+                # For this transaction only: behind a pooler the next one has another session.
+                path = "SELECT set_config('search_path', $1, true)"
+                await self._connection.execute(path, self._schema)
                 yield self._connection
+
+
+def _address(url: str) -> tuple[str, str]:
+    """The address without the options of forge_jobs, and the name of the gateway's schema."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    schema = dict(pairs).get("schema", "forge")
+    left = urlencode([pair for pair in pairs if pair[0] not in _FORGE_OPTIONS])
+    return urlunsplit(parts._replace(query=left)), f"{schema}_gateway"

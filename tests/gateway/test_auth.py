@@ -1,0 +1,124 @@
+"""Sessions: the whole flow on every store, brute force, and a code that is nowhere to be found."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from forge_jobs.testing import Time, frozen
+from telegram_gateway.gateway import Gateway
+from tests.gateway.conftest import AUTH_SECRET, Bots, post, update
+from tests.postgres.places import Places
+from tests.postgres.server import PrivateServer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BOTS = "bots: {access: {handler: auth}, echo: {handler: echo, async: true}}"
+
+
+@pytest.fixture
+def postgres_url(places: Places, postgres: PrivateServer) -> Iterator[str]:
+    name = places.take()
+    yield places.url(name)
+    places.give_back(name)
+    postgres.sql(f"DROP SCHEMA IF EXISTS {name}_gateway CASCADE")
+
+
+@pytest.fixture(params=["sqlite", "postgres", "none"])
+def url(request: pytest.FixtureRequest, bots: Bots) -> str:
+    match request.param:
+        case "sqlite":
+            return bots.url
+        case "postgres":
+            return request.getfixturevalue("postgres_url")
+        case _:
+            return ""
+
+
+class Talk:
+    """One user at the access bot, one update after the other."""
+
+    def __init__(self, bots: Bots, gateway: Gateway, time: Time | None) -> None:
+        self._bots = bots
+        self._gateway = gateway
+        self._time = time
+        self._number = 0
+
+    async def say(
+        self, text: str, *, bot: str = "access", chat: int = 7, user: int = 7
+    ) -> list[str]:
+        self._number += 1
+        before = len(self._bots.api.texts())
+        answer = await post(self._gateway, bot, update(self._number, text, chat=chat, user=user))
+        assert answer.status_code == 200
+        if self._gateway.forge is not None:
+            await self._gateway.forge.drain()
+        return self._bots.api.texts()[before:]
+
+
+@pytest.fixture
+async def talk(bots: Bots, url: str) -> AsyncIterator[Talk]:
+    text = BOTS if url else "bots: {access: {handler: auth}, echo: {handler: echo}}"
+    gateway = bots.gateway(text, DATABASE_URL=url)
+    async with gateway.running(workers=False):
+        yield Talk(bots, gateway, None)
+
+
+async def test_a_session_opens_serves_all_bots_and_ends(talk: Talk) -> None:
+    assert (await talk.say("hello", bot="echo"))[0].startswith("Please open a session")
+    assert await talk.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
+    assert await talk.say("hello", bot="echo") == ["hello"]
+    assert await talk.say("/logout") == ["You are logged out."]
+    assert await talk.say("hello", bot="echo") == []
+
+
+async def test_right_and_wrong_codes(bots: Bots, talk: Talk) -> None:
+    assert "/auth <code>" in (await talk.say("/start"))[0]
+    assert await talk.say("/auth nonsense") == ["This code is not valid."]
+    assert await talk.say(f"/auth@AccessBot {AUTH_SECRET}") == ["You are logged in for 24 h."]
+    assert bots.api.methods().count("deleteMessage") == 2
+    assert "ends in 24 h" in (await talk.say("/whoami", chat=70))[0]
+
+
+async def test_groups_get_no_answer(talk: Talk) -> None:
+    assert await talk.say(f"/auth {AUTH_SECRET}", chat=-5) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_the_limit_and_the_end_of_a_session_by_the_clock(
+    bots: Bots, kind: str, request: pytest.FixtureRequest
+) -> None:
+    where = bots.url if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    gateway = bots.gateway(BOTS, DATABASE_URL=where)
+    assert gateway.forge is not None
+    with frozen(gateway.forge, at=NOW) as time:
+        async with gateway.running(workers=False):
+            talk = Talk(bots, gateway, time)
+            for _ in range(5):
+                time.advance(30)
+                assert await talk.say("/auth wrong") == ["This code is not valid."]
+            time.advance(30)
+            assert await talk.say(f"/auth {AUTH_SECRET}") == []
+            time.advance("16m")
+            assert await talk.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
+            time.advance(30)
+            assert await talk.say("yes", bot="echo") == ["yes"]
+            time.advance("25h")
+            assert await talk.say("no", bot="echo") != ["no"]
+
+
+async def test_the_code_is_in_no_database_file(bots: Bots, tmp_path: Path) -> None:
+    gateway = bots.gateway(BOTS)
+    async with gateway.running(workers=False):
+        talk = Talk(bots, gateway, None)
+        for bot in ("access", "echo"):
+            for text in (f"/auth {AUTH_SECRET}", f" /AUTH {AUTH_SECRET}", f"/auth {AUTH_SECRET}x"):
+                await talk.say(text, bot=bot)
+        await post(gateway, "echo", b'{"text": "/auth ' + AUTH_SECRET.encode() + b'"}')
+        for path in filter(Path.is_file, tmp_path.rglob("gateway.db*")):
+            assert AUTH_SECRET.encode() not in path.read_bytes(), path.name
+        with sqlite3.connect(tmp_path / "gateway.db") as database:
+            [(kept,)] = database.execute("SELECT count(*) FROM gateway_quarantine")
+        database.close()
+    assert kept == 1

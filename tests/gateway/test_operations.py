@@ -1,0 +1,159 @@
+"""Commands, polling, janitor, health, and a real process that stops when asked."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from forge_jobs import JobStatus
+from forge_jobs.testing import frozen
+from telegram_gateway.cli import app
+from telegram_gateway.gateway import Gateway
+from telegram_gateway.janitor import Janitor
+from telegram_gateway.polling import poll
+from tests.gateway.conftest import SECRET, TOKEN, Bots, post, update
+from tests.gateway.fake_api import until
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
+
+
+async def run(bots: Bots, *words: str, **variables: str) -> tuple[int, str]:
+    env = {**bots.environment(ECHO, PUBLIC_URL="https://tg.example", **variables)}
+    found = await asyncio.to_thread(CliRunner().invoke, app, list(words), None, env)
+    for secret in (SECRET, TOKEN.format(number=101)):
+        assert secret not in found.output
+    return found.exit_code, found.output
+
+
+async def test_commands(bots: Bots, tmp_path: Path) -> None:
+    code, text = await run(bots, "check")
+    assert code == 0
+    assert "bot       echo: echo, queue, serial, open, webhook" in text
+    assert (await run(bots, "webhook", "set", "--dry-run"))[0] == 0
+    assert bots.api.webhook == {}
+    assert (await run(bots, "webhook", "set"))[0] == 0
+    assert bots.api.webhook == {
+        "url": "https://tg.example/bot/echo",
+        "secret_token": SECRET,
+        "allowed_updates": ["message", "edited_message", "callback_query"],
+        "max_connections": 40,
+    }
+    assert "https://tg.example/bot/echo, 0 waiting" in (await run(bots, "webhook", "info"))[1]
+    assert (await run(bots, "webhook", "delete", "--bot", "echo"))[0] == 0
+    assert (await run(bots, "send", "echo", "7", "hi"))[0] == 0
+    assert bots.api.texts() == ["hi"]
+    assert (await run(bots, "send", "nobody", "7", "hi"))[0] == 2
+    code, text = await run(bots, "check", BOT_ECHO_SECRET="short")
+    assert code == 2
+    assert "BOT_ECHO_SECRET needs 32" in text
+    made = CliRunner().invoke(app, ["secret", "new"]).output.strip()
+    assert len(made) == 43
+    assert made != CliRunner().invoke(app, ["secret", "new"]).output.strip()
+
+
+async def test_polling_goes_through_the_same_door(bots: Bots) -> None:
+    bots.api.updates = [
+        {"update_id": number, "message": {"chat": {"id": 7}, "text": str(number)}}
+        for number in (11, 12, 11)
+    ]
+    gateway = bots.gateway(ECHO)
+    async with gateway.running():
+        polling = asyncio.create_task(poll(gateway, gateway.bots[0]))
+        await until(lambda: bots.api.texts() == ["11", "12"])
+        await until(
+            lambda: any(
+                method == "getUpdates" and said.get("offset") == 13
+                for _, method, said in bots.api.calls
+            )
+        )
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+    assert bots.api.methods()[0] == "deleteWebhook"
+    assert bots.api.calls[0][2] == {"drop_pending_updates": False}
+    assert bots.api.texts() == ["11", "12"]
+
+
+async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots: Bots) -> None:
+    bots.api.faults.append((403, {"description": "blocked"}))
+    gateway = bots.gateway(ECHO, QUEUE_DONE_RETENTION="1h")
+    assert gateway.forge is not None
+    with frozen(gateway.forge, at=NOW) as time:
+        async with gateway.running(workers=False):
+            await post(gateway, "echo", update(1, "dies"))
+            await post(gateway, "echo", update(2, "is sent"))
+            await gateway.forge.drain()
+            time.advance("2h")
+            janitor = Janitor(gateway.forge, gateway.settings, gateway.keeping, gateway.meters)
+            await janitor.once()
+            assert gateway.meters.value("gateway_janitor_total", step="purged") == 3
+            store = await gateway.forge.aready()
+            counts = await store.ledger.counts()
+            left = {count.status: count.jobs for count in counts if count.jobs}
+            assert left == {JobStatus.DEAD: 1}
+            await post(gateway, "echo", update(2, "is sent"))
+            assert (await gateway.forge.drain()).ran == 0
+    assert bots.api.texts() == ["is sent"]
+
+
+async def test_readiness_follows_database_and_stop(bots: Bots) -> None:
+    gateway = bots.gateway(ECHO)
+    async with gateway.running():
+        assert await _ready(gateway) == (
+            200,
+            "ok not draining\nok database answers\nok workers run\n",
+        )
+        gateway.webhook.draining = True
+        assert (await _ready(gateway))[0] == 503
+        page = await gateway.metrics()
+        assert "gateway_door_seconds_count" in page
+        assert "forge_" in page
+
+
+@pytest.mark.processes
+async def test_a_process_serves_takes_an_update_and_stops(bots: Bots, tmp_path: Path) -> None:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    env = {**os.environ, **bots.environment(ECHO, LISTEN=f"127.0.0.1:{port}", LOG_LEVEL="debug")}
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "telegram_gateway", "serve"], env=env, stderr=log, stdout=log
+        )
+    try:
+        async with httpx2.AsyncClient(trust_env=False, timeout=20) as client, asyncio.timeout(60):
+            while True:
+                try:
+                    if (await client.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
+                        break
+                except httpx2.HTTPError:
+                    await asyncio.sleep(0.05)
+            file = tmp_path / "update.json"
+            file.write_bytes(update(1, "over the wire"))
+            code, text = await run(bots, "simulate", "echo", str(file), LISTEN=f"127.0.0.1:{port}")
+            assert (code, text.strip()) == (0, "200")
+            await until(lambda: bots.api.texts() == ["over the wire"])
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    shown = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "listening on" in shown
+    for secret in (SECRET, TOKEN.format(number=101)):
+        assert secret not in shown
+
+
+async def _ready(gateway: Gateway) -> tuple[int, str]:
+    transport = httpx2.ASGITransport(app=gateway.app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        answer = await client.get("/readyz")
+        return answer.status_code, answer.text
