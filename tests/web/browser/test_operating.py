@@ -188,3 +188,16 @@ def test_bad_input_is_answered_and_nothing_is_lost(page: Page, site: Site) -> No
     form.get_by_role("button", name="Create").click()
     expect(page.locator("#notices .bad")).to_contain_text("at tea time")
     expect(form.get_by_label("Kind")).to_have_value("note")
+
+
+def test_a_payload_is_searched_and_says_how_far(page: Page, site: Site) -> None:
+    (found, _) = site.enqueue(
+        job("note", "quick", number=77001), job("note", "quick", number=77002)
+    )
+    page.goto("/jobs?kind=note")
+    page.get_by_label("Payload has").fill("77001")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tr[id]")).to_have_count(1)
+    expect(page.locator(f"#job-{found}")).to_be_visible()
+    expect(page.locator(".matching")).to_contain_text("1 found, looked through")
+    expect(page.locator("input[name=all]")).to_have_count(0)

@@ -10,16 +10,20 @@ from forge_jobs.core.select import Acted, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import look
 from forge_jobs.ops.act import APPLIES, Action, Operator
+from forge_jobs.ops.operations import Operation, OperationState
+from forge_jobs.ops.search import Found, Wanted, search
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
-from .acting import operator
+from .acting import actor, operator
 from .filters import filter_of, kept
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 from .quoting import jobs as bulk_command
 
 PAGE_ROWS: Final = 50
+_TURN_S: Final = 0.05
+_TURNS: Final = 30
 _DONE: Final = {
     Action.RETRY: "back in line",
     Action.CANCEL: "cancelled",
@@ -48,8 +52,11 @@ async def dead(desk: Desk, given: Given) -> Shown:
 async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown:
     wanted = filter_of(given, fixed)
     after = given.get("after") or None
+    text = given.get("payload", "").strip()
     page, total, queues = await asyncio.gather(
-        look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
+        search(desk.store, wanted, Wanted(payload=text), limit=PAGE_ROWS, after=after)
+        if text
+        else look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
         look.count(desk.store, wanted),
         look.queues(desk.store, clock=desk.clock),
     )
@@ -59,11 +66,15 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         "next": page.next,
         "first": after is None,
         "total": total,
-        "filter": kept(given),
+        "filter": {**kept(given), "payload": text},
+        "looked": page.looked if isinstance(page, Found) else None,
+        "operations": [one for one in desk.operations.all() if one.ended_at is None],
         "fixed": fixed,
         "chosen": wanted.statuses,
         "counts": counts,
         "queues": [queue.name for queue in queues],
+        # a search has no count: its finds are ticked, never acted on unseen
+        "everything": not text,
         "actions": actions_for(wanted.statuses),
     }
 
@@ -84,16 +95,47 @@ async def act(desk: Desk, given: Given) -> Notice:
     if ids:
         selection = Selection(ids=ids)
     elif given.get("all") == "yes":
+        _no_search(given)
         selection = Selection(filter=filter_of(given))
     else:
         raise BadOption("choose at least one job")
-    acted = await perform(operator(desk), action, selection)
-    return Notice(spelled(action, acted), command(action, ids, given))
+    if ids:
+        acted = await perform(operator(desk), action, selection)
+        return Notice(spelled(action, acted), command(action, ids, given))
+    return await _in_background(desk, action, selection, command(action, ids, given))
+
+
+async def _in_background(desk: Desk, action: Action, selection: Selection, same: str) -> Notice:
+    """Many jobs take as long as they take: the page is free after a second, the work goes on."""
+    begun = await desk.operations.start(operator(desk), action, selection, actor=actor(desk))
+    for _ in range(_TURNS):
+        now = desk.operations.get(begun.id)
+        match now.state:
+            case OperationState.RUNNING:
+                await desk.clock.sleep(_TURN_S)
+            case OperationState.FAILED:
+                return Notice(now.error or "it failed", same, bad=True)
+            case OperationState.DONE | OperationState.STOPPED:
+                return Notice(_told(now), same)
+    return Notice(f"{_told(desk.operations.get(begun.id))} so far; the rest follows", same)
+
+
+async def stop(desk: Desk, given: Given) -> Notice:
+    """Ask a bulk operation to stop; what is done stays done."""
+    return Notice(f"{_told(desk.operations.stop(given['id']))}; it stops after this step")
+
+
+def _told(now: Operation) -> str:
+    acted = Acted(
+        changed=now.changed, requested=now.requested, skipped=now.skipped, missing=now.missing
+    )
+    return spelled(now.action, acted)
 
 
 async def preview(desk: Desk, given: Given) -> Shown:
     """What an action on all that match would reach, before anybody agrees to it."""
     action = _action(given)
+    _no_search(given)
     wanted = filter_of(given)
     reach = [status for status in wanted.statuses or APPLIES[action] if status in APPLIES[action]]
     if not reach:
@@ -108,6 +150,12 @@ async def preview(desk: Desk, given: Given) -> Shown:
         "command": bulk_command(action, {**kept(given), "status": ",".join(reach)}),
         "back": given.get("back", "/jobs"),
     }
+
+
+def _no_search(given: Given) -> None:
+    # a search looks at a part only: "all of it" would reach jobs that nobody has seen
+    if given.get("payload"):
+        raise BadOption("a search in payloads has no whole: tick the jobs you mean")
 
 
 def _action(given: Given) -> Action:
@@ -168,4 +216,7 @@ PAGES: Final = (
     ),
 )  # fmt: skip
 
-FORMS: Final = (Form(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),)
+FORMS: Final = (
+    Form(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),
+    Form(path="/act/operations/{id}/stop", role=Role.OPERATOR, act=stop),
+)
