@@ -43,12 +43,14 @@ def mission_control(
     read_only: bool = False,
     hosts: tuple[str, ...] = (),
     title: str = "Mission Control",
+    root: str = "",
 ) -> "MissionControl":
     """Pages and API for this Forge.
 
     Without ``auth`` only this machine gets in, as admin. ``auth`` is ``Credentials``, or a callable
     from request to an identity or a role. ``read_only`` leaves out every route that changes
-    something. ``hosts`` are the names it may be reached by; all, when empty.
+    something. ``hosts`` are the names it may be reached by; all, when empty. ``root`` is the path
+    it is mounted at, for frameworks whose mounts do not tell (Litestar, Django).
     """
     match auth:
         case None:
@@ -57,7 +59,7 @@ def mission_control(
             access = auth  # pyright: ignore[reportAssignmentType]
         case _:
             access = OwnCheck(auth)  # pyright: ignore[reportArgumentType]
-    return MissionControl(forge, access, read_only=read_only, hosts=hosts, title=title)
+    return MissionControl(forge, access, read_only=read_only, hosts=hosts, title=title, root=root)
 
 
 class MissionControl:
@@ -71,10 +73,12 @@ class MissionControl:
         read_only: bool,
         hosts: tuple[str, ...],
         title: str,
+        root: str = "",
     ) -> None:
         self.forge = forge
         self.access = access
         self.read_only = read_only
+        self._root = root.rstrip("/")
         self.hub = Hub(forge.clock)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
@@ -85,7 +89,7 @@ class MissionControl:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        await self._app(_below(self._root, scope) if self._root else scope, receive, send)
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -196,6 +200,16 @@ class MissionControl:
 
     async def _logout(self, request: Request) -> Response:
         return login.leave(request)
+
+
+def _below(root: str, scope: Scope) -> Scope:
+    """The scope as a mount would give it: the whole path, and where the mount is."""
+    if scope["type"] != "http":
+        return scope
+    path = str(scope["path"])
+    rest = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else path
+    rest = rest if len(rest) < 2 else rest.rstrip("/")
+    return {**scope, "root_path": root, "path": root + (rest or "/")}
 
 
 async def _alive(request: Request) -> Response:
