@@ -4,7 +4,11 @@ What fails, and when, follows from each job's number, so that every demo shows t
 """
 
 from forge_jobs import Context, Dead, Forge, NoopEcho, Retry, Throttled
+from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops import look
+from forge_jobs.ops.act import Operator
 
 forge = Forge()
 soon = Retry(base="1s", max="4s")
@@ -51,9 +55,12 @@ async def count_stock(number: int, shop: str, ctx: Context) -> str:
 @forge.cron("*/5 * * * * *", name="sweep-every-5-seconds")
 @forge.task(queue="orders")
 async def sweep() -> str:
-    """By the calendar, every five seconds."""
-    await SYSTEM_CLOCK.sleep(0.2)
-    return "swept"
+    """By the calendar, every five seconds: tries the newest dead pictures once more."""
+    store = await forge.aready()
+    dead = await look.jobs(store, Filter(queue="pictures", statuses=(JobStatus.DEAD,)), limit=3)
+    ids = tuple(job.id for job in dead.jobs)
+    acted = await Operator(store, actor="demo").retry(Selection(ids=ids)) if ids else Acted()
+    return f"{acted.changed} tried again"
 
 
 @forge.cron("0 3 * * *", tz="Europe/Berlin", name="nightly-archive", payload={"days": 30})

@@ -132,6 +132,7 @@
     if (event.detail.bad) return;
     var form = event.target.closest && event.target.closest("form");
     if (form) form.touched = false;
+    if (form && form.dataset.agreed !== undefined && !form.closest("dialog")) setTimeout(function () { location.href = $("[data-close]", form).href; }, 1500);
     if ($("#bulk").open) $("#bulk").close();
   });
   document.addEventListener("input", function (event) {
