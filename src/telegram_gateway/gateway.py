@@ -74,7 +74,8 @@ class Gateway:
                 await janitor.set_retention(self.bots)
                 await janitor.once()
                 if workers:
-                    grace_s = self.settings.grace_s
+                    # The listener has had the first quarter of the grace period.
+                    grace_s = self.settings.grace_s * 3 / 4
                     worker = self.forge.worker(self._queues(), shutdown_timeout=grace_s)
                     await stack.enter_async_context(worker)
                     self._works = True

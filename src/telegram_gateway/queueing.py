@@ -23,7 +23,9 @@ from .update import Update, unpacked
 
 _LOG: Final = logging.getLogger("telegram_gateway.queue")
 PAYLOAD_MOST: Final = 2 << 20
-DEDUPE_S: Final = 7 * 86_400
+# Counted from the end of an update; Telegram repeats one for 24 hours at most. A job is kept at
+# least as long as its key.
+DEDUPE_S: Final = 48 * 3_600
 _SEND_STEPS: Final = ("1s", "5s", "30s", "2m", "10m")
 _SEND_ATTEMPTS: Final = 8
 _AHEAD: Final = -10
@@ -79,7 +81,7 @@ class BotQueue:
         """The send task with the options of this call: calls to one chat keep their order."""
         options["tags"] = [f"bot:{self.bot.slug}"]
         if key is not None:
-            options |= {"dedupe_key": key, "dedupe_for": DEDUPE_S}
+            options["dedupe_key"] = key
         if call.chat_id is not None:
             options["tags"].append(f"chat:{call.chat_id}".replace(",", " "))
             options |= {"lane": f"out:{self.bot.id}:{call.chat_id}", "order": "strict"}

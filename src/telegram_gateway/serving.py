@@ -35,7 +35,7 @@ async def serve(gateway: Gateway) -> None:
         access_log=False,
         lifespan="off",
         server_header=False,
-        timeout_graceful_shutdown=max(int(settings.grace_s), 1),
+        timeout_graceful_shutdown=max(int(settings.grace_s / 4), 1),
     )
     server = _Server(config)
     loop = asyncio.get_running_loop()
