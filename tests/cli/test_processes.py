@@ -5,10 +5,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 
+import httpx
 import psutil
 import pytest
 
@@ -133,9 +135,13 @@ def test_long_bulk_work_in_a_terminal_asks_and_draws_a_bar(shell: Shell) -> None
 
 
 def test_dev_starts_anew_when_a_file_changes(shell: Shell) -> None:
-    with shell.running("dev", "sample_app:forge") as dev:
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        port = place.getsockname()[1]
+    with shell.running("dev", "sample_app:forge", "--port", str(port)) as dev:
         job = shell.ok("enqueue", "send", '{"to": "a"}', "--queue", "mail").strip()
         assert shell.wait_for(job, "done").result == b'"sent to a"'
+        listed = httpx.get(f"http://127.0.0.1:{port}/api/jobs").json()
+        assert [row["id"] for row in listed["rows"]] == [job]
         source = shell.folder / "sample_app.py"
         source.write_text(source.read_text().replace("sent to", "carried to"))
         deadline = time.monotonic() + PATIENCE_S

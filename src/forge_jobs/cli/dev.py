@@ -1,18 +1,23 @@
 """``forge dev``: one worker that starts anew whenever the source changes."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from forge_jobs.core.errors import BadAppPath
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from . import show
-from .failing import OK
+from .app_path import load_app
+from .failing import OK, Stop
 from .options import Url
 from .tethered import Tethered
 from .watching import changed, snapshot
+from .web import import_serving
 
 _LOOK_S: Final = 0.5
 _GRACE_S: Final = 5.0
@@ -25,9 +30,15 @@ def dev(
     queues: Annotated[
         str | None, typer.Option("--queues", metavar="LIST", help="As for forge worker.")
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Mission Control; default 8787 or any free one."),
+    ] = None,
     url: Url = None,
 ) -> None:
     """Run one worker and restart it when a source file below this folder changes.
+
+    Mission Control runs beside it; its address is printed.
 
     \b
     Example:
@@ -39,13 +50,39 @@ def dev(
     if url is not None:
         # not as an argument of the worker: everybody on the machine can read those
         os.environ["FORGE_URL"] = url
-    raise typer.Exit(reload_forever(arguments, Path.cwd(), SYSTEM_CLOCK))
+    with _mission_control(app, port) as address:
+        if address is not None:
+            show.messages().print(f"Mission Control: {address}", soft_wrap=True)
+        code = reload_forever(arguments, Path.cwd(), SYSTEM_CLOCK)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _mission_control(app: str, port: int | None) -> Generator[str | None]:
+    """Its address; None where the extra [web] is not installed."""
+    try:
+        serving = import_serving()
+    except Stop as missing:
+        show.messages().print(str(missing), soft_wrap=True)
+        yield None
+        return
+    place = serving.listen_near(serving.DEFAULT_PORT if port is None else port)
+    with serving.beside(_url_of(app), place) as address:
+        yield address
+
+
+def _url_of(app: str) -> str | None:
+    """Where the application keeps its jobs; while it cannot be imported, what the settings say."""
+    try:
+        return load_app(app).url
+    except BadAppPath:
+        return None
 
 
 def reload_forever(arguments: list[str], folder: Path, clock: Clock) -> int:
     """Run, look, restart, until Ctrl-C; the exit code."""
     out = show.messages()
-    out.print(f"Watching {folder} for changes. Ctrl-C stops. Mission Control comes later.")
+    out.print(f"Watching {folder} for changes. Ctrl-C stops.")
     seen = snapshot(folder)
     worker = Tethered(arguments)
     told = False

@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Generator, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -86,6 +87,45 @@ async def served(
         server.should_exit = True
         await asyncio.wait([task])
         place.close()
+
+
+@contextmanager
+def beside(url: str | None, place: socket.socket) -> Generator[str]:
+    """Mission Control on a thread of its own, for a command without an event loop; its address."""
+    ready, ended = threading.Event(), threading.Event()
+    stop: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        from forge_jobs.app import Forge
+
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        stop.append(lambda: loop.call_soon_threadsafe(over.set))
+        forge = Forge(url)
+        try:
+            async with served(forge, place):
+                ready.set()
+                await over.wait()
+        finally:
+            await forge.aclose()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        finally:
+            ended.set()
+            ready.set()
+
+    thread = threading.Thread(target=run, name="mission control", daemon=True)
+    thread.start()
+    try:
+        ready.wait()
+        yield address(place)
+    finally:
+        for ask in stop:
+            if not ended.is_set():
+                ask()
+        thread.join(_STOP_S * 2)
 
 
 class _Quiet(uvicorn.Server):
