@@ -26,6 +26,8 @@ def house(project_root: Path, tmp_path: Path) -> Path:
         (folder / "__init__.py").touch()
     for module in ["app.py", "config.py", "engine/context.py", "engine/pump.py"]:
         (tmp_path / "src" / "forge_jobs" / module).touch()
+    (tmp_path / "src" / "telegram_gateway").mkdir()
+    (tmp_path / "src" / "telegram_gateway" / "__init__.py").touch()
     return tmp_path
 
 
@@ -72,6 +74,8 @@ def test_allowed_imports_pass(house: Path) -> None:
         ("cli/__init__.py", "forge_jobs.engine"),
         ("web/__init__.py", "forge_jobs.backends.sqlite"),
         ("__init__.py", "forge_jobs.testing"),
+        ("core/__init__.py", "telegram_gateway"),
+        ("../telegram_gateway/door.py", "forge_jobs.engine"),
         ("helpers.py", "forge_jobs.core"),
     ],
 )
