@@ -29,8 +29,10 @@ async def test_an_update_comes_in_and_its_echo_goes_out_once(bots: Bots) -> None
     assert count("gateway_updates_total", bot="echo", outcome="duplicate") == 2
 
 
-async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(bots: Bots) -> None:
-    gateway = bots.gateway(ECHO)
+async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
+    bots: Bots, shared_url: str
+) -> None:
+    gateway = bots.gateway(ECHO, DATABASE_URL=shared_url)
     async with gateway.running(workers=False):
         answers = await asyncio.gather(*(post(gateway, "echo", update(5)) for _ in range(100)))
         assert {answer.status_code for answer in answers} == {200}

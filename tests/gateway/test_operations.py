@@ -52,6 +52,19 @@ async def test_commands(bots: Bots, tmp_path: Path) -> None:
     assert (await run(bots, "send", "echo", "7", "hi"))[0] == 0
     assert bots.api.texts() == ["hi"]
     assert (await run(bots, "send", "nobody", "7", "hi"))[0] == 2
+    gateway = bots.gateway(ECHO)
+    async with gateway.running(workers=False):
+        await post(gateway, "echo", update(1))
+    listed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "telegram_gateway", "jobs", "list", "--json"],
+        env={**os.environ, **bots.environment(ECHO)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert "update.echo.echo" in listed.stdout
     code, text = await run(bots, "check", BOT_ECHO_SECRET="short")
     assert code == 2
     assert "BOT_ECHO_SECRET needs 32" in text

@@ -80,6 +80,17 @@ async def test_retries_come_at_the_exact_times_then_death_and_one_notice(
     assert "500" not in notice
 
 
+async def test_the_largest_update_dies_like_any_other(bots: Bots, back: Backend) -> None:
+    back.say(422)
+    gateway = made(bots, http_bot(back, ", deadMessage: dead"))
+    body = update(1, "x" * ((1 << 20) - 300))
+    async with gateway.running(workers=False):
+        assert (await post(gateway, "back", body)).status_code == 200
+        await drained(gateway)
+    assert [got for _, got in back.got] == [body]
+    assert bots.api.texts() == ["dead"]
+
+
 async def test_two_workers_tell_of_each_death_once(bots: Bots, back: Backend) -> None:
     back.say(422)
     one, two = made(bots, http_bot(back)), made(bots, http_bot(back))
