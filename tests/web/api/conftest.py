@@ -1,7 +1,6 @@
-"""A Mission Control with an admin at it, on memory and on SQLite."""
+"""A Mission Control with an admin at it, on every backend."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -10,10 +9,9 @@ from forge_jobs.web import Role
 from tests.web.panel import Panel, panel
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Panel]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/web.db"
-    made = panel(url)
+@pytest.fixture
+async def desk(any_url: str) -> AsyncIterator[Panel]:
+    made = panel(any_url)
     yield made
     await made.app.operations.close()
     await made.forge.aclose()

@@ -77,7 +77,11 @@ async def test_charts_health_and_metrics(desk: Panel, admin: httpx.AsyncClient) 
     assert 'forge_jobs{queue="mail",status="pending"} 1' in text
     assert (await admin.get("/healthz")).text == "ok\n"
     assert (await admin.get("/readyz")).text == "ok\n"
-    assert (await admin.get("/api/storage/info")).json()["backend"] in ("memory", "sqlite")
+    assert (await admin.get("/api/storage/info")).json()["backend"] in (
+        "memory",
+        "sqlite",
+        "postgres",
+    )
 
 
 async def test_the_worker_that_is_told_must_exist(admin: httpx.AsyncClient) -> None:
