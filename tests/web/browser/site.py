@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from forge_jobs import Context, Dead, Forge
+from forge_jobs import Context, Dead, Forge, NoopEcho
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
@@ -22,6 +22,7 @@ def shop(url: str) -> Forge:
     """Tasks that do what an operator has to deal with."""
     forge = Forge(url)
     forge.rate_limit("smtp", "50/m")
+    forge.register(NoopEcho(), queue="echo")
     mended: set[str] = set()
 
     @forge.task(queue="mail", max_attempts=1)
@@ -114,7 +115,9 @@ class Site:
     async def _serve(self) -> None:
         place = serving.listen("127.0.0.1", self.port)
         async with (
-            self.forge.worker(queues=["mail:4", "quick:8", "slow:2"], shutdown_timeout="1s"),
+            self.forge.worker(
+                queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
+            ),
             serving.served(self.forge, place),
         ):
             self.address = serving.address(place)

@@ -134,6 +134,15 @@ def test_colours_follow_the_choice_and_stay(page: Page) -> None:
     assert grounds[0] != grounds[1]
 
 
+def test_reduced_motion_is_kept(browser: Browser, site: Site) -> None:
+    moving = "getComputedStyle(document.querySelector('.dot.live')).animationName"
+    for wish, expected in (("reduce", False), ("no-preference", True)):
+        choice: Any = wish
+        with open_window(browser, site.address, reduced_motion=choice) as page:
+            page.goto("/queues")
+            assert (page.evaluate(moving) != "none") is expected
+
+
 def test_the_keyboard_alone_finds_and_retries_a_job(page: Page, site: Site) -> None:
     (lost,) = site.enqueue(NewJob(kind="send", queue="mail", payload=b'{"to": "k@example.com"}'))
     keys = page.keyboard

@@ -109,6 +109,9 @@ def test_a_thousand_are_retried_by_filter_after_a_preview(page: Page, site: Site
     expect(preview).to_contain_text("forge jobs retry --status dead --error bulk")
     assert site.count(JobStatus.DEAD, error="bulk") == 1_000
     preview.get_by_role("button", name="Retry 1,000").click()
+    assert site.count(JobStatus.DEAD, error="bulk") == 1_000, "a click is too little for so many"
+    preview.get_by_label("Type retry to go on").fill("retry")
+    preview.get_by_role("button", name="Retry 1,000").click()
     expect(page.locator("#notices")).to_contain_text("1,000 back in line")
     expect(page.locator(".matching")).to_contain_text("0 matching")
     site.wait_for(0, JobStatus.DEAD, error="bulk")
@@ -201,3 +204,21 @@ def test_a_payload_is_searched_and_says_how_far(page: Page, site: Site) -> None:
     expect(page.locator(f"#job-{found}")).to_be_visible()
     expect(page.locator(".matching")).to_contain_text("1 found, looked through")
     expect(page.locator("input[name=all]")).to_have_count(0)
+
+
+def test_a_throttle_is_counted_down_and_cleared(page: Page, site: Site) -> None:
+    body = json.dumps({"throttle_ms": 600_000}).encode()
+    site.enqueue(NewJob(kind="noop_echo", queue="echo", payload=body))
+    page.goto("/queues")
+    card = page.locator("#q-echo")
+    expect(card.locator(".tag.warn")).to_contain_text("throttled, ends in 9 min")
+    card.get_by_role("button", name="Clear the throttle").click()
+    expect(page.locator("#notices")).to_contain_text("forge queues unthrottle echo")
+    site.wait_for(0, JobStatus.RUNNING, queue="echo")
+
+
+def test_a_queue_that_nobody_serves_is_named(page: Page, site: Site) -> None:
+    site.ask(lambda store: store.queues.ensure("lonely", slots=2))
+    page.goto("/workers")
+    expect(page.locator("#view .banner.bad")).to_contain_text("No living worker serves lonely")
+    expect(page.locator("#view .banner.bad")).to_contain_text("forge worker APP --queues lonely")

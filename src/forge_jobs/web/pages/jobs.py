@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Acted, Selection
+from forge_jobs.core.select import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import look
 from forge_jobs.ops.act import APPLIES, Action, Operator
@@ -22,6 +22,7 @@ from .quoting import forge
 from .quoting import jobs as bulk_command
 
 PAGE_ROWS: Final = 50
+TYPED_ABOVE: Final = 500
 _TURN_S: Final = 0.05
 _TURNS: Final = 30
 _DONE: Final = {
@@ -96,7 +97,9 @@ async def act(desk: Desk, given: Given) -> Notice:
         selection = Selection(ids=ids)
     elif given.get("all") == "yes":
         _no_search(given)
-        selection = Selection(filter=filter_of(given))
+        wanted = filter_of(given)
+        await _typed(desk, action, wanted, given)
+        selection = Selection(filter=wanted)
     else:
         raise BadOption("choose at least one job")
     if ids:
@@ -146,10 +149,18 @@ async def preview(desk: Desk, given: Given) -> Shown:
         "verb": action.value.replace("-", " ").capitalize(),
         "count": await operator(desk).preview(action, asked),
         "reach": reach,
+        "typed_above": TYPED_ABOVE,
         "filter": {**kept(given), "status": ",".join(reach)},
         "command": bulk_command(action, {**kept(given), "status": ",".join(reach)}),
         "back": given.get("back", "/jobs"),
     }
+
+
+async def _typed(desk: Desk, action: Action, wanted: Filter, given: Given) -> None:
+    """Above a size a click is too little: the word of the action must be typed."""
+    reach = await operator(desk).preview(action, wanted, cap=TYPED_ABOVE + 1)
+    if reach.jobs > TYPED_ABOVE and given.get("typed", "").strip().lower() != action:
+        raise BadOption(f"more than {TYPED_ABOVE} jobs: type {action} to do it")
 
 
 def _no_search(given: Given) -> None:

@@ -16,10 +16,11 @@ _QUANTILES: Final = ("p50", "p95", "p99")
 
 async def view(desk: Desk, given: Given) -> Shown:
     chosen = range_of(given, desk.clock.now())
+    queue = given.get("queue") or None
     span: dict[str, Any] = {"since": chosen.since, "until": chosen.until}
     seen, series, hosts = await asyncio.gather(
         look.overview(desk.store, minutes=1, clock=desk.clock),
-        metrics.series(desk.store, step_s=chosen.step_s, **span),
+        metrics.series(desk.store, step_s=chosen.step_s, queue=queue, **span),
         metrics.hosts(desk.store, step_s=chosen.step_s, **span),
     )
     points = series.points
@@ -27,6 +28,7 @@ async def view(desk: Desk, given: Given) -> Shown:
         "seen": seen,
         "blocked": [queue for queue in seen.queues if queue.blocks],
         "range": chosen,
+        "queue": queue or "",
         "ranges": list(RANGES),
         "sums": {
             name: sum(getattr(point, name) for point in points)

@@ -52,7 +52,7 @@
       },
       scales: { y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
       axes: [
-        Object.assign({ size: 30, space: 70, values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
+        Object.assign({ size: 30, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
         Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
       ],
       series: [{ label: "at", value: function (_, at) { return at === null ? "–" : moment(at); } }].concat(names.map(function (name, place) {
