@@ -80,6 +80,10 @@ class Door:
                 "bot %s: the store is not available: %s", desk.bot.slug, type(error).__name__
             )
             verdict = Verdict.UNAVAILABLE
+        except Exception:
+            # Whatever it was, the update is not stored: Telegram must keep it.
+            _LOG.exception("bot %s: an update could not be taken", desk.bot.slug)
+            verdict = Verdict.UNAVAILABLE
         self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome=str(verdict))
         return verdict
 

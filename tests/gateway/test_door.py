@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -133,6 +134,19 @@ async def test_a_store_that_is_down_makes_telegram_keep_the_update(
         await gateway.forge.aclose()
         answer = await post(gateway, "echo", update(1))
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+async def test_sessions_that_cannot_be_read_make_telegram_keep_the_update(
+    bots: Bots, tmp_path: Path
+) -> None:
+    gateway = bots.gateway("bots: {echo: {handler: echo, async: true}}")
+    async with gateway.running(workers=False):
+        with sqlite3.connect(tmp_path / "gateway.db") as database:
+            database.execute("DROP TABLE gateway_session")
+        database.close()
+        assert (await post(gateway, "echo", update(1))).status_code == 503
+        assert gateway.forge is not None
+        assert (await gateway.forge.drain()).ran == 0
 
 
 async def test_while_stopping_nothing_is_taken(bots: Bots) -> None:
