@@ -1,4 +1,9 @@
-"""No statement behind a page or a route that looks scans the table of jobs, on SQLite."""
+"""No statement behind a page or a route that looks reads the table of jobs without an index or a key,
+on SQLite.
+
+A list goes from the newest job downwards until its page is full. This says nothing about how far it
+has to go when few jobs match: a tag, a piece of an error or a rare state may lead it far.
+"""
 
 import sqlite3
 from pathlib import Path
