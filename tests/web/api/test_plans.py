@@ -1,5 +1,4 @@
-"""No statement behind a page or a route that looks reads the table of jobs without an index or a key,
-on SQLite.
+"""On SQLite no page and no route that looks reads the table of jobs without an index or a key.
 
 A list goes from the newest job downwards until its page is full. This says nothing about how far it
 has to go when few jobs match: a tag, a piece of an error or a rare state may lead it far.
