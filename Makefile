@@ -8,8 +8,10 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --quiet --quiet --require-hashes -r
 
 # make setup PYTHON=python3.12 chooses the interpreter; make test T="tests/core -x" narrows the run.
+# Tests run in two processes, file by file, because many of them wait; SIDE_BY_SIDE=0 runs them in one.
 PYTHON ?=
 T ?=
+SIDE_BY_SIDE ?= 2
 SEEDS ?= 100
 SEED ?=
 ARGS ?=
@@ -30,7 +32,7 @@ demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on
 
 test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
-	@$(PY) -m pytest $(T)
+	@$(PY) -m pytest -n $(SIDE_BY_SIDE) --dist loadfile $(T)
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
 	@echo "Checking lint rules and format (ruff) ..."
