@@ -28,7 +28,7 @@ METRICS = Target("metrics", "drain with metrics on, to off", 0.9, 0.95, "×")
 POSTGRES_METRICS = Target(
     "postgres-metrics", "Postgres: drain with metrics on, to off", 0.9, 0.95, "×"
 )
-LIMITS = Target("limits", "drain with a rate limit above its speed, to none", 0.9, 0.95, "×")
+LIMITS = Target("limits", "drain with a rate limit, to none", 0.9, 0.95, "×")
 POSTGRES_LIMITS = Target(
     "postgres-limits", "Postgres: drain with a rate limit, to none", 0.9, 0.95, "×"
 )

@@ -18,9 +18,18 @@ from forge_jobs.engine.run import LINES_MOST, Stop
 from tests.children.conftest import Bench
 from tests.children.test_child_process import gone_within
 
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def _servers_of_other_tests() -> None:
+    """A database server that other tests share is a child of this process, too."""
+    _others.clear()
+    _others.update(child.pid for child in psutil.Process().children())
+
 
 def children() -> list[int]:
-    return [child.pid for child in psutil.Process().children()]
+    return [child.pid for child in psutil.Process().children() if child.pid not in _others]
 
 
 async def written(path: Path, seconds: float = 20) -> list[int]:
