@@ -40,11 +40,12 @@ def caught_by(rules: set[str]) -> Ended:
 def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     real = claims.finish
 
-    def unfenced(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+    def unfenced(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
         row = tables.jobs.get(end.key)
         if row is None or row.owner is None:
-            return real(tables, owner, end, now)
-        return real(tables, row.owner, msgspec.structs.replace(end, epoch=row.epoch), now)
+            return real(tables, owner, end, now, **options)
+        claimed = msgspec.structs.replace(end, epoch=row.epoch)
+        return real(tables, row.owner, claimed, now, **options)
 
     monkeypatch.setattr(claims, "finish", unfenced)
     caught_by({"fence"})
@@ -53,7 +54,7 @@ def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) 
 def test_the_report_of_a_broken_promise_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def lazy(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
+    def lazy(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
         return Verdict.APPLIED
 
     monkeypatch.setattr(claims, "finish", lazy)
@@ -130,10 +131,10 @@ def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPat
 def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     async def purge(self: MemoryJobs, keep: Retention, *, limit: int) -> int:
         tables = self._tables  # pyright: ignore[reportPrivateUsage]
-        with tables.change():
+        with tables.change() as now:
             rows = [row for row in tables.jobs.values() if row.status is not JobStatus.RUNNING]
             for row in rows:
-                moves.remove(tables, row)
+                moves.remove(tables, row, now)
             return len(rows)
 
     monkeypatch.setattr(MemoryJobs, "purge", purge)
@@ -151,8 +152,8 @@ def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     real = claims.finish
 
-    def generous(tables: Tables, owner: int, end: Finish, now: Instant) -> Verdict:
-        verdict = real(tables, owner, end, now)
+    def generous(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
+        verdict = real(tables, owner, end, now, **options)
         if verdict is Verdict.ALREADY:
             for job in end.jobs:
                 moves.insert(tables, job, now)

@@ -16,7 +16,8 @@ from forge_jobs.testing.sim.dice import Dice
 from forge_jobs.testing.sim.final import read_final
 from forge_jobs.testing.sim.history import Finished, Moved, Ran
 from forge_jobs.testing.sim.node import Ground, Node
-from forge_jobs.testing.sim.plan import WORK_KIND, Deed, Plan
+from forge_jobs.testing.sim.people import NORMAL_SLOTS
+from forge_jobs.testing.sim.plan import QUEUES, WORK_KIND, Deed, Plan
 from forge_jobs.testing.sim.verdict import judge
 from forge_jobs.testing.sim.world import bury, lay_ground, quiet_logs
 
@@ -38,6 +39,12 @@ class Scene:
         node.boot()
         await self.until(lambda: node.handle is not None, 10)
         return node
+
+    async def open_queues(self) -> None:
+        """Before any node boots: the judge of slots goes by what it was told a queue has."""
+        for queue in QUEUES:
+            await self.ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
+            self.ground.recorder.slotted("scene", queue, NORMAL_SLOTS)
 
     async def enqueue(self, work_s: float, deed: Deed = Deed.SLOW, **options: object) -> str:
         payload = msgspec.json.encode(Plan(number=1, deed=deed, work_s=work_s))
@@ -87,6 +94,7 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
 
     def play(act: Callable[[Scene], Awaitable[None]]) -> None:
         async def whole() -> None:
+            await scene.open_queues()
             await act(scene)
             for node in scene.nodes:
                 if not node.gone and not node.frozen:
