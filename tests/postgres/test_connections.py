@@ -167,6 +167,44 @@ def test_the_pool_gives_everybody_a_turn(loops: int) -> None:
     assert (pool.count(), FakeDriver.open_now) == (0, 0)
 
 
+def test_a_call_that_needed_less_than_it_was_woken_for_wakes_the_next() -> None:
+    async def connect() -> Driver:
+        return FakeDriver()  # type: ignore[return-value]
+
+    pool = Pool(connect, most=3, per_loop=2)
+    here, there, third = (asyncio.new_event_loop() for _ in range(3))
+
+    async def take() -> Driver:
+        return (await pool.take())[0]
+
+    async def give_back(driver: Driver, *, broken: bool = False) -> None:
+        pool.give_back(driver, broken=broken)
+
+    async def turns() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    try:
+        mine = here.run_until_complete(take())
+        theirs, _kept = (third.run_until_complete(take()) for _ in range(2))
+        first = there.create_task(take())
+        there.run_until_complete(turns())
+        second = here.create_task(take())
+        here.run_until_complete(turns())
+        # The first is told of what came free here, and finds a whole place when it looks at last.
+        here.run_until_complete(give_back(mine))
+        third.run_until_complete(give_back(theirs, broken=True))
+        there.run_until_complete(turns())
+        here.run_until_complete(turns())
+        assert first.done()
+        assert second.done()
+        assert second.result() is mine
+    finally:
+        for loop in (here, there, third):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+
 async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> None:
     async def connect() -> Driver:
         return FakeDriver()  # type: ignore[return-value]

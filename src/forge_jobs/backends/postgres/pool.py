@@ -124,9 +124,12 @@ class Pool:
                 found = self._idle(mine)
                 if found is not None:
                     mine.busy.append(found)
+                    self._wake()
                     return found, True
                 room, spare = self._room(mine)
                 waiter = None if room else self._wait(mine, first=waited)
+                # What a call was woken for it may not have needed, or no longer be allowed.
+                self._wake()
             if waiter is None:
                 return await self._make(mine, spare), False
             await self._woken(waiter)
@@ -147,7 +150,7 @@ class Pool:
                 else:
                     mine.held -= 1
                     self._total -= 1
-                self._wake(mine)
+                self._wake()
                 return
         # Taken before the pool was closed: it counts nowhere any more.
         driver.terminate()
@@ -223,15 +226,11 @@ class Pool:
 
     def _room(self, mine: _Set) -> tuple[bool, _Parting | None]:
         """Whether this loop may have one more connection, and whose idle one has to go for it."""
-        if mine.held >= self._per_loop:
+        if not self._may_grow(mine):
             return False, None
         spare = None
         if self._total >= self._most:
-            # A loop that has one waits for it: two that took from each other would do little else.
-            idle = [held for held in self._sets.values() if held.idle]
-            if mine.held or not idle:
-                return False, None
-            rich = max(idle, key=_wealth)
+            rich = max((held for held in self._sets.values() if held.idle), key=_wealth)
             spare = _Parting(rich, rich.idle.pop())
             rich.parting.append(spare)
             rich.held -= 1
@@ -239,6 +238,12 @@ class Pool:
         mine.held += 1
         self._total += 1
         return True, spare
+
+    def _may_grow(self, mine: _Set) -> bool:
+        if self._total < self._most:
+            return mine.held < self._per_loop
+        # A loop that has one waits for it: two that took from each other would do little else.
+        return mine.held == 0 and any(held.idle for held in self._sets.values())
 
     def _wait(self, mine: _Set, *, first: bool) -> _Waiter:
         waiter = _Waiter(mine)
@@ -257,7 +262,7 @@ class Pool:
                     self._waiting.remove(waiter)
                 else:
                     # Woken and cancelled at once: somebody else must hear it.
-                    self._wake(waiter.mine)
+                    self._wake()
             raise
 
     async def _make(self, mine: _Set, spare: _Parting | None) -> Driver:
@@ -269,23 +274,22 @@ class Pool:
             with self._guard:
                 mine.held -= 1
                 self._total -= 1
-                self._wake(mine)
+                self._wake()
             raise
         with self._guard:
             mine.busy.append(driver)
         return driver
 
-    def _wake(self, mine: _Set) -> None:
-        """Let the first look again who can use what came free: a call on the same loop, or one on
-        a loop that holds nothing and could wait for ever."""
-        for waiter in self._waiting:
-            if waiter.mine is mine or waiter.mine.held == 0:
+    def _wake(self) -> None:
+        """Let the first who could go on now look again. Who looks wakes the next, so that nothing
+        stays idle that somebody waits for."""
+        for waiter in list(self._waiting):
+            if waiter.mine.idle or self._may_grow(waiter.mine):
                 self._waiting.remove(waiter)
+                # A loop that was closed hears nothing: the next one may.
                 with contextlib.suppress(RuntimeError):
                     waiter.mine.loop.call_soon_threadsafe(settle, waiter.future)
                     return
-                self._wake(mine)
-                return
 
     async def _finish(self, mine: _Set) -> None:
         """``_end`` through the keeper, which then is not left to the garbage collector."""
@@ -315,7 +319,7 @@ class Pool:
             gone = [waiter for waiter in self._waiting if waiter.mine is mine]
             for waiter in gone:
                 self._waiting.remove(waiter)
-            self._wake(mine)
+            self._wake()
         for waiter in gone:
             with contextlib.suppress(RuntimeError):
                 mine.loop.call_soon_threadsafe(waiter.future.cancel)
