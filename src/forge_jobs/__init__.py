@@ -97,6 +97,9 @@ if TYPE_CHECKING:
         WorkerPoolConfig,
         WorkerPoolHandler,
     )
+    from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+    from forge_jobs.kit.entropy import SECRET_ENTROPY, SYSTEM_ENTROPY, Entropy
+    from forge_jobs.ops.prometheus import prometheus_text
     from forge_jobs.pull import JobQueue
     from forge_jobs.store.queues import QueueChange
 
@@ -134,6 +137,9 @@ _NAMES = {
         "CleanupReport CronTickReport RollReport cleanup_once cron_tick_once metrics_roll_once "
         "reap_stale_jobs rebalance_once"
     ),
+    "kit.clock": "SYSTEM_CLOCK Clock",
+    "kit.entropy": "SECRET_ENTROPY SYSTEM_ENTROPY Entropy",
+    "ops.prometheus": "prometheus_text",
     "pull": "JobQueue",
     "store.queues": "QueueChange",
     "handlers": (
@@ -149,6 +155,9 @@ __all__ = [
     "DEFAULT_RATE_LIMIT_SCOPES",
     "DEFAULT_SHUTDOWN_TIMEOUT",
     "NOOP_ECHO_KIND",
+    "SECRET_ENTROPY",
+    "SYSTEM_CLOCK",
+    "SYSTEM_ENTROPY",
     "WORKER_POOL_KIND",
     "AcquireOutcome",
     "AsyncTask",
@@ -163,6 +172,7 @@ __all__ = [
     "BadTime",
     "BadUrl",
     "CleanupReport",
+    "Clock",
     "Closed",
     "CmdExecHandler",
     "CmdExecPayload",
@@ -179,6 +189,7 @@ __all__ = [
     "EngineSettings",
     "EnqueueOutcome",
     "EnqueueRequest",
+    "Entropy",
     "Failed",
     "FinalizeOutcome",
     "Forge",
@@ -231,6 +242,7 @@ __all__ = [
     "ensure_schedules",
     "metrics_roll_once",
     "open_storage",
+    "prometheus_text",
     "queues_from_env",
     "reap_stale_jobs",
     "rebalance_once",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 
 FAILURES_MOST: Final = 10
 OPEN_S: Final = 30.0

@@ -9,8 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from forge_jobs import ForgeError
-from forge_jobs.kit.entropy import SECRET_ENTROPY
+from forge_jobs import SECRET_ENTROPY, ForgeError
 
 from .bot_api import ApiError, Unreachable
 from .config import Bot, Settings, load
@@ -187,14 +186,13 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 @app.command(context_settings=_PASSED_ON, add_help_option=False)
 def jobs(context: typer.Context) -> None:
     """Jobs of the gateway: the same as `forge jobs`, on DATABASE_URL."""
-    from forge_jobs.cli.main import main as forge
-
     settings, _, _ = _loaded()
     if settings.database_url is None:
         _fail("DATABASE_URL is not set: there are no jobs")
-    os.environ["FORGE_URL"] = settings.database_url
-    sys.argv = ["forge", "jobs", *context.args]
-    forge()
+    # The address may hold a password, so it goes by the environment.
+    environment = {**os.environ, "FORGE_URL": settings.database_url}
+    command = [sys.executable, "-m", "forge_jobs", "jobs", *context.args]
+    os.execve(sys.executable, command, environment)
 
 
 def _loaded() -> tuple[Settings, list[Bot], list[str]]:

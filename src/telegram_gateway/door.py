@@ -10,8 +10,7 @@ from collections import OrderedDict
 from enum import StrEnum
 from typing import Any, Final
 
-from forge_jobs import Closed, JobOutcome, StoreError
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock, Closed, JobOutcome, StoreError
 
 from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call, message

@@ -6,7 +6,7 @@ They keep a bot from running into 429; when Telegram says 429 all the same, its 
 from dataclasses import dataclass
 from typing import Final
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 
 _KEPT_MOST: Final = 10_000
 

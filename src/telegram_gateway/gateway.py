@@ -6,9 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from forge_jobs import EngineSettings, Forge, StoreError
-from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.ops.prometheus import page as store_metrics
+from forge_jobs import SYSTEM_CLOCK, Clock, EngineSettings, Forge, StoreError, prometheus_text
 
 from .addresses import Resolve, look_up
 from .bot_api import ApiError, BotApi, Unreachable
@@ -123,7 +121,7 @@ class Gateway:
             return page
         try:
             async with asyncio.timeout(_CHECK_S * 5):
-                return page + await store_metrics(await self.forge.aready())
+                return page + await prometheus_text(await self.forge.aready())
         except (TimeoutError, StoreError):
             return page
 

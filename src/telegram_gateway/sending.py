@@ -3,8 +3,7 @@
 import logging
 from typing import Any, Final
 
-from forge_jobs import Dead, Failed, Snooze, Throttled
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock, Dead, Failed, Snooze, Throttled
 
 from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call

@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 
 from .door import Desk, Door, Verdict
 from .meters import Meters

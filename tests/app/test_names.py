@@ -19,6 +19,7 @@ CONTRACT = """
     reap_stale_jobs cleanup_once CleanupReport cron_tick_once CronTickReport metrics_roll_once
     rebalance_once ensure_schedules queues_from_env worker_prefix_from_env worker_version_from_env
     worker_id_from_env DEFAULT_QUEUE_WORKERS DEFAULT_SHUTDOWN_TIMEOUT JobQueue DeadJob
+    Clock SYSTEM_CLOCK Entropy SYSTEM_ENTROPY SECRET_ENTROPY prometheus_text QueueChange
 """
 
 

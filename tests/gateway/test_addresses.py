@@ -11,8 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from forge_jobs import Dead, Failed
-from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs import SYSTEM_CLOCK, Dead, Failed
 from telegram_gateway.addresses import Forbidden, checked_place, is_open
 from telegram_gateway.config import Bot, HandlerName, HttpTarget
 from telegram_gateway.handlers.http import HttpHandler

@@ -13,7 +13,7 @@ from forge_jobs.core.histogram import histogram
 from forge_jobs.core.tally import Minute
 from forge_jobs.ops import metrics, prometheus
 from forge_jobs.ops.metrics import spans
-from forge_jobs.ops.prometheus import Seen
+from forge_jobs.ops.prometheus import Seen, prometheus_text
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -51,7 +51,7 @@ async def test_gauges_counters_and_histograms_agree_with_the_store(forge: Forge)
     await send.aenqueue_many([(n,) for n in range(6)])
     await forge.drain()
     await send.aenqueue(9)
-    samples, kinds = read(await prometheus.page(forge.store))
+    samples, kinds = read(await prometheus_text(forge.store))
     for status, jobs in {"done": 4, "dead": 1, "scheduled": 1, "pending": 1, "failed": 0}.items():
         assert value(samples, "forge_jobs", queue="mail", status=status) == jobs
     own = {"queue": "mail", "kind": "send"}
@@ -81,7 +81,7 @@ async def test_closed_scopes_and_permits_are_shown(forge: Forge) -> None:
         await work.aenqueue()
         end = asyncio.get_running_loop().time() + 20
         while True:
-            samples, _ = read(await prometheus.page(forge.store))
+            samples, _ = read(await prometheus_text(forge.store))
             if ("forge_scope_throttled", (("scope", "api"),)) in samples:
                 break
             assert asyncio.get_running_loop().time() < end
@@ -98,7 +98,7 @@ async def test_workers_show_what_they_use(forge: Forge) -> None:
         await (await work.aenqueue()).aresult(timeout=20)
         end = asyncio.get_running_loop().time() + 20
         while True:
-            text = await prometheus.page(forge.store)
+            text = await prometheus_text(forge.store)
             if "forge_worker_memory_bytes{worker=" in text and "bytes 0" not in text:
                 break
             assert asyncio.get_running_loop().time() < end, text
@@ -168,7 +168,7 @@ async def test_the_health_port_serves_metrics(forge: Forge) -> None:
     async def page() -> str:
         if broken:
             raise OSError("password=sesame")
-        return await prometheus.page(forge.store)
+        return await prometheus_text(forge.store)
 
     server = await serve_health(port, lambda: True, page)
     head, body = await _get(port, "GET /metrics HTTP/1.1")

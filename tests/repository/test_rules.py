@@ -76,6 +76,7 @@ def test_allowed_imports_pass(house: Path) -> None:
         ("__init__.py", "forge_jobs.testing"),
         ("core/__init__.py", "telegram_gateway"),
         ("../telegram_gateway/door.py", "forge_jobs.engine"),
+        ("../telegram_gateway/door.py", "forge_jobs.kit.clock"),
         ("helpers.py", "forge_jobs.core"),
     ],
 )

@@ -11,10 +11,11 @@ from rich.text import Text
 
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.ops import look, metrics, prometheus
+from forge_jobs.ops import look, metrics
 from forge_jobs.ops.act import Store
 from forge_jobs.ops.doctor import Finding, Severity, examine
 from forge_jobs.ops.metrics import KindView
+from forge_jobs.ops.prometheus import prometheus_text
 from forge_jobs.ops.views import MinuteView, Overview, to_json
 
 from . import show
@@ -53,7 +54,7 @@ def stats(
       forge stats --prometheus
     """
     if as_prometheus:
-        sys.stdout.write(on_store(url, prometheus.page))
+        sys.stdout.write(on_store(url, prometheus_text))
         return
     seen, kinds = on_store(url, lambda store: _seen(store, minutes))
     if as_json:

@@ -128,9 +128,9 @@ async def _serve(
 
         async def metrics() -> str:
             # Imported by whoever is asked for it: most workers never are.
-            from forge_jobs.ops import prometheus
+            from forge_jobs.ops.prometheus import prometheus_text
 
-            return await prometheus.page(forge.store)
+            return await prometheus_text(forge.store)
 
         background.append(io.spawn(lambda: serve_health(port, lambda: serving, metrics)))
         try:

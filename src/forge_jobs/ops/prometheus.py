@@ -1,8 +1,8 @@
 """The state of a store as Prometheus text (exposition format 0.0.4).
 
-``page`` reads, ``render`` only writes down. Gauges tell the present; counters and histograms grow
-only, since the store was made, whichever process is asked. A histogram's bound counts samples
-below it.
+``prometheus_text`` reads, ``render`` only writes down. Gauges tell the present; counters and
+histograms grow only, since the store was made, whichever process is asked. A histogram's bound
+counts samples below it.
 """
 
 import asyncio
@@ -59,8 +59,8 @@ class Seen:
     permits: Sequence[RateLimitView] = ()
 
 
-async def page(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
-    """Everything about a store, as text."""
+async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
+    """Everything about a store, as text in Prometheus' format."""
     queues, workers, totals, latency, gates, permits = await asyncio.gather(
         look.queues(store, clock=clock),
         look.workers(store, clock=clock),

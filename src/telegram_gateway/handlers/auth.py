@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 from telegram_gateway.calls import Call, message
 from telegram_gateway.keeping import Keeping, Reply
 from telegram_gateway.update import Update

@@ -7,8 +7,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
-from forge_jobs import Dead, Failed
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock, Dead, Failed
 from telegram_gateway.addresses import Forbidden, Place, Resolve, checked_place, look_up
 from telegram_gateway.calls import Call
 from telegram_gateway.config import Bot, HttpTarget

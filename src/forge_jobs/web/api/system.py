@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from forge_jobs.ops import doctor, look, prometheus
+from forge_jobs.ops import doctor, look
 from forge_jobs.ops.doctor import Finding, Severity
+from forge_jobs.ops.prometheus import CONTENT_TYPE, prometheus_text
 from forge_jobs.ops.views import Overview
 from forge_jobs.web.desk import Desk
 
@@ -69,7 +70,7 @@ async def storage(desk: Desk) -> Storage:
 @routes.get("/metrics")
 async def metrics(desk: Desk) -> Text:
     """The state of the store as Prometheus text."""
-    return Text(await prometheus.page(desk.store, clock=desk.clock), prometheus.CONTENT_TYPE)
+    return Text(await prometheus_text(desk.store, clock=desk.clock), CONTENT_TYPE)
 
 
 @routes.get("/openapi.json")
