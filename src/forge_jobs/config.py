@@ -45,12 +45,14 @@ def metrics_from_env(environ: Mapping[str, str] | None = None) -> bool:
 class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
+    ``heartbeat_s`` None means five beats per lease; never fewer than three are made.
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
     ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
     """
 
     lease_s: float = 15.0
+    heartbeat_s: float | None = None
     grace_s: float = 20.0
     strict: bool = False
     prefetch_s: float = 0.05

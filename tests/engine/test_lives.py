@@ -198,6 +198,18 @@ async def test_a_handler_that_blocks_the_loop_is_not_reaped(rig: Rig) -> None:
     assert (record.attempts, record.crashes) == (1, 0)
 
 
+async def test_a_process_beats_as_often_as_its_settings_say(rig: Rig) -> None:
+    settings = dataclasses.replace(FAST, lease_s=600.0, heartbeat_s=0.05)
+    seen: set[int] = set()
+
+    async def beaten() -> bool:
+        seen.update(process.beat_at for process in await rig.store.processes.all())
+        return len(seen) >= 4
+
+    async with rig.working(settings=settings):
+        await until(beaten)
+
+
 async def test_A12_a_worker_that_waits_out_a_throttle_stays_alive_and_follows_changes(
     rig: Rig,
 ) -> None:

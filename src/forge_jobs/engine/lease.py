@@ -18,6 +18,7 @@ from .standing import Standing
 
 _LOG = logging.getLogger("forge_jobs.lease")
 _BEATS_PER_LEASE = 5
+_BEATS_LEAST = 3
 _RETRY_MOST_S = 1.0
 
 
@@ -30,6 +31,7 @@ class Lease:
         standing: Standing,
         *,
         lease_s: float,
+        beat_s: float | None = None,
         clock: Clock,
         entropy: Entropy,
         pulse: Callable[[], Pulse],
@@ -38,7 +40,7 @@ class Lease:
         self._processes = processes
         self._standing = standing
         self._lease_s = lease_s
-        self._beat_s = lease_s / _BEATS_PER_LEASE
+        self._beat_s = min(beat_s or lease_s / _BEATS_PER_LEASE, lease_s / _BEATS_LEAST)
         self._mono = clock.mono
         self._entropy = entropy
         self._pulse = pulse

@@ -50,6 +50,7 @@ class Membership:
             processes,
             self.standing,
             lease_s=settings.lease_s,
+            beat_s=settings.heartbeat_s,
             clock=clock,
             entropy=entropy,
             pulse=pulse,
