@@ -198,7 +198,20 @@ class Task(Sendable[P, R]):
 
     def successor(self) -> Successor:
         """This task as the ``on_dead`` of another."""
-        return Successor(self.kind, self.queue, self.settings.max_attempts)
+        template = self._template
+        return Successor(
+            self.kind,
+            self.queue,
+            template.max_attempts,
+            priority=template.priority,
+            timeout_s=template.timeout_s,
+            tags=template.tags,
+            lane=template.lane,
+            order=template.order,
+            track=template.track,
+            per=self._per,
+            on_dead=template.on_dead,
+        )
 
     def __repr__(self) -> str:
         return f"<task {self.kind} in queue {self.queue}>"

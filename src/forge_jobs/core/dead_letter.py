@@ -3,13 +3,16 @@
 Every backend builds the same request with ``successor`` in the transaction that makes a job dead.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from .bound import limit_key
 from .instant import Instant
 from .job import NewJob, Successor
+from .names import TAGS_MOST
 
 
 class DeadJob(Struct, frozen=True, kw_only=True):
@@ -60,12 +63,26 @@ def payload(
     )
 
 
-def successor(on_dead: Successor, letter: bytes, *, trace: str | None = None) -> NewJob:
-    """The request for the ``on_dead`` task, ``letter`` being the ``payload`` above."""
+def successor(
+    on_dead: Successor, letter: bytes, *, tags: Sequence[str] = (), trace: str | None = None
+) -> NewJob:
+    """The request for the ``on_dead`` task, ``letter`` being the ``payload`` above.
+
+    It is a job of that task like any other: its settings, lane and limits. The tags and the trace
+    of the job that died go along, because hooks mark jobs with them and no hook sees this one.
+    """
     return NewJob(
         kind=on_dead.kind,
         queue=on_dead.queue,
         max_attempts=on_dead.max_attempts,
+        priority=on_dead.priority,
+        timeout_s=on_dead.timeout_s,
+        tags=tuple(dict.fromkeys((*on_dead.tags, *tags)))[:TAGS_MOST],
+        lane=on_dead.lane,
+        order=on_dead.order,
+        track=on_dead.track,
+        limit_key=None if on_dead.per is None else limit_key(on_dead.kind, on_dead.per, letter),
+        on_dead=on_dead.on_dead,
         payload=letter,
         trace=trace,
     )

@@ -28,12 +28,21 @@ class UniqueWhile(StrEnum):
     WAITING = "waiting"
 
 
-class Successor(Struct, frozen=True):
-    """The task to enqueue when this job dies."""
+class Successor(Struct, frozen=True, omit_defaults=True):
+    """The task to enqueue when this job dies, with what it gives its jobs. ``per`` names the
+    argument by which its jobs are limited; the key is read when the arguments are known."""
 
     kind: str
     queue: str
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    priority: int = DEFAULT_PRIORITY
+    timeout_s: float | None = None
+    tags: tuple[str, ...] = ()
+    lane: str | None = None
+    order: LaneOrder = LaneOrder.NONE
+    track: bool = False
+    per: str | None = None
+    on_dead: "Successor | None" = None
 
 
 class NewJob(Struct, frozen=True, kw_only=True):

@@ -211,4 +211,5 @@ def _tell(tables: Tables, row: Row, now: Instant) -> None:
         enqueued_at=row.enqueued_at,
         died_at=now,
     )
-    insert(tables, dead_letter.successor(job.on_dead, letter, trace=job.trace), now)
+    told = dead_letter.successor(job.on_dead, letter, tags=job.tags, trace=job.trace)
+    insert(tables, told, now)

@@ -126,7 +126,8 @@ class Exchanger:
                 died_at=row["finished_at"],
             )
             on_dead = rows.successor_of(row["on_dead"])
-            jobs.append(dead_letter.successor(on_dead, letter, trace=row["trace"]))
+            tags, trace = row["tags"] or (), row["trace"]
+            jobs.append(dead_letter.successor(on_dead, letter, tags=tags, trace=trace))
         return jobs
 
     async def _in_steps(

@@ -236,7 +236,8 @@ def _tell(tx: Tx, row: Row) -> None:
         enqueued_at=row.enqueued_at,
         died_at=tx.now,
     )
-    enqueue.insert(tx, [dead_letter.successor(options.on_dead, letter, trace=options.trace)])
+    told = dead_letter.successor(options.on_dead, letter, tags=options.tags, trace=options.trace)
+    enqueue.insert(tx, [told])
 
 
 _groups_of = msgspec.json.Decoder(list[tuple[str, str, JobStatus, int]]).decode

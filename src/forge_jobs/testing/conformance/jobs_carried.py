@@ -4,7 +4,8 @@ import pytest
 from msgspec import json
 
 from forge_jobs.core.dead_letter import DeadJob
-from forge_jobs.core.job import NewJob, Successor
+from forge_jobs.core.job import LaneOrder, NewJob, Successor
+from forge_jobs.core.limits import Declared, key_lot
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed
 from forge_jobs.core.select import Selection
 from forge_jobs.core.status import JobStatus
@@ -111,6 +112,31 @@ class TestCarriedJobs:
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
         assert len(await everything(store)) == 3
+
+    @pytest.mark.parametrize("way", ["told", "reaped"])
+    async def test_the_successor_is_a_job_of_its_task(
+        self, store: Store, worker: Worker, clock: MovableClock, way: str
+    ) -> None:
+        await store.limits.publish([Declared(name="task:tell", concurrency=1, per="args.job.kind")])
+        tell = Successor(
+            "tell", "ops", 2, priority=7, timeout_s=9.0, tags=("own", "both"), lane="letters",
+            order=LaneOrder.STRICT, track=True, per="args.job.kind", on_dead=TELL,
+        )  # fmt: skip
+        made = new_job(on_dead=tell, max_attempts=1, tags=("vip", "both"), trace="t")
+        await store.jobs.enqueue([made, made])
+        for _ in range(2):
+            job = await worker.claim_one()
+            if way == "told":
+                await worker.end(job, Dead("boom"))
+        if way == "reaped":
+            clock.advance(LEASE_S)
+            await store.jobs.reap(crash_note="x", limit=10)
+        *_, first, second = await everything(store)
+        assert (first.kind, first.priority, first.timeout_s) == ("tell", 7, 9.0)
+        assert (first.lane, first.order, first.on_dead) == ("letters", LaneOrder.STRICT, TELL)
+        assert (first.tags, first.trace) == (("own", "both", "vip"), "t")
+        assert first.limit_key == key_lot("tell", "work")
+        assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.HELD)
 
     async def test_the_successor_of_a_successor_is_nobody(
         self, store: Store, worker: Worker

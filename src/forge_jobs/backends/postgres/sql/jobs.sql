@@ -47,7 +47,8 @@ WHERE gates.until <= $4;
 -- name: letters
 -- What the on_dead task is told about jobs that have just died. Index: the primary key.
 SELECT h.id, h.kind, h.queue, h.attempts, h.last_error, h.enqueued_at, h.finished_at, h.on_dead,
-    h.trace, COALESCE(h.payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = h.id)) AS payload
+    h.tags, h.trace,
+    COALESCE(h.payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = h.id)) AS payload
 FROM forge.history h
 WHERE h.id = ANY ($1::bigint[]) AND h.status = 'dead' AND h.on_dead IS NOT NULL
 ORDER BY h.id;
