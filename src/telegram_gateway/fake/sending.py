@@ -1,0 +1,182 @@
+"""The methods by which a bot speaks: what a chat receives, and what Telegram refuses."""
+
+from typing import Any, Final
+
+from forge_jobs.kit.clock import Clock
+
+from .given import Given
+from .refusal import Refusal, bad
+from .updates import SECOND
+from .world import Call, Chat, FakeBot, Method
+
+TEXT_LONGEST: Final = 4_096
+_ACTIONS: Final = frozenset(
+    {
+        "typing", "upload_photo", "record_video", "upload_video", "record_voice", "upload_voice",
+        "upload_document", "choose_sticker", "find_location", "record_video_note",
+        "upload_video_note",
+    }
+)  # fmt: skip
+
+
+class Sending:
+    """Writes into chats."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.methods: dict[str, Method] = {
+            "sendmessage": self._send,
+            "sendchataction": self._act,
+            "editmessagetext": self._edit,
+            "editmessagereplymarkup": self._edit_markup,
+            "deletemessage": self._delete,
+            "answercallbackquery": self._answer_query,
+            "setmessagereaction": self._react,
+            "getchat": self._get_chat,
+        }
+
+    # ------------------------------------------------------------------ messages
+
+    async def _send(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        text = _text(given)
+        message: dict[str, Any] = {
+            "message_id": chat.next_message(),
+            "from": bot.user,
+            "chat": chat.about,
+            "date": self._clock.now() // SECOND,
+            "text": text,
+        }
+        thread = given.whole("message_thread_id")
+        if thread is not None:
+            message |= {"message_thread_id": thread, "is_topic_message": True}
+        replied = given.record("reply_parameters").get("message_id")
+        before = chat.messages.get(replied) if isinstance(replied, int) else None
+        if before is not None:
+            message["reply_to_message"] = before
+        message |= _inline(given)
+        chat.messages[message["message_id"]] = message
+        chat.add(self._clock.now(), "bot", "message", message, call)
+        return message
+
+    async def _edit(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        before = self._own(bot, chat, given, "edit")
+        text = _text(given)
+        after = {key: value for key, value in before.items() if key != "reply_markup"}
+        after |= {"text": text, **_inline(given)}
+        return self._changed(chat, before, after, call)
+
+    async def _edit_markup(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        before = self._own(bot, chat, given, "edit")
+        after = {key: value for key, value in before.items() if key != "reply_markup"}
+        return self._changed(chat, before, after | _inline(given), call)
+
+    def _changed(
+        self, chat: Chat, before: dict[str, Any], after: dict[str, Any], call: Call
+    ) -> dict[str, Any]:
+        if after == before:
+            raise bad("message is not modified")
+        after["edit_date"] = self._clock.now() // SECOND
+        chat.messages[after["message_id"]] = after
+        chat.add(self._clock.now(), "bot", "edit", after, call)
+        return after
+
+    async def _delete(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        number = given.whole("message_id")
+        found = chat.messages.pop(number or 0, None)
+        if found is None:
+            raise bad("message to delete not found")
+        chat.add(self._clock.now(), "bot", "delete", {"message_id": number}, call)
+        return True
+
+    # ------------------------------------------------------------------ the rest
+
+    async def _act(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        action = given.text("action")
+        if action not in _ACTIONS:
+            raise bad("wrong parameter action in request")
+        chat.add(self._clock.now(), "bot", "action", {"action": action}, call)
+        return True
+
+    async def _react(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        number = given.whole("message_id") or 0
+        if number not in chat.messages:
+            raise bad("message to react not found")
+        body = {"message_id": number, "reaction": given.listed("reaction") or []}
+        chat.add(self._clock.now(), "bot", "reaction", body, call)
+        return True
+
+    async def _answer_query(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        found = bot.queries.pop(given.text("callback_query_id"), None)
+        if found is None or found[1] < self._clock.now():
+            raise bad("query is too old and response timeout expired or query ID is invalid")
+        chat = bot.chats[found[0]]
+        body = {"text": given.text("text"), "show_alert": given.flag("show_alert")}
+        chat.add(self._clock.now(), "bot", "answer", body, call)
+        return True
+
+    async def _get_chat(self, bot: FakeBot, given: Given, call: Call) -> Any:
+        chat = self._chat(bot, given)
+        return {**chat.about, "accent_color_id": 0, "max_reaction_count": 11}
+
+    # ------------------------------------------------------------------ what is there
+
+    def _chat(self, bot: FakeBot, given: Given) -> Chat:
+        named = given.text("chat_id").strip()
+        if not named:
+            raise bad("chat_id is empty")
+        chat = _found(bot, named)
+        if chat is None:
+            raise bad("chat not found")
+        if chat.moved_to is not None:
+            raise Refusal(
+                400,
+                "Bad Request: group chat was upgraded to a supergroup chat",
+                migrate_to_chat_id=chat.moved_to,
+            )
+        if chat.blocked:
+            raise Refusal(403, "Forbidden: bot was blocked by the user")
+        return chat
+
+    def _own(self, bot: FakeBot, chat: Chat, given: Given, what: str) -> dict[str, Any]:
+        found = chat.messages.get(given.whole("message_id") or 0)
+        if found is None:
+            raise bad(f"message to {what} not found")
+        if found["from"]["id"] != bot.id:
+            raise bad(f"message can't be {what}ed")
+        return found
+
+
+def _found(bot: FakeBot, named: str) -> Chat | None:
+    if named.startswith("@"):
+        for chat in bot.chats.values():
+            if f"@{chat.about.get('username', '')}".lower() == named.lower():
+                return chat
+        return None
+    try:
+        return bot.chats.get(int(named))
+    except ValueError:
+        return None
+
+
+def _text(given: Given) -> str:
+    """Markup is taken as it stands: the fake parses no entities out of it."""
+    text = given.text("text")
+    if not text.strip():
+        raise bad("message text is empty")
+    if len(text.encode("utf-16-le", "surrogatepass")) // 2 > TEXT_LONGEST:
+        raise bad("message is too long")
+    return text
+
+
+def _inline(given: Given) -> dict[str, Any]:
+    """Of all keyboards only the inline one is part of the message."""
+    markup = given.record("reply_markup")
+    if "inline_keyboard" in markup:
+        return {"reply_markup": {"inline_keyboard": markup["inline_keyboard"]}}
+    return {}

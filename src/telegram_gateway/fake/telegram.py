@@ -1,0 +1,251 @@
+"""FakeTelegram: bots, chats and deliveries tied together. The HTTP side of it is in ``server``."""
+
+import re
+from collections import deque
+from typing import Any, Final
+
+import httpx2
+
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+
+from . import acting
+from .delivery import Delivery
+from .faults import Fault
+from .given import Given
+from .profile import PROFILE
+from .receiving import Receiving, wake_poll
+from .refusal import Refusal
+from .sending import Sending
+from .updates import KINDS, is_wanted, new_update
+from .world import Call, Chat, FakeBot, Method
+
+_TOKEN: Final = re.compile(r"[1-9]\d{0,15}:[A-Za-z0-9_-]{10,100}")
+_CALLS_KEPT: Final = 200_000
+
+
+class FakeTelegram:
+    """A Telegram for tests and demonstrations.
+
+    A token that looks like one makes a bot at its first use, unless ``known_only``: then a token
+    that ``bot`` did not name is answered with 401, as the real one does. ``local`` allows webhooks
+    at any address, as a Bot API server of one's own does.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = SYSTEM_ENTROPY,
+        local: bool = True,
+        known_only: bool = False,
+        answer_within_s: float = 60.0,
+    ) -> None:
+        self.clock = clock
+        self.base = ""
+        self.bots: dict[int, FakeBot] = {}
+        self.calls: deque[tuple[int, Call]] = deque(maxlen=_CALLS_KEPT)
+        self.faults: list[Fault] = []
+        self._entropy = entropy
+        self._known_only = known_only
+        self._answer_within_s = answer_within_s
+        self._client: httpx2.AsyncClient | None = None
+        self._stopped: list[Delivery] = []
+        self._queries = 0
+        self._methods: dict[str, Method] = {
+            **PROFILE,
+            **Receiving(clock, self._start_delivery, local=local).methods,
+            **Sending(clock).methods,
+        }
+
+    # ------------------------------------------------------------------ bots
+
+    def bot(self, token: str, *, name: str = "", username: str = "") -> FakeBot:
+        """The bot of a token; it is made if there is none."""
+        if not _TOKEN.fullmatch(token):
+            raise ValueError("a token is a number, a colon and ten or more letters or digits")
+        number = int(token.partition(":")[0])
+        found = self.bots.get(number)
+        if found is None:
+            found = self.bots[number] = FakeBot(
+                token,
+                name or f"Bot {number}",
+                username or f"fake_{number}_bot",
+                next_update=100_000_000 + self._entropy.bits(29),
+            )
+        return found
+
+    def known(self, token: str) -> FakeBot:
+        """The bot that calls; 401 for a stranger."""
+        number = token.partition(":")[0]
+        found = self.bots.get(int(number)) if number.isascii() and number.isdigit() else None
+        if found is None and not self._known_only and _TOKEN.fullmatch(token):
+            found = self.bot(token)
+        if found is None or found.token != token or found.revoked:
+            raise Refusal(401, "Unauthorized")
+        return found
+
+    # ------------------------------------------------------------------ acting as a user
+
+    def say(
+        self,
+        bot: FakeBot,
+        text: str,
+        *,
+        chat: int = 7,
+        user: int | None = None,
+        name: str = "Ann",
+        **more: Any,
+    ) -> int:
+        """Somebody writes to the bot; the number of the update, 0 if the bot does not want it.
+
+        A chat above zero is private. ``more`` are further fields of the message, a photo for
+        instance (then the text may be empty).
+        """
+        room = acting.opened(bot, chat, name)
+        who = acting.person(user if user is not None else abs(chat), name)
+        message = acting.said(bot, room, who, text, self.clock.now(), more)
+        return self.push(bot, "message", message)
+
+    def post(self, bot: FakeBot, text: str, *, channel: int = -1_002_000_000_000) -> int:
+        """A text appears in a channel that the bot reads."""
+        room = bot.chats.get(channel)
+        if room is None:
+            about = {"id": channel, "type": "channel", "title": "News", "username": "fake_news"}
+            room = bot.chats[channel] = Chat(about)
+        now = self.clock.now()
+        message = acting.said(bot, room, acting.person(1), text, now, {"sender_chat": room.about})
+        del message["from"]
+        return self.push(bot, "channel_post", message)
+
+    def edit(self, bot: FakeBot, message_id: int, text: str, *, chat: int = 7) -> int:
+        """Somebody changes a message of theirs."""
+        room = acting.opened(bot, chat)
+        message = acting.edited(room, message_id, text, self.clock.now())
+        return self.push(bot, "edited_message", message)
+
+    def press(
+        self,
+        bot: FakeBot,
+        message_id: int,
+        data: str,
+        *,
+        chat: int = 7,
+        user: int | None = None,
+    ) -> int:
+        """Somebody presses a button under a message of the bot."""
+        self._queries += 1
+        who = acting.person(user if user is not None else abs(chat))
+        query = f"{bot.id}{self._queries:06d}"
+        room, now = acting.opened(bot, chat), self.clock.now()
+        body = acting.pressed(bot, room, who, message_id, data, now, query)
+        return self.push(bot, "callback_query", body)
+
+    def block(self, bot: FakeBot, *, chat: int = 7, blocked: bool = True) -> int:
+        """Somebody blocks the bot: what it sends is refused from now on."""
+        room, who = acting.opened(bot, chat), acting.person(abs(chat))
+        body = acting.membership(bot, room, who, self.clock.now(), blocked=blocked)
+        return self.push(bot, "my_chat_member", body)
+
+    def ask_inline(self, bot: FakeBot, text: str, *, user: int = 7) -> int:
+        """Somebody types the bot's name and a question, in whatever chat."""
+        self._queries += 1
+        body = {
+            "id": f"{bot.id}{self._queries:06d}",
+            "from": acting.person(user),
+            "query": text,
+            "offset": "",
+            "chat_type": "private",
+        }
+        return self.push(bot, "inline_query", body)
+
+    def react(self, bot: FakeBot, message_id: int, emoji: str, *, chat: int = 7) -> int:
+        """Somebody reacts to a message."""
+        room = acting.opened(bot, chat)
+        now = self.clock.now()
+        room.add(now, "user", "reaction", {"message_id": message_id, "emoji": emoji})
+        body = {
+            "chat": room.about,
+            "message_id": message_id,
+            "user": acting.person(abs(chat)),
+            "date": now // 1_000_000,
+            "old_reaction": [],
+            "new_reaction": [{"type": "emoji", "emoji": emoji}],
+        }
+        return self.push(bot, "message_reaction", body)
+
+    def push(self, bot: FakeBot, kind: str, body: dict[str, Any]) -> int:
+        """An update of any kind, whatever is in it; 0 if the bot does not want that kind."""
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is no kind of update")
+        if not is_wanted(kind, bot.allowed):
+            return 0
+        update = new_update(bot.next_update, kind, body, self.clock.now())
+        bot.next_update += 1
+        bot.waiting[update.id] = update
+        if bot.delivery is not None:
+            bot.delivery.offer(update)
+        wake_poll(bot)
+        return update.id
+
+    # ------------------------------------------------------------------ methods
+
+    async def perform(self, bot: FakeBot, method: str, given: Given, *, way: str = "http") -> Any:
+        """What a method gives; Refusal if Telegram would refuse."""
+        call = Call(method, given.values, way)
+        self.calls.append((bot.id, call))
+        found = self._methods.get(method.lower())
+        if found is None:
+            raise Refusal(404, "Not Found: method not found")
+        return await found(bot, given, call)
+
+    def fault_for(self, bot: FakeBot, method: str) -> Fault | None:
+        """The trouble ordered for this call, if any; it is used up by this."""
+        for fault in self.faults:
+            if fault.meets(bot.id, method):
+                fault.times -= 1
+                if fault.times < 1:
+                    self.faults.remove(fault)
+                return fault
+        return None
+
+    # ------------------------------------------------------------------ delivery
+
+    def _start_delivery(self, bot: FakeBot) -> None:
+        if bot.webhook is None:
+            return
+        if self._client is None:
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+            self._client = httpx2.AsyncClient(trust_env=False, timeout=None, limits=limits)
+
+        async def perform(method: str, given: Given) -> object:
+            return await self.perform(bot, method, given, way="webhook")
+
+        def gone() -> None:
+            if bot.delivery is not None:
+                self._stopped.append(bot.delivery)
+                bot.delivery.close()
+            bot.delivery = bot.webhook = None
+
+        bot.delivery = Delivery(
+            bot,
+            bot.webhook,
+            clock=self.clock,
+            entropy=self._entropy,
+            client=self._client,
+            perform=perform,
+            gone=gone,
+            answer_within_s=self._answer_within_s,
+        )
+
+    async def close(self) -> None:
+        """End deliveries and polls; what waits is forgotten with this object."""
+        for bot in self.bots.values():
+            wake_poll(bot)
+            if bot.delivery is not None:
+                bot.delivery.close()
+                await bot.delivery.closed()
+                bot.delivery = None
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None

@@ -1,0 +1,156 @@
+"""What the fake Telegram knows: bots, their chats, and everything that was said in them, in order.
+
+A private chat belongs to one bot: the same person talks to another bot in another chat.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from .given import Given
+from .updates import Waiting
+
+if TYPE_CHECKING:
+    from .delivery import Delivery
+
+_KEPT_MOST: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of a bot. ``way`` is ``http`` or ``webhook``, the answer to an update."""
+
+    method: str
+    parameters: dict[str, Any]
+    way: str = "http"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened in a chat. ``call`` is the request behind it; None for the user."""
+
+    number: int
+    at: int
+    by: str
+    what: str
+    message: dict[str, Any]
+    call: Call | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """As the control side shows it."""
+        found: dict[str, Any] = {
+            "number": self.number,
+            "at": self.at,
+            "by": self.by,
+            "what": self.what,
+            "message": self.message,
+        }
+        if self.call is not None:
+            call = self.call
+            found["call"] = {
+                "method": call.method,
+                "parameters": call.parameters,
+                "way": call.way,
+            }
+        return found
+
+
+@dataclass(slots=True)
+class Chat:
+    """One conversation of a bot."""
+
+    about: dict[str, Any]
+    blocked: bool = False
+    moved_to: int | None = None
+    entries: list[Entry] = field(default_factory=list[Entry])
+    messages: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+    last_message: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def next_message(self) -> int:
+        """A number for the next message."""
+        self.last_message += 1
+        return self.last_message
+
+    def add(
+        self, at: int, by: str, what: str, message: dict[str, Any], call: Call | None = None
+    ) -> None:
+        """Write down what happened and wake whoever looks on."""
+        self.entries.append(Entry(len(self.entries) + 1, at, by, what, message, call))
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def received(self, what: str | None = None) -> list[Entry]:
+        """What the bot did here, in order; ``what`` narrows it, to ``message`` for instance."""
+        return [one for one in self.entries if one.by == "bot" and what in (None, one.what)]
+
+    def texts(self) -> list[str]:
+        """The texts of the bot's messages, in order."""
+        return [str(one.message.get("text", "")) for one in self.received("message")]
+
+
+@dataclass(slots=True)
+class WebhookSettings:
+    """Where a bot wants its updates."""
+
+    url: str
+    secret: str = field(default="", repr=False)
+    connections: int = 40
+    last_error_at: int | None = None
+    last_error: str = ""
+    gone_since: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class FakeBot:
+    """One bot: its chats, and the updates that wait for it."""
+
+    token: str = field(repr=False)
+    name: str
+    username: str
+    next_update: int
+    revoked: bool = False
+    chats: dict[int, Chat] = field(default_factory=dict[int, Chat])
+    waiting: OrderedDict[int, Waiting] = field(default_factory=OrderedDict[int, Waiting])
+    allowed: frozenset[str] | None = None
+    webhook: WebhookSettings | None = None
+    webhook_set_at: float | None = None
+    delivery: "Delivery | None" = None
+    poller: "asyncio.Future[None] | None" = None
+    queries: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    commands: list[Any] = field(default_factory=list[Any])
+    delivered: list[int] = field(default_factory=list[int])
+    expired: list[int] = field(default_factory=list[int])
+
+    @property
+    def id(self) -> int:
+        """The number before the colon."""
+        return int(self.token.partition(":")[0])
+
+    @property
+    def user(self) -> dict[str, Any]:
+        """The bot as the sender of messages."""
+        return {
+            "id": self.id,
+            "is_bot": True,
+            "first_name": self.name,
+            "username": self.username,
+        }
+
+    def chat(self, chat_id: int) -> Chat:
+        """A conversation that exists; KeyError if nobody opened it."""
+        return self.chats[chat_id]
+
+    def ended(self, update: Waiting, *, delivered: bool) -> None:
+        """An update waits no longer."""
+        if self.waiting.pop(update.id, None) is None:
+            return
+        kept = self.delivered if delivered else self.expired
+        kept.append(update.id)
+        del kept[:-_KEPT_MOST]
+
+
+Method: TypeAlias = Callable[[FakeBot, Given, Call], Awaitable[Any]]
+"""A method of the Bot API."""
