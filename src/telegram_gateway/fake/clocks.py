@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs import SYSTEM_CLOCK, Clock
 
 _SECOND = 1_000_000
 

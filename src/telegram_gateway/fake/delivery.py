@@ -15,8 +15,7 @@ from typing import Final
 
 import httpx2
 
-from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.entropy import Entropy
+from forge_jobs import Clock, Entropy
 
 from .given import Given, read_given
 from .refusal import Refusal

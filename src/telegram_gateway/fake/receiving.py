@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 
 from .given import Given
 from .refusal import Refusal, bad, too_many

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from forge_jobs.kit.clock import Clock
+from forge_jobs import Clock
 
 from .given import Given
 from .refusal import Refusal, bad

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs import SYSTEM_CLOCK
 
 from .control import control_routes
 from .faults import Fault, Trouble

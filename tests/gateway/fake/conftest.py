@@ -58,7 +58,7 @@ def bot(fake: FakeTelegram) -> FakeBot:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(trust_env=False, timeout=30) as made:
+    async with httpx2.AsyncClient(trust_env=False, timeout=30, verify=False) as made:
         yield made
 
 
