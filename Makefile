@@ -12,6 +12,8 @@ INSTALL := $(PIP) install --quiet --quiet --require-hashes -r
 PYTHON ?=
 T ?=
 SIDE_BY_SIDE ?= 2
+# A few failed tests get a second look, alone (docs/decisions/0090); SECOND_LOOK=0 leaves it out.
+SECOND_LOOK ?= 1
 SEEDS ?= 100
 SEED ?=
 ARGS ?=
@@ -32,7 +34,7 @@ demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on
 
 test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
-	@$(PY) -m pytest -n $(SIDE_BY_SIDE) --dist loadfile $(T)
+	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) -n $(SIDE_BY_SIDE) --dist loadfile $(T)
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
 	@echo "Checking lint rules and format (ruff) ..."

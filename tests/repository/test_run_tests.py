@@ -1,0 +1,59 @@
+"""The runner of the suite: a second look for few, never a pass for a test that fails twice."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+RUNNER = Path(__file__).parents[2] / "scripts" / "run_tests.py"
+FAILS_ONCE = """
+from pathlib import Path
+
+def test_unsteady():
+    seen = Path("seen")
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+
+
+def run(folder: Path, text: str) -> tuple[int, str]:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_it.py").write_text(text)
+    ended = subprocess.run(
+        [sys.executable, str(RUNNER), "-q"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return ended.returncode, ended.stdout
+
+
+def test_a_test_that_passes_alone_is_named(tmp_path: Path) -> None:
+    code, said = run(tmp_path, FAILS_ONCE)
+    assert code == 0
+    assert "assert not first" in said
+    assert "UNSTEADY" in said
+    assert said.rstrip().endswith("test_it.py::test_unsteady")
+
+
+def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "def test_broken():\n    assert False\n")
+    assert code == 1
+    assert said.count("FAILED test_it.py::test_broken") == 2
+    assert "UNSTEADY" not in said
+
+
+def test_many_failures_get_no_second_look(tmp_path: Path) -> None:
+    text = "".join(f"def test_{n}():\n    assert False\n\n" for n in range(4))
+    code, said = run(tmp_path, text)
+    assert code == 1
+    assert "second look" not in said
+
+
+def test_what_is_no_failed_test_is_passed_on(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "def broken(:\n")
+    assert code == 2
+    assert "second look" not in said
+
+
+def test_a_green_run_says_nothing_more(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "def test_fine():\n    pass\n")
+    assert code == 0
+    assert said.rstrip().splitlines()[-1].startswith("1 passed")
