@@ -1,5 +1,6 @@
 """The runner of the suite: a second look for few, never a pass for a test that fails twice."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,15 @@ def test_unsteady():
 def run(folder: Path, text: str) -> tuple[int, str]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_it.py").write_text(text)
+    # The project's many plugins take longer to load than these tests to run.
+    plain = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ended = subprocess.run(
-        [sys.executable, str(RUNNER), "-q"], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, str(RUNNER), "-q"],
+        cwd=folder,
+        env=plain,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return ended.returncode, ended.stdout
 
