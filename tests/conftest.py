@@ -1,11 +1,13 @@
 """What holds for every test: a clean environment, repeatable examples, nothing left running."""
 
+import faulthandler
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from tests.postgres.places import places
@@ -22,6 +24,15 @@ for name in list(os.environ):
 # The machine may be slow, so examples carry no deadline; the same commit tries the same examples.
 settings.register_profile("forge", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("forge")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """A test that was stopped at its time limit may hang again while its fixtures are taken down,
+    and the limit is spent by then: this one ends the process."""
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(400, file=stderr, exit=True)
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ from forge_jobs.engine.registry import Handler, HandlerRegistry, RunIn
 from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 from forge_jobs.store.bundle import Store
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 FAST = EngineSettings(lease_s=10.0, poll_s=0.2, control_s=0.1)
 ENDED = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 

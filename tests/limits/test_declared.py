@@ -13,7 +13,7 @@ from forge_jobs.ops import bounds
 from forge_jobs.ops.bounds import BoundOperator
 from forge_jobs.store.limits import LimitChange
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Crowd:

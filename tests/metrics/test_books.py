@@ -23,7 +23,7 @@ from forge_jobs.ops import metrics
 from forge_jobs.testing.clock import MovableClock
 from tests.storm.books import compared, every_job
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @pytest.fixture

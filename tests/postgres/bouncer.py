@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .server import unprivileged
 
-_START_S = 30.0
+_START_S = 60.0
 
 _SETTINGS = """
 [databases]

@@ -15,7 +15,7 @@ from forge_jobs.store.queues import QueueChange
 from .proxy import faulty_line
 from .server import PrivateServer
 
-SOON_S = 10.0
+SOON_S = 30.0
 
 
 def job(queue: str = "q") -> NewJob:

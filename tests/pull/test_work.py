@@ -14,7 +14,7 @@ import pytest
 from forge_jobs import BadDuration, BadOption, Dead, JobQueue, Retry, Snooze, Unavailable, Unknown
 from forge_jobs.pull import Job, JobStatus, job_worker, job_worker_pool
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from forge_jobs.ops.act import Store
 from forge_jobs.web import serving
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def shop(url: str) -> Forge:

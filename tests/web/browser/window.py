@@ -10,7 +10,7 @@ PAGES = (
     "/", "/jobs", "/scheduled", "/retries", "/dead", "/cron", "/queues", "/workers", "/limits",
     "/health", "/audit",
 )  # fmt: skip
-PATIENCE_MS = 20_000
+PATIENCE_MS = 45_000
 
 
 @contextmanager
