@@ -1,13 +1,17 @@
 """The Bot API as far as a gateway needs it: one call, and what its errors mean."""
 
+import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import msgspec
 
 from .config import Bot
 from .masking import Mask
+from .meters import Meters
+
+_LOG: Final = logging.getLogger("telegram_gateway.bot_api")
 
 
 class ApiError(Exception):
@@ -50,8 +54,10 @@ _DECODER = msgspec.json.Decoder(_Answer)
 class BotApi:
     """Calls methods for any bot; the address is the bot's own ``api_base``."""
 
-    def __init__(self, mask: Mask, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, mask: Mask, meters: Meters, *, timeout_s: float = 20.0) -> None:
         self._mask = mask
+        self._meters = meters
+        self._refused: set[str] = set()
         self._timeout_s = timeout_s
         self._client: httpx2.AsyncClient | None = None
 
@@ -77,13 +83,43 @@ class BotApi:
         except msgspec.MsgspecError:
             raise Unreachable(f"{method}: the answer was not JSON") from None
         if found.ok:
+            self._note(bot, refused=False)
             return found.result
+        code = found.error_code or answer.status_code
+        if code == 401 or (code == 404 and method == "getMe"):
+            self._note(bot, refused=True)
         raise ApiError(
-            found.error_code or answer.status_code,
+            code,
             self._mask(found.description),
             retry_after_s=found.parameters.retry_after,
             moved_to=found.parameters.migrate_to_chat_id,
         )
+
+    async def knows(self, bot: Bot) -> bool:
+        """Whether Telegram takes the bot's token.
+
+        A revoked token is answered with 401, one that never was with 404, like a method that is
+        none; so getMe decides. No answer counts as yes: nothing was refused.
+        """
+        try:
+            await self.call(bot, "getMe", {})
+        except (ApiError, Unreachable):
+            return bot.slug not in self._refused
+        return True
+
+    def _note(self, bot: Bot, *, refused: bool) -> None:
+        if refused == (bot.slug in self._refused):
+            return
+        self._meters.show("gateway_token_refused", float(refused), bot=bot.slug)
+        if refused:
+            self._refused.add(bot.slug)
+            _LOG.error(
+                "bot %s: Telegram refuses its token: its sends wait; ask @BotFather for a new one",
+                bot.slug,
+            )
+        else:
+            self._refused.discard(bot.slug)
+            _LOG.info("bot %s: Telegram takes its token again", bot.slug)
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -14,6 +15,7 @@ from forge_jobs import SECRET_ENTROPY, ForgeError
 from .bot_api import ApiError, Unreachable
 from .config import Bot, Settings, load
 from .gateway import Gateway
+from .keeping import keeping_at
 from .masking import log_to
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ secrets = typer.Typer(no_args_is_help=True, help="Secrets for webhooks.")
 app.add_typer(webhooks, name="webhook")
 app.add_typer(secrets, name="secret")
 BotOption = Annotated[str | None, typer.Option("--bot", help="One bot, by slug; else all.")]
+_BACKLOG = 100
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 
@@ -40,21 +43,12 @@ def serve() -> None:
 @app.command()
 def poll() -> None:
     """Fetch updates of all bots instead of waiting for webhooks; for machines behind NAT."""
-    from .polling import poll as fetch
+    from .serving import fetch
 
     gateway = _gateway()
     settings = gateway.settings
     log_to(None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json")
-
-    async def run() -> None:
-        async with gateway.running(), asyncio.TaskGroup() as group:
-            for bot in gateway.bots:
-                group.create_task(fetch(gateway, bot))
-
-    try:
-        _run(run())
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+    _run(fetch(gateway))
 
 
 @app.command()
@@ -93,16 +87,20 @@ def webhook_set(
         typer.echo(f"{found.slug}: {url} {', '.join(found.allowed_updates)}")
         if dry_run:
             return
-        await gateway.api.call(
-            found,
-            "setWebhook",
-            {
-                "url": url,
-                "secret_token": found.secrets[0].decode(),
-                "allowed_updates": list(found.allowed_updates),
-                "max_connections": found.max_connections,
-            },
-        )
+        wanted = {
+            "url": url,
+            "secret_token": found.secrets[0].decode(),
+            "allowed_updates": list(found.allowed_updates),
+            "max_connections": found.max_connections,
+        }
+        try:
+            await gateway.api.call(found, "setWebhook", wanted)
+        except ApiError as error:
+            # Telegram takes one such call a second.
+            if error.code != 429:
+                raise
+            await gateway.clock.sleep(error.retry_after_s or 1.0)
+            await gateway.api.call(found, "setWebhook", wanted)
         info: Any = await gateway.api.call(found, "getWebhookInfo", {})
         if info.get("url") != url:
             _fail(f"{found.slug}: Telegram has another address than the one just set")
@@ -134,6 +132,8 @@ def webhook_info(bot: BotOption = None) -> None:
         base = gateway.settings.public_url
         if base is not None and info.get("url") != f"{base}/bot/{found.slug}":
             typer.echo(f"  warning: it is not {base}/bot/{found.slug}")
+        if waiting > _BACKLOG:
+            typer.echo(f"  warning: more than {_BACKLOG} updates wait at Telegram")
         if info.get("last_error_message"):
             typer.echo(f"  warning: last error: {gateway.mask(str(info['last_error_message']))}")
         kinds = info.get("allowed_updates")
@@ -185,14 +185,46 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 @app.command(context_settings=_PASSED_ON, add_help_option=False)
 def jobs(context: typer.Context) -> None:
-    """Jobs of the gateway: the same as `forge jobs`, on DATABASE_URL."""
+    """Jobs of the gateway, on DATABASE_URL: `forge jobs`, with `stats`, `discard` (delete) and
+    `forget --user ID`, which deletes the jobs and the session of a user."""
     settings, _, _ = _loaded()
     if settings.database_url is None:
         _fail("DATABASE_URL is not set: there are no jobs")
     # The address may hold a password, so it goes by the environment.
     environment = {**os.environ, "FORGE_URL": settings.database_url}
-    command = [sys.executable, "-m", "forge_jobs", "jobs", *context.args]
-    os.execve(sys.executable, command, environment)
+    for words in _forge_commands(context.args):
+        command = [sys.executable, "-m", "forge_jobs", *words]
+        code = subprocess.run(command, env=environment, check=False).returncode
+        if code:
+            raise typer.Exit(code)
+    if context.args[:1] == ["forget"]:
+        _run(_end_session(settings.database_url, int(context.args[2])))
+
+
+def _forge_commands(words: list[str]) -> list[list[str]]:
+    """What `forge` is asked for."""
+    match words:
+        case ["stats", *more]:
+            return [["stats", *more]]
+        case ["discard", *more]:
+            return [["jobs", "delete", *more]]
+        case ["forget", "--user", user] if user.isascii() and user.isdigit():
+            # In a private chat the chat has the number of the user.
+            tags = (f"user:{user}", f"chat:{user}")
+            return [["jobs", "delete", "--tag", tag, "--yes"] for tag in tags]
+        case ["forget", *_]:
+            _fail("write: jobs forget --user ID, the number of the user", 2)
+        case _:
+            return [["jobs", *words]]
+
+
+async def _end_session(url: str, user_id: int) -> None:
+    keeping = keeping_at(url)
+    await keeping.open()
+    try:
+        await keeping.forget_user(user_id)
+    finally:
+        await keeping.close()
 
 
 def _loaded() -> tuple[Settings, list[Bot], list[str]]:

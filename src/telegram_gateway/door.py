@@ -42,6 +42,12 @@ class Verdict(StrEnum):
     QUARANTINED = "quarantined"
     FAILED = "failed"
     UNAVAILABLE = "unavailable"
+    FULL = "full"
+
+    @property
+    def taken(self) -> bool:
+        """Whether Telegram may forget the update."""
+        return self not in (Verdict.UNAVAILABLE, Verdict.FULL)
 
 
 class Desk:
@@ -107,9 +113,17 @@ class Door:
                     await self._prompt(bot, update)
                 return Verdict.GATED
         if desk.queue is not None and bot.in_queue:
-            job = await desk.queue.take_in(update)
-            return Verdict.DUPLICATE if job.duplicate else Verdict.ACCEPTED
+            return await self._stored(desk.queue, update)
         return await self._at_once(desk, update)
+
+    async def _stored(self, queue: BotQueue, update: Update) -> Verdict:
+        if await queue.depth.is_full():
+            return Verdict.FULL
+        job = await queue.take_in(update)
+        if job.duplicate:
+            return Verdict.DUPLICATE
+        queue.depth.grew()
+        return Verdict.ACCEPTED
 
     def _is_allowed(self, bot: Bot, update: Update) -> bool:
         users = self._settings.allowed_users

@@ -1,61 +1,50 @@
-"""Telegram's limits for sending, per chat, per group and per bot, as buckets of this process.
+"""Telegram's limits for sending: per chat, per group and per bot, counted over all processes.
 
-They keep a bot from running into 429; when Telegram says 429 all the same, its word counts.
+They keep a bot from running into 429; when Telegram says 429 all the same, its word counts. The
+limit of the whole bot is a rate limit of forge_jobs, which operators see and change; chats are too
+many for that, so theirs are rows of the gateway's own (``keeping``).
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from forge_jobs import Clock
-
-_KEPT_MOST: Final = 10_000
-
-
-@dataclass(slots=True)
-class _Bucket:
-    per_s: float
-    burst: float
-    level: float
-    at: float
-
-    def wait_s(self, now: float) -> float:
-        self.level = min(self.burst, self.level + max(now - self.at, 0.0) * self.per_s)
-        self.at = now
-        return 0.0 if self.level >= 1.0 - 1e-9 else (1.0 - self.level) / self.per_s
+_SECOND: Final = 1_000_000
+BOT_RATE: Final = "30/s"
 
 
-class Flood:
-    """The buckets of one bot."""
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """``burst`` messages at once, then one every ``every_us`` microseconds."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
+    key: str
+    every_us: int
+    burst: int
 
-    def take(self, chat_id: int | str | None) -> float:
-        """0 if a message may go now, and it is counted; else the seconds to wait."""
-        now = self._clock.mono()
-        wanted = [self._bucket("bot", 30.0, 30.0, now)]
-        if chat_id is not None:
-            wanted.append(self._bucket(f"chat {chat_id}", 1.0, 3.0, now))
-            if str(chat_id).startswith(("-", "@")):
-                wanted.append(self._bucket(f"group {chat_id}", 20 / 60, 20.0, now))
-        wait_s = max(bucket.wait_s(now) for bucket in wanted)
-        if wait_s > 0:
-            return wait_s
-        for bucket in wanted:
-            bucket.level -= 1.0
-        return 0.0
+    def after(self, level: int | None, now: int) -> tuple[int, int]:
+        """The new level if a message goes now, and the microseconds it has to wait first.
 
-    def _bucket(self, name: str, per_s: float, burst: float, now: float) -> _Bucket:
-        found = self._buckets.get(name)
-        if found is None:
-            if len(self._buckets) >= _KEPT_MOST:
-                self._forget(now)
-            found = self._buckets[name] = _Bucket(per_s, burst, burst, now)
-        return found
+        A level is the moment at which all of the allowance will be there again.
+        """
+        # A level further ahead than an empty allowance was written by a clock that was wrong.
+        base = min(max(level or now, now), now + self.burst * self.every_us)
+        return base + self.every_us, max(base - now - (self.burst - 1) * self.every_us, 0)
 
-    def _forget(self, now: float) -> None:
-        """Full buckets say nothing that a new one would not say."""
-        for name, bucket in list(self._buckets.items()):
-            if bucket.wait_s(now) == 0.0 and bucket.level >= bucket.burst:
-                del self._buckets[name]
+
+def scope_of(slug: str) -> str:
+    """The rate limit that all sends of a bot share."""
+    return f"telegram.{slug}"
+
+
+def allowances(bot_id: str, chat_id: int | str | None) -> list[Allowance]:
+    """What a message to this chat takes from."""
+    if chat_id is None:
+        return []
+    found = [Allowance(f"chat:{bot_id}:{chat_id}", _SECOND, 3)]
+    if str(chat_id).startswith(("-", "@")):
+        found.append(Allowance(f"group:{bot_id}:{chat_id}", 3 * _SECOND, 20))
+    return found
+
+
+def whole_bot(bot_id: str) -> Allowance:
+    """The limit of the bot, for sends at the door, which are no jobs."""
+    return Allowance(f"bot:{bot_id}", _SECOND // 30, 30)

@@ -1,10 +1,15 @@
 """Gateway: bots, queue, door and janitor tied together, from start to a graceful stop."""
 
 import asyncio
+import base64
+import hashlib
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from starlette.types import ASGIApp
 
 from forge_jobs import SYSTEM_CLOCK, Clock, EngineSettings, Forge, StoreError, prometheus_text
 
@@ -29,6 +34,10 @@ from .webhook import Webhook, asgi
 
 _LOG: Final = logging.getLogger("telegram_gateway")
 _CHECK_S: Final = 1.0
+# Tasks of a gateway live in its process; there is no other that one of them could be moved to. What
+# kills the process again and again is dead when its attempts are used up, and not before.
+_NEVER: Final = 1 << 30
+_GREETINGS_S: Final = (1.0, 5.0, 25.0)
 
 
 class Gateway:
@@ -46,7 +55,7 @@ class Gateway:
         self.bots = bots
         self.meters = Meters()
         self.mask = Mask(secrets_of(settings, bots))
-        self.api = BotApi(self.mask)
+        self.api = BotApi(self.mask, self.meters)
         self._resolve = resolve
         self.forge = self._forge(clock)
         self.clock: Clock = clock if self.forge is None else self.forge.clock
@@ -56,7 +65,7 @@ class Gateway:
         self.webhook = Webhook(
             self.desks, self.door, self.meters, self.clock, body_most=settings.body_most
         )
-        self.app = asgi(self.webhook, self.checks, self.metrics)
+        self.app = asgi(self.webhook, self.checks, self.metrics, self._admin())
         self._works = False
 
     # ------------------------------------------------------------------ running
@@ -89,12 +98,19 @@ class Gateway:
         await self.keeping.open()
 
     async def greet(self) -> None:
-        """Ask Telegram for each bot; no answer is a warning, never the end of the start."""
+        """Ask Telegram for each bot, a few times if need be; no answer is a warning, never the
+        end of the start."""
         for bot in self.bots:
-            try:
-                await self.api.call(bot, "getMe", {})
-            except (ApiError, Unreachable) as error:
-                _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
+            for pause_s in _GREETINGS_S:
+                try:
+                    await self.api.call(bot, "getMe", {})
+                except ApiError as error:
+                    _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
+                except Unreachable as error:
+                    _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
+                    await self.clock.sleep(pause_s)
+                    continue
+                break
 
     # ------------------------------------------------------------------ health
 
@@ -131,8 +147,25 @@ class Gateway:
         url = self.settings.database_url
         if url is None:
             return None
-        engine = EngineSettings(lease_s=self.settings.lease_s, poll_s=self.settings.poll_s)
+        engine = EngineSettings(
+            lease_s=self.settings.lease_s,
+            heartbeat_s=self.settings.heartbeat_s,
+            poll_s=self.settings.poll_s,
+            isolate_after_crashes=_NEVER,
+        )
         return Forge(url, settings=engine, clock=clock)
+
+    def _admin(self) -> ASGIApp | None:
+        """Mission Control and its API for whoever has ADMIN_TOKEN, as bearer token or password."""
+        token = self.settings.admin_token
+        if token is None or self.forge is None:
+            return None
+        # Pages and templates are loaded for those who open them only.
+        from forge_jobs.web import from_environment, mission_control
+
+        hashed = hashlib.sha256(token.encode()).hexdigest()
+        known = {"FORGE_WEB_PASSWORD": token, "FORGE_WEB_TOKENS": f"admin:admin:{hashed}"}
+        return mission_control(self.forge, auth=from_environment(known), title="Telegram gateway")
 
     def _queues(self) -> dict[str, int]:
         slots = self.settings.workers
@@ -140,11 +173,12 @@ class Gateway:
         return found | {bot.updates_queue: slots for bot in self.bots if bot.in_queue}
 
     def _desk(self, bot: Bot) -> Desk:
-        outgoing = Outgoing(bot, self.api, self.clock, self.meters)
+        outgoing = Outgoing(bot, self.api, self.keeping, self.clock, self.meters)
         handler = self._handler(bot, outgoing)
         queue = None
         if self.forge is not None:
-            queue = BotQueue(self.forge, bot, handler, outgoing, self.mask)
+            stuck_s = self.settings.stuck_timeout_s
+            queue = BotQueue(self.forge, bot, handler, outgoing, self.mask, stuck_s=stuck_s)
         return Desk(bot, handler, outgoing, queue)
 
     def _handler(self, bot: Bot, outgoing: Outgoing) -> Handler:
@@ -197,7 +231,22 @@ def secrets_of(settings: Settings, bots: Sequence[Bot]) -> list[str]:
     found += [secret.decode() for bot in bots for secret in bot.secrets]
     if settings.auth_secret is not None:
         found.append(settings.auth_secret.decode())
+    if settings.admin_token is not None:
+        found.append(settings.admin_token)
+    if settings.database_url is not None:
+        found += _password_of(settings.database_url)
+    for bot in bots:
+        keys = bot.http.signing if bot.http is not None else ()
+        found += [base64.b64encode(key).decode() for key in keys]
     return found
+
+
+def _password_of(url: str) -> list[str]:
+    try:
+        password = urlsplit(url).password or ""
+    except ValueError:
+        return []
+    return [password, unquote(password)]
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -1,12 +1,18 @@
 """What the gateway counts, as Prometheus text. Labels hold slugs and outcomes, never secrets."""
 
 from collections import Counter
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+Samples: TypeAlias = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _HELP: Final = {
     "gateway_updates_total": "Updates at the door, by bot and outcome.",
     "gateway_sends_total": "Calls of the Bot API, by bot and result.",
     "gateway_flood_wait_seconds_total": "Seconds that Telegram asked to wait with 429.",
+    "gateway_token_refused": "1 while Telegram refuses the token of a bot.",
+    "gateway_webhook_pending_updates": "Updates that wait at Telegram, as getWebhookInfo says.",
+    "gateway_webhook_last_error_timestamp_seconds": "When Telegram last failed to deliver.",
     "gateway_door_seconds": "From the request to the answer at the door.",
     "gateway_janitor_total": "What the janitor removed or recovered.",
 }
@@ -18,6 +24,7 @@ class Meters:
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._shown: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         self._door: Counter[float] = Counter()
         self._door_sum = 0.0
         self._door_count = 0
@@ -26,9 +33,14 @@ class Meters:
         """Add to a counter."""
         self._counts[name, tuple(sorted(labels.items()))] += by  # pyright: ignore[reportArgumentType]
 
+    def show(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        self._shown[name, tuple(sorted(labels.items()))] = value
+
     def value(self, name: str, **labels: str) -> float:
-        """The present count."""
-        return self._counts[name, tuple(sorted(labels.items()))]
+        """The present value of a counter or a gauge."""
+        place = name, tuple(sorted(labels.items()))
+        return self._shown[place] if place in self._shown else self._counts[place]
 
     def door(self, seconds: float) -> None:
         """One request took that long."""
@@ -40,16 +52,21 @@ class Meters:
 
     def page(self) -> str:
         """Everything, in Prometheus' text format."""
-        lines: list[str] = []
-        for name in sorted({name for name, _ in self._counts}):
-            lines += [f"# HELP {name} {_HELP.get(name, name)}", f"# TYPE {name} counter"]
-            for (found, labels), value in sorted(self._counts.items()):
-                if found == name:
-                    shown = ",".join(f'{key}="{text}"' for key, text in labels)
-                    lines.append(f"{name}{{{shown}}} {value:g}")
+        lines = [*_lines(self._counts, "counter"), *_lines(self._shown, "gauge")]
         name = "gateway_door_seconds"
         lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} histogram"]
         lines += [f'{name}_bucket{{le="{bound:g}"}} {self._door[bound]}' for bound in _BOUNDS_S]
         lines.append(f'{name}_bucket{{le="+Inf"}} {self._door_count}')
         lines += [f"{name}_sum {self._door_sum:.6f}", f"{name}_count {self._door_count}"]
         return "\n".join(lines) + "\n"
+
+
+def _lines(samples: Samples, sort: str) -> Iterator[str]:
+    told: set[str] = set()
+    for (name, labels), value in sorted(samples.items()):
+        if name not in told:
+            told.add(name)
+            yield f"# HELP {name} {_HELP.get(name, name)}"
+            yield f"# TYPE {name} {sort}"
+        shown = ",".join(f'{key}="{text}"' for key, text in labels)
+        yield f"{name}{{{shown}}} {value:.15g}"

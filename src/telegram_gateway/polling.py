@@ -11,7 +11,6 @@ import msgspec
 
 from .bot_api import ApiError, Unreachable
 from .config import Bot
-from .door import Verdict
 from .gateway import Gateway
 
 _LOG: Final = logging.getLogger("telegram_gateway.polling")
@@ -71,7 +70,7 @@ async def _taken(gateway: Gateway, bot: Bot, batch: list[Any], offset: int) -> i
     """The next offset, or None when an update could not be stored."""
     for update in batch:
         verdict = await gateway.door.take(gateway.desks[bot.slug], msgspec.json.encode(update))
-        if verdict is Verdict.UNAVAILABLE:
+        if not verdict.taken:
             return None
         number = (
             cast("dict[str, Any]", update).get("update_id") if isinstance(update, dict) else None

@@ -15,6 +15,8 @@ from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, R
 from .breaker import Breaker
 from .calls import Call, cut, message
 from .config import Bot, Ordering
+from .depth import Depth
+from .flood import BOT_RATE, scope_of
 from .handlers.command import CommandHandler
 from .handlers.contract import Handler
 from .masking import Mask
@@ -36,11 +38,19 @@ class BotQueue:
     """Stores what a bot has to do; workers do it."""
 
     def __init__(
-        self, forge: Forge, bot: Bot, handler: Handler, outgoing: Outgoing, mask: Mask
+        self,
+        forge: Forge,
+        bot: Bot,
+        handler: Handler,
+        outgoing: Outgoing,
+        mask: Mask,
+        *,
+        stuck_s: float,
     ) -> None:
         self.bot = bot
         self.breaker = Breaker(forge.clock)
-        self._clock = forge.clock
+        self.depth = Depth(forge, bot)
+        self._stuck_s = stuck_s
         self._handler = handler
         self._outgoing = outgoing
         self._mask = mask
@@ -57,6 +67,8 @@ class BotQueue:
         tags = [f"bot:{bot.slug}", f"update:{update.id}"]
         if update.chat_id is not None:
             tags.append(f"chat:{update.chat_id}")
+        if update.user_id not in (None, update.chat_id):
+            tags.append(f"user:{update.user_id}")
         options: dict[str, Any] = {
             "dedupe_key": f"telegram:{bot.id}:{update.id}",
             "dedupe_for": DEDUPE_S,
@@ -97,6 +109,8 @@ class BotQueue:
 
     def _send_task(self, forge: Forge) -> Any:
         outgoing, slug = self._outgoing, self.bot.slug
+        scope = scope_of(slug)
+        forge.rate_limit(scope, BOT_RATE)
 
         @forge.task(
             kind=f"send.{slug}",
@@ -104,10 +118,11 @@ class BotQueue:
             max_attempts=_SEND_ATTEMPTS,
             retry=Retry(delays=_SEND_STEPS),
             timeout="2m",
+            scopes=[scope],
         )
-        async def send(method: str, parameters: dict[str, Any], quiet: bool) -> None:
+        async def send(method: str, parameters: dict[str, Any], quiet: bool, ctx: Context) -> None:
             try:
-                await outgoing.send(Call(method, parameters))
+                await outgoing.send(Call(method, parameters), lambda: ctx.rate_limit.acquire(scope))
             except Dead as error:
                 if not quiet:
                     raise
@@ -141,7 +156,7 @@ class BotQueue:
             queue=bot.updates_queue,
             max_attempts=bot.max_attempts,
             retry=Retry(delays=bot.backoff_s),
-            timeout="6m",
+            timeout=self._stuck_s,
             payload_limit=PAYLOAD_MOST,
             **options,
         )
@@ -151,7 +166,7 @@ class BotQueue:
         return update
 
     async def _answered(self, update: Update, ctx: Context) -> list[Call]:
-        wait_s = self.breaker.wait_s()
+        wait_s = self.breaker.admit()
         if wait_s > 0:
             raise Throttled(wait_s)
         try:

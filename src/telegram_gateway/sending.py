@@ -1,6 +1,7 @@
 """One outgoing call: flood limits before it, and what Telegram's answer means for the job."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from forge_jobs import Clock, Dead, Failed, Snooze, Throttled
@@ -8,42 +9,48 @@ from forge_jobs import Clock, Dead, Failed, Snooze, Throttled
 from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call
 from .config import Bot
-from .flood import Flood
+from .flood import allowances, whole_bot
+from .keeping import Keeping
 from .meters import Meters
 
 _LOG: Final = logging.getLogger("telegram_gateway.sending")
+_SECOND: Final = 1_000_000
 _BEYOND_S: Final = 0.1
-_REVOKED_WAIT_S: Final = 300.0
+_REFUSED_WAIT_S: Final = 300.0
 _PATIENCE_S: Final = 10.0
 
 
 class Outgoing:
     """Sends for one bot."""
 
-    def __init__(self, bot: Bot, api: BotApi, clock: Clock, meters: Meters) -> None:
+    def __init__(
+        self, bot: Bot, api: BotApi, keeping: Keeping, clock: Clock, meters: Meters
+    ) -> None:
         self._bot = bot
         self._api = api
+        self._keeping = keeping
         self._meters = meters
         self._clock = clock
-        self._flood = Flood(clock)
         self._moved: dict[str, int] = {}
 
-    async def send(self, call: Call) -> Any:
+    async def send(self, call: Call, permit: Callable[[], Awaitable[None]]) -> Any:
         """Make the call now, or raise when and whether to try again.
 
-        429 stops all sends of the bot, since Telegram does not say whom it means; a revoked token
-        does, too, and both cost no attempt.
+        ``permit`` takes from the limit of the whole bot, or raises, too. 429 stops all sends of the
+        bot, since Telegram does not say whom it means; a refused token does, too. Neither costs an
+        attempt.
         """
-        wait_s = self._flood.take(call.chat_id)
+        wait_s = await self._flood_wait_s(call)
         if wait_s > 0:
-            raise Snooze(max(wait_s, 0.001))
+            raise Snooze(wait_s)
+        await permit()
         try:
             result = await self._called(call)
         except Unreachable as error:
             self._count("unreachable")
             raise Failed(str(error)) from None
         except ApiError as error:
-            raise self._meaning(error) from None
+            raise await self._meaning(error) from None
         self._count("sent")
         return result
 
@@ -52,12 +59,26 @@ class Outgoing:
         left_s = _PATIENCE_S
         while True:
             try:
-                return await self.send(call)
+                return await self.send(call, self._permit_at_the_door)
             except Snooze as later:
                 left_s -= later.delay_s
                 if left_s < 0:
                     raise
                 await self._clock.sleep(later.delay_s)
+
+    async def _permit_at_the_door(self) -> None:
+        wait_us = await self._keeping.take([whole_bot(self._bot.id)], self._clock.now())
+        if wait_us:
+            raise Snooze(wait_us / _SECOND)
+
+    async def _flood_wait_s(self, call: Call) -> float:
+        wanted = allowances(self._bot.id, call.chat_id)
+        try:
+            return await self._keeping.take(wanted, self._clock.now()) / _SECOND
+        except Exception as error:
+            # Sending too early earns a 429, which is honoured; not sending would help nobody.
+            _LOG.warning("bot %s: flood limits: %s", self._bot.slug, type(error).__name__)
+            return 0.0
 
     async def _called(self, call: Call) -> Any:
         moved = self._moved.get(str(call.chat_id))
@@ -71,20 +92,22 @@ class Outgoing:
             again = {**call.parameters, "chat_id": error.moved_to}
             return await self._api.call(self._bot, call.method, again)
 
-    def _meaning(self, error: ApiError) -> Exception:
+    async def _meaning(self, error: ApiError) -> Exception:
         match error.code:
             case 429:
                 wait_s = error.retry_after_s or 1.0
                 self._count("flood")
                 self._meters.count("gateway_flood_wait_seconds_total", wait_s, bot=self._bot.slug)
                 return Throttled(wait_s + _BEYOND_S)
-            case 401:
-                self._count("unauthorised")
-                _LOG.error("bot %s: Telegram refuses its token; sends wait", self._bot.slug)
-                return Throttled(_REVOKED_WAIT_S)
-            case 400 | 403 | 404:
+            case 400 | 403:
                 self._count("refused")
                 return Dead(str(error))
+            case 404 if await self._api.knows(self._bot):
+                self._count("refused")
+                return Dead(str(error))
+            case 401 | 404:
+                self._count("unauthorised")
+                return Throttled(_REFUSED_WAIT_S)
             case _:
                 self._count("failed")
                 return Failed(str(error))

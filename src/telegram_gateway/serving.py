@@ -1,17 +1,18 @@
-"""``telegram-gateway serve``: the door on a socket, until a signal asks to stop."""
+"""``telegram-gateway serve`` and ``poll``: the gateway until a signal asks it to stop."""
 
 import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Final
 
 import uvicorn
 
-from .config import Mode
+from .config import Bot, Mode
 from .gateway import Gateway
 from .polling import poll
+from .watching import watch
 
 _LOG: Final = logging.getLogger("telegram_gateway")
 
@@ -25,7 +26,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(gateway: Gateway) -> None:
-    """Run until SIGTERM or SIGINT; a second one ends at once."""
+    """The door on its socket, until SIGTERM or SIGINT; a second one ends at once."""
     settings = gateway.settings
     config = uvicorn.Config(
         gateway.app,
@@ -38,31 +39,50 @@ async def serve(gateway: Gateway) -> None:
         timeout_graceful_shutdown=max(int(settings.grace_s / 4), 1),
     )
     server = _Server(config)
-    loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        if gateway.webhook.draining:
-            # Leases run out by themselves; whoever signals twice wants the process gone.
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-            signal.raise_signal(signal.SIGKILL)
-        gateway.webhook.draining = True
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    async with gateway.running():
-        greeting = asyncio.create_task(gateway.greet(), name="greeting")
-        pollers = [
-            asyncio.create_task(poll(gateway, bot), name=f"poll {bot.slug}")
-            for bot in gateway.bots
-            if bot.mode is Mode.POLLING
-        ]
+    _on_signals(gateway, stop)
+    polled = [bot for bot in gateway.bots if bot.mode is Mode.POLLING]
+    async with gateway.running(), _beside(gateway, polled):
         _LOG.info("listening on %s:%d for %d bots", settings.host, settings.port, len(gateway.bots))
-        try:
-            await server.serve()
-        finally:
-            gateway.webhook.draining = True
-            for task in [greeting, *pollers]:
-                task.cancel()
-            await asyncio.gather(greeting, *pollers, return_exceptions=True)
+        await server.serve()
+
+
+async def fetch(gateway: Gateway) -> None:
+    """Poll for all bots and listen nowhere, until SIGTERM or SIGINT; a second one ends at once."""
+    stopped = asyncio.Event()
+    _on_signals(gateway, stopped.set)
+    async with gateway.running(), _beside(gateway, gateway.bots):
+        _LOG.info("fetching the updates of %d bots", len(gateway.bots))
+        await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def _beside(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator[None, None]:
+    """What runs next to door and workers, and ends before they do."""
+    work = [("greeting", gateway.greet()), ("watching", watch(gateway, polled))]
+    work += [(f"poll {bot.slug}", poll(gateway, bot)) for bot in polled]
+    tasks = [asyncio.create_task(one, name=name) for name, one in work]
+    try:
+        yield
+    finally:
+        gateway.webhook.draining = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _on_signals(gateway: Gateway, stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        if gateway.webhook.draining:
+            # Leases run out by themselves; whoever signals twice wants the process gone.
+            signal.raise_signal(signal.SIGKILL)
+        gateway.webhook.draining = True
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)

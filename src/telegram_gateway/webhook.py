@@ -8,16 +8,19 @@ from typing import Final
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from forge_jobs import Clock
 
-from .door import Desk, Door, Verdict
+from .door import Desk, Door
 from .meters import Meters
+from .strangers import Strangers
 
 SECRET_HEADER: Final = b"x-telegram-bot-api-secret-token"
 _BODY_WITHIN_S: Final = 10.0
 _LATER: Final = {"retry-after": "5"}
+_MUCH_LATER: Final = {"retry-after": "60", "connection": "close"}
 Check = Callable[[], Awaitable[list[tuple[str, bool]]]]
 
 
@@ -38,6 +41,7 @@ class Webhook:
         self._meters = meters
         self._clock = clock
         self._body_most = body_most
+        self._strangers = Strangers(clock)
         self.draining = False
 
     async def receive(self, request: Request) -> Response:
@@ -53,9 +57,14 @@ class Webhook:
         if desk is None:
             return PlainTextResponse("unknown bot\n", 404)
         if not _is_known(request, desk.bot.secrets):
-            self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome="unauthorised")
-            return PlainTextResponse("wrong secret\n", 401)
+            return self._turned_away(request, desk)
         return await self._from_telegram(request, desk)
+
+    def _turned_away(self, request: Request, desk: Desk) -> Response:
+        self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome="unauthorised")
+        if self._strangers.failed(request.client.host if request.client else ""):
+            return PlainTextResponse("too many wrong secrets\n", 429, _MUCH_LATER)
+        return PlainTextResponse("wrong secret\n", 401)
 
     async def _from_telegram(self, request: Request, desk: Desk) -> Response:
         if self.draining:
@@ -72,7 +81,7 @@ class Webhook:
             return PlainTextResponse("the body did not come\n", 400)
         if body is None:
             return PlainTextResponse("the body is too large\n", 413, {"connection": "close"})
-        if await self._door.take(desk, body) is Verdict.UNAVAILABLE:
+        if not (await self._door.take(desk, body)).taken:
             return PlainTextResponse("try again later\n", 503, _LATER)
         return Response(status_code=200)
 
@@ -98,7 +107,12 @@ def _is_known(request: Request, secrets: tuple[bytes, ...]) -> bool:
     return any(matches)
 
 
-def asgi(webhook: Webhook, checks: Check, metrics: Callable[[], Awaitable[str]]) -> Starlette:
+def asgi(
+    webhook: Webhook,
+    checks: Check,
+    metrics: Callable[[], Awaitable[str]],
+    admin: ASGIApp | None = None,
+) -> Starlette:
     """The whole application."""
 
     async def healthz(request: Request) -> Response:
@@ -118,5 +132,6 @@ def asgi(webhook: Webhook, checks: Check, metrics: Callable[[], Awaitable[str]])
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", page),
+            *([] if admin is None else [Mount("/admin", admin)]),
         ]
     )

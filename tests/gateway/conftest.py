@@ -1,7 +1,7 @@
 """A gateway with bots, a fake Bot API, and updates to post."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import pytest
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
 from tests.gateway.fake_api import FakeApi, fake_api
+from tests.postgres.places import Places
+from tests.postgres.server import PrivateServer
 
 TOKEN = "{number}:AAabcdefghijklmnopqrstuvwxyz_{number}"
 SECRET = "S" * 40
@@ -20,14 +22,15 @@ AUTH_SECRET = "open-sesame-0123456789"
 
 @dataclass
 class Bots:
-    """Makes gateways whose bots talk to one fake Bot API."""
+    """Makes gateways whose bots talk to one fake Bot API, on one store."""
 
     api: FakeApi
     folder: Path
+    store: str = ""
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder}/gateway.db"
+        return self.store or f"sqlite:///{self.folder}/gateway.db"
 
     def environment(self, yaml: str, **variables: str) -> dict[str, str]:
         path = self.folder / "bots.yaml"
@@ -48,6 +51,23 @@ class Bots:
     ) -> Gateway:
         settings, bots, _ = load(self.environment(yaml, **variables))
         return Gateway(settings, bots, **(made or {}))
+
+
+@pytest.fixture
+def postgres_url(places: Places, postgres: PrivateServer) -> Iterator[str]:
+    """An empty schema, and none of the gateway's own tables."""
+    name = places.take()
+    yield places.url(name)
+    places.give_back(name)
+    postgres.sql(f"DROP SCHEMA IF EXISTS {name}_gateway CASCADE")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the queue tests run; a run without Postgres tests starts no server."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/gateway.db"
+    return request.getfixturevalue("postgres_url")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Sessions: the whole flow on every store, brute force, and a code that is nowhere to be found."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,19 +10,9 @@ import pytest
 from forge_jobs.testing import Time, frozen
 from telegram_gateway.gateway import Gateway
 from tests.gateway.conftest import AUTH_SECRET, Bots, post, update
-from tests.postgres.places import Places
-from tests.postgres.server import PrivateServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOTS = "bots: {access: {handler: auth}, echo: {handler: echo, async: true}}"
-
-
-@pytest.fixture
-def postgres_url(places: Places, postgres: PrivateServer) -> Iterator[str]:
-    name = places.take()
-    yield places.url(name)
-    places.give_back(name)
-    postgres.sql(f"DROP SCHEMA IF EXISTS {name}_gateway CASCADE")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "none"])
@@ -85,12 +75,8 @@ async def test_groups_get_no_answer(talk: Talk) -> None:
     assert await talk.say(f"/auth {AUTH_SECRET}", chat=-5) == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_the_limit_and_the_end_of_a_session_by_the_clock(
-    bots: Bots, kind: str, request: pytest.FixtureRequest
-) -> None:
-    where = bots.url if kind == "sqlite" else request.getfixturevalue("postgres_url")
-    gateway = bots.gateway(BOTS, DATABASE_URL=where)
+async def test_the_limit_and_the_end_of_a_session_by_the_clock(bots: Bots, store_url: str) -> None:
+    gateway = bots.gateway(BOTS, DATABASE_URL=store_url)
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
         async with gateway.running(workers=False):

@@ -31,9 +31,9 @@ async def test_an_update_comes_in_and_its_echo_goes_out_once(bots: Bots) -> None
 
 
 async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
-    bots: Bots, shared_url: str
+    bots: Bots, store_url: str
 ) -> None:
-    gateway = bots.gateway(ECHO, DATABASE_URL=shared_url)
+    gateway = bots.gateway(ECHO, DATABASE_URL=store_url)
     async with gateway.running(workers=False):
         answers = await asyncio.gather(*(post(gateway, "echo", update(5)) for _ in range(100)))
         assert {answer.status_code for answer in answers} == {200}
@@ -47,9 +47,10 @@ async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
     assert bots.api.texts() == ["hi"]
 
 
-async def test_another_bot_behind_the_same_slug_loses_nothing(bots: Bots) -> None:
+async def test_another_bot_behind_the_same_slug_loses_nothing(bots: Bots, store_url: str) -> None:
     for number in (101, 999):
-        gateway = bots.gateway(ECHO, BOT_ECHO_TOKEN=TOKEN.format(number=number))
+        token = TOKEN.format(number=number)
+        gateway = bots.gateway(ECHO, BOT_ECHO_TOKEN=token, DATABASE_URL=store_url)
         async with gateway.running(workers=False):
             assert (await post(gateway, "echo", update(5))).status_code == 200
             assert gateway.forge is not None

@@ -1,4 +1,5 @@
-"""Through the queue: retries to the second, one notice per death, order, floods, expiry."""
+"""Through the queue, on SQLite and Postgres: retries to the second, one notice per death, order,
+floods, expiry."""
 
 import asyncio
 import json
@@ -14,10 +15,16 @@ from forge_jobs.testing import Time, frozen
 from telegram_gateway.gateway import Gateway
 from tests.gateway.backend import Backend, backend
 from tests.gateway.conftest import Bots, post, update
-from tests.gateway.fake_api import until
+from tests.gateway.fake_api import fake_api, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
+
+
+@pytest.fixture
+async def bots(tmp_path: Path, store_url: str) -> AsyncIterator[Bots]:
+    async with fake_api() as api:
+        yield Bots(api, tmp_path, store_url)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
 QUEUE_LONGEST: Final = 63
 DEFAULT_UPDATES: Final = ("message", "edited_message", "callback_query")
 DEFAULT_BACKOFF_S: Final = (30.0, 120.0, 600.0, 3_600.0)
+DEFAULT_WAITING_MOST: Final = 100_000
 DEFAULT_DEAD_MESSAGE: Final = "Sorry, your message could not be processed. Reference: {reference}"
 
 
@@ -82,6 +83,7 @@ class Bot:
     max_connections: int = 40
     ordering: Ordering = Ordering.SERIAL
     overtaking: tuple[str, ...] = ()
+    waiting_most: int = DEFAULT_WAITING_MOST
     max_attempts: int = 5
     backoff_s: tuple[float, ...] = DEFAULT_BACKOFF_S
     notify_on_dead: bool = True
@@ -104,6 +106,12 @@ class Bot:
     def sends_queue(self) -> str:
         """The queue its outgoing messages wait in."""
         return _queue("sends", self.slug)
+
+    @property
+    def handler_most_s(self) -> float:
+        """How long its handler may take for one update, by its own settings."""
+        plan = self.http or self.command
+        return 0.0 if plan is None else plan.timeout_s
 
 
 def _queue(prefix: str, slug: str) -> str:

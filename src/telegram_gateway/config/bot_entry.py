@@ -13,6 +13,7 @@ from .bot import (
     DEFAULT_BACKOFF_S,
     DEFAULT_DEAD_MESSAGE,
     DEFAULT_UPDATES,
+    DEFAULT_WAITING_MOST,
     Bot,
     CommandPlan,
     HandlerName,
@@ -33,9 +34,9 @@ _SYNC_MOST_S: Final = 30.0
 _ASYNC_MOST_S: Final = 300.0
 _KEYS: Final = (
     "handler", "async", "requireAuth", "http", "command", "mode", "allowedUpdates",
-    "maxConnections", "ordering", "overtaking", "maxAttempts", "backoff", "notifyOnDead",
-    "deadMessage", "syncFailure", "allowedUsers", "allowedChats", "tokenEnv", "secretEnv",
-    "apiBase",
+    "maxConnections", "ordering", "overtaking", "maxWaiting", "maxAttempts", "backoff",
+    "notifyOnDead", "deadMessage", "syncFailure", "allowedUsers", "allowedChats", "tokenEnv",
+    "secretEnv", "apiBase",
 )  # fmt: skip
 _HTTP_KEYS: Final = ("url", "timeout", "signingSecretEnv", "network")
 _COMMAND_KEYS: Final = ("argv", "size", "timeout")
@@ -84,6 +85,7 @@ def read_bot(
         max_connections=form.whole("maxConnections", 40, 1, 100),
         ordering=form.choice("ordering", Ordering, Ordering.SERIAL) or Ordering.SERIAL,
         overtaking=form.texts("overtaking", ()),
+        waiting_most=form.whole("maxWaiting", DEFAULT_WAITING_MOST, 1, 1_000_000_000),
         max_attempts=form.whole("maxAttempts", 5, 1, 1_000),
         backoff_s=_backoff(form),
         notify_on_dead=form.switch("notifyOnDead", True),

@@ -36,6 +36,7 @@ def load(environ: Mapping[str, str]) -> tuple[Settings, list[Bot], list[str]]:
         if bot is not None:
             bots.append(bot)
     _check_together(bots, problems)
+    _check_time(bots, settings, problems)
     problems.check()
     return settings, bots, problems.warnings
 
@@ -77,4 +78,14 @@ def _check_together(bots: list[Bot], problems: Problems) -> None:
             problems.add(
                 f"bots.{bot.slug}",
                 f"has the token of {other}: a bot has one webhook, so give it one slug",
+            )
+
+
+def _check_time(bots: list[Bot], settings: Settings, problems: Problems) -> None:
+    for bot in bots:
+        if bot.in_queue and settings.stuck_timeout_s < bot.handler_most_s:
+            problems.add(
+                "QUEUE_STUCK_TIMEOUT",
+                f"{settings.stuck_timeout_s:g} s is less than the timeout of bots.{bot.slug} "
+                f"({bot.handler_most_s:g} s): its updates would be given up while they run",
             )

@@ -11,7 +11,7 @@ from forge_jobs import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings
 from .durations import go_seconds
 from .problems import Problems
 
-AUTH_SECRET_SHORTEST: Final = 16
+SECRET_SHORTEST: Final = 16
 TELEGRAM: Final = "https://api.telegram.org"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -36,6 +36,8 @@ class Settings:
     workers: int = 4
     poll_s: float = 1.0
     lease_s: float = EngineSettings().lease_s
+    heartbeat_s: float | None = None
+    admin_token: str | None = field(default=None, repr=False)
     body_most: int = 1 << 20
     grace_s: float = 20.0
     log_format: str = "text"
@@ -101,13 +103,10 @@ class Environment:
 
 def read_settings(env: Environment, problems: Problems) -> Settings:
     """Every setting that is not about one bot."""
-    auth = env.secret("AUTH_SECRET")
-    if auth is not None and len(auth) < AUTH_SECRET_SHORTEST:
-        problems.add("AUTH_SECRET", f"is shorter than {AUTH_SECRET_SHORTEST} characters")
+    auth = _long_enough(env, problems, "AUTH_SECRET")
     if env.text("REDIS_URL") is not None:
         problems.warn("REDIS_URL", "is not used: sessions are kept in the database")
-    if env.text("HEARTBEAT") is not None:
-        problems.warn("HEARTBEAT", "is not used: workers beat three times per LEASE")
+    lease_s, heartbeat_s = _beating(env, problems)
     host, port = _listen(env, problems)
     level = (env.text("LOG_LEVEL") or "info").lower()
     if level not in _LEVELS:
@@ -132,12 +131,43 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
         api_base=_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
         workers=env.whole("WORKERS", 4, 1, 256),
         poll_s=env.span("WORKER_POLL", 1.0),
-        lease_s=env.span("LEASE", EngineSettings().lease_s),
+        lease_s=lease_s,
+        heartbeat_s=heartbeat_s,
+        admin_token=_admin_token(env, problems),
         body_most=env.whole("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
         grace_s=env.span("SHUTDOWN_GRACE", max(20.0, DEFAULT_SHUTDOWN_TIMEOUT)),
         log_format=shape,
         log_level=level,
     )
+
+
+def _long_enough(env: Environment, problems: Problems, name: str) -> str | None:
+    secret = env.secret(name)
+    if secret is not None and len(secret) < SECRET_SHORTEST:
+        problems.add(name, f"is shorter than {SECRET_SHORTEST} characters: choose a longer one")
+    return secret
+
+
+def _admin_token(env: Environment, problems: Problems) -> str | None:
+    token = _long_enough(env, problems, "ADMIN_TOKEN")
+    if token is not None and env.text("DATABASE_URL") is None:
+        problems.add("ADMIN_TOKEN", "opens pages about jobs and needs DATABASE_URL: set it, too")
+    return token
+
+
+def _beating(env: Environment, problems: Problems) -> tuple[float, float | None]:
+    """A lease and its heartbeat; unset ones are the library's."""
+    lease_s = env.span("LEASE", EngineSettings().lease_s)
+    if env.text("HEARTBEAT") is None:
+        return lease_s, None
+    beat_s = env.span("HEARTBEAT", lease_s / 5)
+    if beat_s > lease_s / 3:
+        problems.add(
+            "HEARTBEAT",
+            f"{beat_s:g} s is more than a third of LEASE ({lease_s:g} s): a worker that misses "
+            "one beat would be taken for dead; shorten it, or lengthen LEASE",
+        )
+    return lease_s, beat_s
 
 
 def _listen(env: Environment, problems: Problems) -> tuple[str, int]:

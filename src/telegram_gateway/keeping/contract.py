@@ -1,6 +1,9 @@
 """What the gateway keeps besides jobs. Instants are microseconds since 1970."""
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from telegram_gateway.flood import Allowance
 
 
 class Reply(Protocol):
@@ -42,6 +45,10 @@ class Keeping(Protocol):
         """End a session, if there is one, and reply."""
         ...
 
+    async def forget_user(self, user_id: int) -> None:
+        """Remove everything about a user, without a word."""
+        ...
+
     async def wrong_codes(self, user_id: int, since: int) -> int:
         """How many wrong codes the user tried since then."""
         ...
@@ -52,6 +59,10 @@ class Keeping(Protocol):
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
         """Keep a body that is no update."""
+        ...
+
+    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+        """Take one message from all of these, or from none: the microseconds to wait then."""
         ...
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:

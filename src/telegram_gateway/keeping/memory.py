@@ -1,10 +1,14 @@
 """Sessions of a gateway without a database: they end with the process."""
 
+from collections.abc import Sequence
 from typing import Final
+
+from telegram_gateway.flood import Allowance
 
 from .contract import Reply
 
 _QUARANTINE_MOST: Final = 100
+_LEVELS_MOST: Final = 10_000
 
 
 class MemoryKeeping:
@@ -14,6 +18,7 @@ class MemoryKeeping:
         self._until: dict[int, int] = {}
         self._wrong: dict[int, list[int]] = {}
         self._quarantine: list[tuple[int, str, bytes]] = []
+        self._levels: dict[str, int] = {}
 
     async def open(self) -> None:
         return
@@ -34,6 +39,10 @@ class MemoryKeeping:
         self._until.pop(user_id, None)
         await reply.aenqueue()
 
+    async def forget_user(self, user_id: int) -> None:
+        self._until.pop(user_id, None)
+        self._wrong.pop(user_id, None)
+
     async def wrong_codes(self, user_id: int, since: int) -> int:
         return sum(at >= since for at in self._wrong.get(user_id, ()))
 
@@ -43,6 +52,15 @@ class MemoryKeeping:
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
         self._quarantine = [*self._quarantine, (at, bot_id, body)][-_QUARANTINE_MOST:]
+
+    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+        if len(self._levels) > _LEVELS_MOST:
+            self._levels = {key: level for key, level in self._levels.items() if level > now}
+        found = {one.key: one.after(self._levels.get(one.key), now) for one in wanted}
+        wait = max((wait for _, wait in found.values()), default=0)
+        if not wait:
+            self._levels |= {key: level for key, (level, _) in found.items()}
+        return wait
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
         over = [user for user, until in self._until.items() if until <= now]

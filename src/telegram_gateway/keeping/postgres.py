@@ -1,10 +1,12 @@
 """The gateway's tables in the Postgres database of its queue, in a schema of their own."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from telegram_gateway.flood import Allowance
 
 from .contract import Reply
 
@@ -15,6 +17,7 @@ CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_i
 CREATE TABLE IF NOT EXISTS gateway_quarantine (
     at bigint NOT NULL, bot_id text NOT NULL, body bytea NOT NULL
 );
+CREATE TABLE IF NOT EXISTS gateway_flood (key text PRIMARY KEY, level bigint NOT NULL);
 """
 # Two gateways may start at once, and CREATE IF NOT EXISTS is not safe against itself.
 _TABLES_LOCK: Final = 7_240_117
@@ -62,6 +65,11 @@ class PostgresKeeping:
             await tx.execute("DELETE FROM gateway_session WHERE user_id = $1", user_id)
             await reply.aenqueue_in(tx)
 
+    async def forget_user(self, user_id: int) -> None:
+        async with self._transaction() as tx:
+            await tx.execute("DELETE FROM gateway_session WHERE user_id = $1", user_id)
+            await tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = $1", user_id)
+
     async def wrong_codes(self, user_id: int, since: int) -> int:
         text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = $1 AND at >= $2"
         async with self._transaction() as tx:
@@ -76,6 +84,28 @@ class PostgresKeeping:
         async with self._transaction() as tx:
             await tx.execute("INSERT INTO gateway_quarantine VALUES ($1, $2, $3)", at, bot_id, body)
 
+    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+        if not wanted:
+            return 0
+        keys = [one.key for one in wanted]
+        # A change that changes nothing: what is not there yet cannot be locked otherwise.
+        read = (
+            "INSERT INTO gateway_flood AS f SELECT key, 0 FROM unnest($1::text[]) AS key "
+            "ORDER BY key ON CONFLICT (key) DO UPDATE SET level = f.level RETURNING key, level"
+        )
+        keep = (
+            "UPDATE gateway_flood AS f SET level = n.level "
+            "FROM unnest($1::text[], $2::bigint[]) AS n(key, level) WHERE f.key = n.key"
+        )
+        # A level that a power cut takes back is worth no wait for the disk.
+        async with self._transaction("SELECT set_config('synchronous_commit', 'off', true)") as tx:
+            levels = {row["key"]: row["level"] for row in await tx.fetch(read, keys)}
+            found = [one.after(levels.get(one.key), now) for one in wanted]
+            wait = max(wait for _, wait in found)
+            if not wait:
+                await tx.execute(keep, keys, [level for level, _ in found])
+        return wait
+
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
         steps = (
             ("DELETE FROM gateway_session WHERE until <= $1", now),
@@ -84,10 +114,12 @@ class PostgresKeeping:
         )
         async with self._transaction() as tx:
             tags = [await tx.execute(text, before) for text, before in steps]
+            # What has filled up again says nothing that a missing row would not say.
+            await tx.execute("DELETE FROM gateway_flood WHERE level <= $1", now)
         return sum(int(tag.rpartition(" ")[2]) for tag in tags)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncGenerator[Any, None]:
+    async def _transaction(self, first: str | None = None) -> AsyncGenerator[Any, None]:
         async with self._turn:
             if self._connection is None or self._connection.is_closed():
                 # Only a gateway on Postgres needs the driver.
@@ -99,6 +131,8 @@ class PostgresKeeping:
                 # For this transaction only: behind a pooler the next one has another session.
                 path = "SELECT set_config('search_path', $1, true)"
                 await self._connection.execute(path, self._schema)
+                if first is not None:
+                    await self._connection.execute(first)
                 yield self._connection
 
 

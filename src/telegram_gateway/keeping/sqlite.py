@@ -2,8 +2,10 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
+
+from telegram_gateway.flood import Allowance
 
 from .contract import Reply
 
@@ -16,6 +18,8 @@ CREATE INDEX IF NOT EXISTS gateway_wrong_code_user ON gateway_wrong_code (user_i
 CREATE TABLE IF NOT EXISTS gateway_quarantine (
     at INTEGER NOT NULL, bot_id TEXT NOT NULL, body BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NOT NULL)
+    WITHOUT ROWID;
 """
 
 
@@ -56,6 +60,13 @@ class SqliteKeeping:
 
         await self._write(change)
 
+    async def forget_user(self, user_id: int) -> None:
+        def change(tx: sqlite3.Connection) -> None:
+            tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
+            tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
+
+        await self._write(change)
+
     async def wrong_codes(self, user_id: int, since: int) -> int:
         text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = ? AND at >= ?"
         row = await self._run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
@@ -72,17 +83,40 @@ class SqliteKeeping:
         text = "INSERT INTO gateway_quarantine VALUES (?, ?, ?)"
         await self._write(lambda tx: tx.execute(text, (at, bot_id, body)))
 
+    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+        read = "SELECT level FROM gateway_flood WHERE key = ?"
+
+        def change(tx: sqlite3.Connection) -> int:
+            levels: list[tuple[str, int]] = []
+            for one in wanted:
+                row = tx.execute(read, (one.key,)).fetchone()
+                level, wait = one.after(None if row is None else row[0], now)
+                if wait:
+                    return wait
+                levels.append((one.key, level))
+            tx.executemany("INSERT OR REPLACE INTO gateway_flood VALUES (?, ?)", levels)
+            return 0
+
+        # A level that a power cut takes back is worth no wait for the disk.
+        return await self._write(change, synchronous="NORMAL") if wanted else 0
+
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
         def change(tx: sqlite3.Connection) -> int:
             gone = tx.execute("DELETE FROM gateway_session WHERE until <= ?", (now,)).rowcount
             old = tx.execute("DELETE FROM gateway_wrong_code WHERE at < ?", (wrong_before,))
             bad = tx.execute("DELETE FROM gateway_quarantine WHERE at < ?", (quarantine_before,))
+            # What has filled up again says nothing that a missing row would not say.
+            tx.execute("DELETE FROM gateway_flood WHERE level <= ?", (now,))
             return gone + old.rowcount + bad.rowcount
 
         return await self._write(change)
 
-    async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(
+        self, change: Callable[[sqlite3.Connection], T], *, synchronous: str = "FULL"
+    ) -> T:
         def whole(tx: sqlite3.Connection) -> T:
+            # FULL for all that the answer at the door promises to keep.
+            tx.execute(f"PRAGMA synchronous = {synchronous}")
             tx.execute("BEGIN IMMEDIATE")
             try:
                 found = change(tx)
@@ -104,6 +138,4 @@ class SqliteKeeping:
             self._connection = sqlite3.connect(
                 self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
             )
-            # The answer at the door promises that a change is kept.
-            self._connection.execute("PRAGMA synchronous = FULL")
         return self._connection
