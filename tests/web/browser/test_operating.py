@@ -90,7 +90,7 @@ def test_a_schedule_is_created_fires_is_edited_and_deleted(page: Page, site: Sit
     page.get_by_role("button", name="Disable").click()
     expect(page.locator(".lead .tag")).to_have_text("off")
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Do it").click()
+    page.locator("#confirm").get_by_role("button", name="Delete").click()
     expect(page.locator("#notices")).to_contain_text("is gone")
     page.goto("/cron")
     expect(page.locator("#schedule-nightly")).to_be_visible()
@@ -117,7 +117,7 @@ def test_a_thousand_are_retried_by_filter_after_a_preview(page: Page, site: Site
     site.wait_for(0, JobStatus.DEAD, error="bulk")
     page.goto("/audit")
     expect(page.locator("tbody tr").first).to_contain_text("retry")
-    expect(page.locator("tbody tr").first).to_contain_text("changed 1000")
+    expect(page.locator("tbody tr").first).to_contain_text("changed 1,000")
 
 
 def test_chosen_rows_keep_their_ticks_and_are_acted_on(page: Page, site: Site) -> None:
@@ -133,7 +133,7 @@ def test_chosen_rows_keep_their_ticks_and_are_acted_on(page: Page, site: Site) -
     expect(page.locator(f"#job-{another}")).to_be_visible()
     assert page.locator("input[name=ids]:checked").count() == 2
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Do it").click()
+    page.locator("#confirm").get_by_role("button", name="Cancel").click()
     expect(page.locator(f"#job-{ids[0]}")).to_have_count(0)
     site.wait_for(2, JobStatus.CANCELLED, queue="quick")
     page.goto("/queues")
@@ -170,13 +170,13 @@ def test_limits_are_set_drained_and_lifted(page: Page, site: Site) -> None:
     bound = page.get_by_role("row").filter(has_text="task:wait")
     expect(bound).to_contain_text("of 50")
     bound.get_by_role("button", name="Lift").click()
-    page.get_by_role("button", name="Do it").click()
+    page.locator("#confirm").get_by_role("button", name="Lift").click()
     expect(bound).to_have_count(0)
 
 
 def test_a_worker_is_quieted_and_goes_on(page: Page, site: Site) -> None:
     page.goto("/workers")
-    page.get_by_role("button", name="Quiet: take no more jobs").click()
+    page.get_by_role("button", name="Quiet").click()
     expect(page.locator(".worker .tag.warn")).to_have_text("quiet")
     page.get_by_role("button", name="Take jobs again").click()
     expect(page.locator(".worker .tag.warn")).to_have_count(0)

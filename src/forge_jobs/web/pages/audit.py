@@ -20,11 +20,23 @@ async def view(desk: Desk, given: Given) -> Shown:
             "actor": line.actor,
             "action": line.action,
             "subject": line.subject,
-            "detail": {name: value for name, value in line.detail.items() if value is not None},
+            # what an action did not do says nothing
+            "detail": {name: told(value) for name, value in line.detail.items() if value},
         }
         for line in page.entries
     ]
     return {"entries": shown, "next": page.next, "filter": wanted}
+
+
+def told(value: object) -> str:
+    """A value of an entry, as people read it."""
+    match value:
+        case True:
+            return "yes"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
 
 
 PAGE: Final = Page(

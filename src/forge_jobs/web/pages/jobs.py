@@ -23,6 +23,20 @@ from .quoting import jobs as bulk_command
 
 PAGE_ROWS: Final = 50
 TYPED_ABOVE: Final = 500
+# Which moment of a job a list of one state is about, and what its column says.
+_MOMENTS: Final = {
+    JobStatus.SCHEDULED: ("Due", "run_at"),
+    JobStatus.FAILED: ("Next try", "run_at"),
+    JobStatus.RUNNING: ("Started", "started_at"),
+    JobStatus.DONE: ("Ended", "finished_at"),
+    JobStatus.DEAD: ("Died", "finished_at"),
+    JobStatus.CANCELLED: ("Cancelled", "finished_at"),
+}
+_NOTHING: Final = {
+    JobStatus.SCHEDULED: "Nothing waits for its time.",
+    JobStatus.FAILED: "Nothing waits for another try.",
+    JobStatus.DEAD: "No job has died. Jobs that fail for good stay here until somebody acts.",
+}
 _TURN_S: Final = 0.05
 _TURNS: Final = 30
 _DONE: Final = {
@@ -61,6 +75,8 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         look.count(desk.store, wanted),
         look.queues(desk.store, clock=desk.clock),
     )
+    only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
+    told, moment_of = _MOMENTS.get(only, ("Enqueued", "enqueued_at"))
     counts = {status: sum(queue.counts[status] for queue in queues) for status in JobStatus}
     return {
         "jobs": page.jobs,
@@ -71,6 +87,9 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         "looked": page.looked if isinstance(page, Found) else None,
         "operations": [one for one in desk.operations.all() if one.ended_at is None],
         "fixed": fixed,
+        "told": told,
+        "moment_of": moment_of,
+        "nothing": _NOTHING.get(only, "No job yet. Enqueue one: forge enqueue KIND '{}'"),
         "chosen": wanted.statuses,
         "counts": counts,
         "queues": [queue.name for queue in queues],

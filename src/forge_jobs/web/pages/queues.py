@@ -1,21 +1,27 @@
 """Queues with their live controls."""
 
+import asyncio
 from typing import Final
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
 from forge_jobs.ops import look
 from forge_jobs.ops.act import QueueChange
+from forge_jobs.ops.flows import flows
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
 from .acting import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
+from .sparks import spark
 
 
 async def view(desk: Desk, given: Given) -> Shown:
-    return {"queues": await look.queues(desk.store, clock=desk.clock)}
+    queues, lately = await asyncio.gather(
+        look.queues(desk.store, clock=desk.clock), flows(desk.store, clock=desk.clock)
+    )
+    return {"queues": queues, "sparks": {name: spark(flow) for name, flow in lately.items()}}
 
 
 async def pause(desk: Desk, given: Given) -> Notice:

@@ -27,6 +27,12 @@ class Range(Struct, frozen=True, kw_only=True):
     step_s: int
 
     @property
+    def moments(self) -> list[float]:
+        """When each point of a chart begins, in seconds."""
+        first, end = int(self.since.timestamp()), int(self.until.timestamp())
+        return [float(at) for at in range(first, end, self.step_s)]
+
+    @property
     def unit(self) -> str:
         """What one point of a chart counts."""
         minutes = self.step_s // 60
@@ -54,6 +60,25 @@ def range_of(given: Given, now: Instant) -> Range:
     step = step_s // 60 * MINUTE
     until = to_datetime(now - now % step + step)
     return Range(word=word, since=until - length, until=until, step_s=step_s)
+
+
+def neighbours(chosen: Range, now: Instant) -> dict[str, dict[str, str]]:
+    """Addresses of the ranges before, after, within and around this one, for those that have no
+    mouse to drag with; one that cannot be is absent."""
+    length = chosen.until - chosen.since
+    middle = chosen.since + length / 2
+    near = {
+        "earlier": (chosen.since - length / 2, chosen.until - length / 2),
+        "closer": (middle - length / 4, middle + length / 4),
+        "wider": (chosen.since - length / 2, chosen.until + length / 2),
+        "later": (chosen.since + length / 2, chosen.until + length / 2),
+    }
+    latest = to_datetime(now)
+    return {
+        name: {"from": f"{since:%Y-%m-%dT%H:%MZ}", "until": f"{until:%Y-%m-%dT%H:%MZ}"}
+        for name, (since, until) in near.items()
+        if since < latest and timedelta(minutes=2) <= until - since <= _LONGEST
+    }
 
 
 def _step(length: timedelta) -> int:

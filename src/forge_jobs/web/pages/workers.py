@@ -3,20 +3,29 @@
 import asyncio
 from typing import Final
 
-from forge_jobs.ops import look
+from forge_jobs.ops import look, metrics
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
+from . import charts
 from .acting import operator
 from .page import Form, Given, Notice, Page, Shown
+from .ranges import range_of
 
 
 async def view(desk: Desk, given: Given) -> Shown:
-    workers, queues = await asyncio.gather(
-        look.workers(desk.store, clock=desk.clock), look.queues(desk.store, clock=desk.clock)
+    lately = range_of({}, desk.clock.now())
+    workers, queues, hosts = await asyncio.gather(
+        look.workers(desk.store, clock=desk.clock),
+        look.queues(desk.store, clock=desk.clock),
+        metrics.hosts(desk.store, since=lately.since, until=lately.until, step_s=lately.step_s),
     )
     unserved = [queue.name for queue in queues if queue.configured and not queue.workers]
-    return {"workers": workers, "unserved": unserved}
+    return {
+        "workers": workers,
+        "unserved": unserved,
+        "charts": charts.resources(hosts, lately.moments),
+    }
 
 
 async def quiet(desk: Desk, given: Given) -> Notice:

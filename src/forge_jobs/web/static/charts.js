@@ -2,6 +2,7 @@
 (function () {
   "use strict";
 
+  var pinned = null;
   var TONES = ["info", "good", "wait", "warn", "bad", "soft"];
   var drawn = new WeakMap();
   var clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -52,15 +53,84 @@
       },
       scales: { y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
       axes: [
-        Object.assign({ size: 30, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
+        Object.assign({ size: 34, gap: 8, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
         Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
       ],
       series: [{ label: "at", value: function (_, at) { return at === null ? "–" : moment(at); } }].concat(names.map(function (name, place) {
         var tone = colour(data.tones[place] || TONES[place % TONES.length]);
         return { label: name, stroke: tone, fill: place === 0 ? faint(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: alone }, value: function (_, one) { return told(one, data.unit); } };
       })),
-      hooks: { setSelect: [function (plot) { zoom(figure, plot); }] }
+      hooks: {
+        setSelect: [function (plot) { zoom(figure, plot); }],
+        setCursor: [function (plot) { tell(figure, plot); }],
+        ready: [function (plot) { pinnable(plot); }]
+      }
     };
+  }
+
+  // ---------------------------------------------------------------- crosshair
+
+  function each(work) {
+    document.querySelectorAll("figure.chart .plot").forEach(function (place) {
+      var kept = drawn.get(place);
+      if (kept) work(kept.plot, place);
+    });
+  }
+
+  // at a time, not at a place: what is pinned stays there while newer points come in
+  function stand(plot) {
+    plot.cursor._lock = false;
+    plot.root.classList.toggle("pinned", pinned !== null);
+    if (pinned === null) {
+      if (!plot.root.matches(":hover")) plot.setCursor({ left: -10, top: -10 }, true);
+      return;
+    }
+    plot.setCursor({ left: plot.valToPos(pinned, "x"), top: plot.over.clientHeight / 2 }, false);
+    plot.cursor._lock = true;
+  }
+
+  function pin(at) { pinned = at; each(stand); }
+
+  function pinnable(plot) {
+    var from = 0;
+    plot.over.addEventListener("mousedown", function (event) { from = event.clientX; });
+    plot.over.addEventListener("click", function (event) {
+      if (Math.abs(event.clientX - from) < 4) pin(pinned === null ? plot.data[0][plot.cursor.idx] : null);
+    });
+  }
+
+  // what stands at the crosshair, for people who hear it
+  function tell(figure, plot) {
+    var at = plot.cursor.idx, place = figure.querySelector(".plot");
+    // nobody points anywhere: the newest values stand in the legend
+    if (at === null || at === undefined) { plot.setLegend({ idx: plot.data[0].length - 1 }, false); return; }
+    if (place !== document.activeElement) return;
+    var data = JSON.parse(figure.dataset.chart), said = Object.keys(data.series).map(function (name) { return name + " " + told(data.series[name][at], data.unit); });
+    place.setAttribute("aria-valuenow", String(at));
+    place.setAttribute("aria-valuetext", moment(data.at[at]) + ": " + said.join(", "));
+  }
+
+  // arrows move the crosshair, with Shift they choose a span, Enter zooms into it or pins, Escape lets go
+  function steer(event) {
+    var kept = drawn.get(event.currentTarget), plot = kept && kept.plot, last = plot ? plot.data[0].length - 1 : -1;
+    if (last < 0) return;
+    var before = plot.cursor.idx, at = before === null || before === undefined ? last : before;
+    var to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, PageUp: at - 10, PageDown: at + 10 }[event.key];
+    if (to !== undefined) {
+      event.preventDefault();
+      to = before === null || before === undefined ? last : Math.max(0, Math.min(last, to));
+      if (event.shiftKey) span(plot, kept.from === undefined ? (kept.from = at) : kept.from, to); else { kept.from = undefined; span(plot, 0, 0); }
+      pinned = plot.data[0][to];
+      each(stand);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      if (plot.select.width >= 8) zoom(event.currentTarget.closest("figure"), plot); else pin(pinned === null ? plot.data[0][at] : null);
+    } else if (event.key === "Escape") { kept.from = undefined; span(plot, 0, 0); pin(null); }
+  }
+
+  function span(plot, from, to) {
+    var left = plot.valToPos(plot.data[0][Math.min(from, to)], "x"), right = plot.valToPos(plot.data[0][Math.max(from, to)], "x");
+    plot.setSelect({ left: left, width: right - left, top: 0, height: plot.over.clientHeight }, false);
   }
 
   function zoom(figure, plot) {
@@ -82,14 +152,22 @@
     if (before && before.names === names.join()) {
       before.text = text;
       before.plot.setData(rows);
+      plot.setAttribute("aria-valuemax", String(data.at.length - 1));
+      stand(before.plot);
     } else {
       if (before) before.plot.destroy();
       var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
       drawn.set(plot, { plot: made, text: text, names: names.join() });
-      plot.setAttribute("role", "img");
-      plot.setAttribute("aria-label", figure.dataset.summary || "Chart");
+      ready(figure, plot, data);
     }
     list(figure);
+  }
+
+  function ready(figure, plot, data) {
+    var facts = { role: "slider", tabindex: "0", "aria-label": figure.dataset.summary || "Chart", "aria-valuemin": "0", "aria-valuemax": String(data.at.length - 1), "aria-valuenow": String(data.at.length - 1), "aria-valuetext": "arrow keys read it" };
+    if (!plot.hasAttribute("role")) plot.addEventListener("keydown", steer);
+    Object.keys(facts).forEach(function (name) { plot.setAttribute(name, facts[name]); });
+    stand(drawn.get(plot).plot);
   }
 
   // The same numbers for people who read tables; made only while somebody looks.

@@ -79,7 +79,7 @@
   }
 
   function show(view, html) {
-    var current = $("tr.current", view);
+    var current = $(".current", view);
     window.Idiomorph.morph(view, html, {
       morphStyle: "innerHTML",
       callbacks: {
@@ -90,6 +90,7 @@
     window.htmx.process(view);
     if (current && current.id && document.getElementById(current.id)) document.getElementById(current.id).classList.add("current");
     tellTimes(view);
+    tellChosen();
     window.forgeCharts.draw(false);
   }
 
@@ -106,6 +107,7 @@
     if (choice) {
       choice.value = value;
       $(".dot", choice.parentNode).classList.toggle("live", !paused);
+      document.body.classList.toggle("still", paused);
     }
     if (paused) { disconnect(); trouble(""); } else { flush(); connect(); }
   }
@@ -144,9 +146,11 @@
 
   var agreed = new WeakSet();
 
-  function ask(title, command) {
-    var dialog = $("#confirm");
+  function ask(title, command, verb) {
+    var dialog = $("#confirm"), yes = $("#confirm-yes");
     $("#confirm-title").textContent = title;
+    yes.textContent = verb;
+    yes.className = /^(cancel|delete|lift)/i.test(verb) ? "danger strong" : "primary";
     $("#confirm-command").textContent = command || "";
     dialog.returnValue = "no";
     dialog.showModal();
@@ -162,7 +166,7 @@
     if (!form.dataset.confirm) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    ask(form.dataset.confirm, form.dataset.command).then(function (yes) {
+    ask(form.dataset.confirm, form.dataset.command, $("button", form).textContent.trim()).then(function (yes) {
       if (yes) { agreed.add(form); form.requestSubmit(); }
     });
   }, true);
@@ -172,13 +176,14 @@
     if (form.elements.all && form.elements.all.checked) { preview(form, action); return; }
     if (!chosen.length) { notice({ text: "Choose at least one job, or all matching.", bad: true }); return; }
     var ids = chosen.map(function (one) { return one.value; });
-    var title = action.replace("-", " ") + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?");
-    ask(title[0].toUpperCase() + title.slice(1), "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "")).then(function (yes) {
+    var verb = button.textContent.trim(), same = "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "");
+    ask(verb + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?"), same, verb).then(function (yes) {
       if (!yes) return;
       window.htmx.ajax("POST", button.formAction, { source: document.body, swap: "none", values: { ids: ids.join(",") } });
       chosen.forEach(function (one) { one.checked = false; });
       var every = $("[data-do=all]", form);
       if (every) every.checked = false;
+      tellChosen();
     });
   }
 
@@ -242,7 +247,14 @@
   document.addEventListener("click", function (event) {
     var control = event.target.closest ? event.target.closest("[data-do]") : null;
     if (control && control.dataset.do === "all") all("input[name=ids]").forEach(function (one) { one.checked = control.checked; });
+    tellChosen();
   });
+
+  // how many rows an action would reach, beside the buttons
+  function tellChosen() {
+    var place = $("#chosen"), count = all("input[name=ids]:checked").length;
+    if (place && place.textContent !== (count ? count + " chosen" : "")) place.textContent = count ? count + " chosen" : "";
+  }
   document.addEventListener("change", function (event) {
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
     if (event.target.dataset.do === "refresh") { keep("pace", event.target.value); setPace(event.target.value); }
@@ -253,7 +265,7 @@
   window.addEventListener("pageshow", function (event) { if (event.persisted) connect(); });
 
   window.forge = {
-    $: $, all: all, keep: keep, kept: kept, setTheme: setTheme,
+    $: $, all: all, keep: keep, kept: kept, setTheme: setTheme, tellChosen: tellChosen,
     togglePause: function () { setPace(paused ? (kept("pace") === "off" ? "0" : kept("pace") || "0") : "off"); }
   };
 

@@ -2,19 +2,37 @@
 (function () {
   "use strict";
 
-  var $ = window.forge.$, all = window.forge.all, afterG = false;
+  var $ = window.forge.$, all = window.forge.all, afterG = false, known = [];
+  var ACTS = { r: "retry", n: "run-now", c: "cancel", d: "delete" };
 
   // ---------------------------------------------------------------- palette
 
+  function root() { return $(".brand").getAttribute("href").replace(/\/$/, ""); }
+
+  // queues and kinds by name, asked for once, when somebody first looks for one
+  function learn() {
+    if (known.length) return;
+    Promise.all(["/api/queue/overview", "/api/jobs/kinds"].map(function (path) {
+      return fetch(root() + path).then(function (answer) { return answer.ok ? answer.json() : []; }).catch(function () { return []; });
+    })).then(function (lists) {
+      lists[0].forEach(function (queue) {
+        known.push({ text: "Queue " + queue.name, href: root() + "/queues#q-" + encodeURIComponent(queue.name) });
+        known.push({ text: "Charts of queue " + queue.name, href: root() + "/?queue=" + encodeURIComponent(queue.name) });
+      });
+      lists[1].forEach(function (kind) { known.push({ text: "Jobs of kind " + kind, href: root() + "/jobs?kind=" + encodeURIComponent(kind) }); });
+      if ($("#palette").open) fill();
+    });
+  }
+
   function places(text) {
     var wanted = text.trim().toLowerCase(), found = all(".side .pages a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
-    var root = $(".brand").getAttribute("href").replace(/\/$/, "");
+    if (wanted) found = found.concat(known);
     found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
-    if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root + "/jobs/" + wanted.toUpperCase() });
+    if (/^[0-9a-z]{26}$/.test(wanted)) found.unshift({ text: "Job " + wanted.toUpperCase(), href: root() + "/jobs/" + wanted.toUpperCase() });
     else if (wanted) {
-      ["kind", "queue", "tag", "error"].forEach(function (field) {
-        var label = { kind: "Jobs of kind ", queue: "Jobs in queue ", tag: "Jobs with tag ", error: "Jobs whose error has " }[field];
-        found.push({ text: label + text.trim(), href: root + "/jobs?" + field + "=" + encodeURIComponent(text.trim()) });
+      ["kind", "tag", "key", "error", "payload"].forEach(function (field) {
+        var label = { kind: "Jobs of kind “", tag: "Jobs with tag “", key: "Jobs with key “", error: "Jobs whose error has “", payload: "Jobs whose payload has “" }[field];
+        found.push({ text: label + text.trim() + "”", href: root() + "/jobs?" + field + "=" + encodeURIComponent(text.trim()) });
       });
     }
     return found;
@@ -41,7 +59,7 @@
     else $("#palette-text").removeAttribute("aria-activedescendant");
   }
 
-  function open() { $("#palette-text").value = ""; fill(); if (!$("#palette").open) $("#palette").showModal(); $("#palette-text").focus(); }
+  function open() { $("#palette-text").value = ""; fill(); if (!$("#palette").open) $("#palette").showModal(); $("#palette-text").focus(); learn(); }
 
   function move(step) {
     var lines = all("#palette-list li"), at = lines.findIndex(function (one) { return one.getAttribute("aria-selected") === "true"; });
@@ -66,25 +84,38 @@
   // ---------------------------------------------------------------- rows and pages
 
   function moveRow(step) {
-    var list = all("table.rows tbody tr[id]"), at = list.findIndex(function (one) { return one.classList.contains("current"); });
+    var list = all("table.rows tbody tr[id], .cards > .card"), at = list.findIndex(function (one) { return one.classList.contains("current"); });
     if (!list.length) return;
     list.forEach(function (one) { one.classList.remove("current"); });
     var next = list[Math.min(Math.max(at + step, 0), list.length - 1)];
     next.classList.add("current");
     next.scrollIntoView({ block: "nearest" });
-    var link = $("a", next);
-    if (link) link.focus();
+    var link = $("a, button", next);
+    if (link) link.focus({ preventScroll: true });
   }
+
+  // on what is chosen, else on the row at hand; the dialog that asks comes before anything is done
+  function actOn(action) {
+    var button = $('button[data-bulk="' + action + '"]'), box = $("tr.current input[name=ids]");
+    if (!button || button.disabled) return;
+    if (box && !$("input[name=ids]:checked")) box.checked = true;
+    window.forge.tellChosen();
+    button.click();
+  }
+
+  function choose(box) { if (box) { box.checked = !box.checked; window.forge.tellChosen(); } }
 
   function typing(target) { return /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) && target.type !== "checkbox"; }
 
   function shortcut(event) {
     var row = $("tr.current"), box;
+    if (ACTS[event.key]) { actOn(ACTS[event.key]); return; }
     switch (event.key) {
       case "g": afterG = true; setTimeout(function () { afterG = false; }, 1500); break;
       case "j": moveRow(1); break;
       case "k": moveRow(-1); break;
-      case "x": box = row && $("input[name=ids]", row); if (box) box.checked = !box.checked; break;
+      case "x": choose(row && $("input[name=ids]", row)); break;
+      case "a": box = $("[data-do=all]"); if (box) box.click(); break;
       case "p": window.forge.togglePause(); break;
       case "t": window.forge.setTheme({ system: "light", light: "dark", dark: "system" }[window.forge.kept("theme") || "system"]); break;
       case "/": box = $("[data-first]"); if (box) { event.preventDefault(); box.focus(); } break;
