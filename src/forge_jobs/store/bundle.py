@@ -57,6 +57,15 @@ class Finding(Struct, frozen=True):
     cure: str = ""
 
 
+class StoreSize(Struct, frozen=True, kw_only=True):
+    """How large the store is, in bytes. ``total`` has everything of ours in it; ``log`` is the part
+    that a write-ahead log of our own takes; ``parts`` are tables or files, the largest first."""
+
+    total: int
+    log: int = 0
+    parts: tuple[tuple[str, int], ...] = ()
+
+
 class Subscription(Protocol):
     """A standing wish to be woken."""
 
@@ -83,6 +92,11 @@ class Upkeep(Protocol):
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         """What ``forge doctor`` says about this store; without ``deep`` nothing that reads all of
         it."""
+        ...
+
+    async def size(self) -> StoreSize:
+        """How large it is now, without reading it; nothing for a store in memory or one that is not
+        there."""
         ...
 
     def describe(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from forge_jobs.store.bundle import (
     Ring,
     SchemaStatus,
     Severity,
+    StoreSize,
     Subscription,
 )
 
@@ -114,6 +115,9 @@ class MemoryUpkeep:
                 "use sqlite:///forge.db",
             ),
         ]
+
+    async def size(self) -> StoreSize:
+        return StoreSize(total=0)
 
     def describe(self) -> dict[str, str]:
         return {"backend": "memory", "place": "this process"}

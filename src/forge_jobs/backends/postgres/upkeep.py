@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from forge_jobs.store.bundle import Finding, SchemaStatus
+from forge_jobs.store.bundle import Finding, SchemaStatus, StoreSize
 
-from . import schema
+from . import faults, schema, sqlfiles
 from .examine import Examination
 from .session import Server
 
@@ -35,6 +35,19 @@ class PostgresUpkeep:
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         return await Examination(self._server, self._hearing).run()
+
+    async def size(self) -> StoreSize:
+        address = self._server.address
+        wanted = sqlfiles.statements("upkeep", address.schema)["sizes"]
+        driver = await self._server.connect(pooled=True)
+        try:
+            found = await driver.fetch(wanted, address.schema)
+        except Exception as error:
+            raise faults.meaning(error, place=address.place, exposed=False) from None
+        finally:
+            driver.terminate()
+        parts = tuple((str(row["name"]), int(row["bytes"])) for row in found)
+        return StoreSize(total=sum(count for _, count in parts), parts=parts)
 
     def describe(self) -> dict[str, str]:
         address = self._server.address

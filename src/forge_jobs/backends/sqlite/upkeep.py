@@ -9,7 +9,7 @@ from typing import Final
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
-from forge_jobs.store.bundle import Finding, SchemaStatus, Severity
+from forge_jobs.store.bundle import Finding, SchemaStatus, Severity, StoreSize
 
 from . import live, processes, schema
 from .aside import aside
@@ -58,6 +58,11 @@ class SqliteUpkeep:
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         return await aside(lambda: list(self._findings(deep)))
+
+    async def size(self) -> StoreSize:
+        found = await aside(self._place.sizes)
+        parts = sorted(found.items(), key=lambda part: -part[1])
+        return StoreSize(total=sum(found.values()), log=found.get("wal", 0), parts=tuple(parts))
 
     def describe(self) -> dict[str, str]:
         return {

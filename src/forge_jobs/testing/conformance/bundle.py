@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from hashlib import sha256
 
 import pytest
 
@@ -93,6 +94,16 @@ class TestStore:
         assert findings
         assert all(finding.severity is not Severity.ERROR for finding in findings)
         assert all(finding.cure for finding in findings if finding.severity is not Severity.OK)
+
+    async def test_it_knows_how_large_it_is(self, store: Store) -> None:
+        before = await store.upkeep.size()
+        # nothing that a store could press together
+        noise = "".join(sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(4_000))
+        for _ in range(4):
+            await enqueue(store, payload=f'"{noise}"'.encode())
+        after = await store.upkeep.size()
+        assert 0 <= after.log <= after.total == sum(count for _, count in after.parts)
+        assert (after.total > before.total) is store.capabilities.durable
 
     async def test_an_unknown_transaction_is_refused(self, store: Store) -> None:
         with pytest.raises(BadOption):

@@ -45,6 +45,14 @@ SELECT count(*) AS used, current_setting('max_connections')::integer
     - current_setting('superuser_reserved_connections')::integer AS most
 FROM pg_stat_activity WHERE backend_type = 'client backend';
 
+-- name: sizes
+-- How large each table of ours is, with its indexes and what was moved aside; asks the file system,
+-- reads no row. Index: none, a handful of rows of the catalogue.
+SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'm')
+ORDER BY bytes DESC, name;
+
 -- name: workers
 -- How many worker processes there are. Index: none, a handful of rows.
 SELECT count(*) AS count FROM forge.processes;
