@@ -33,7 +33,13 @@ class Bench:
     """Gives runs to an executor and keeps what it reports."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.around = Surroundings("HOST", 7, SYSTEM_CLOCK, NoEnqueuer(), lambda kind: "default")
+        self.around = Surroundings(
+            "HOST",
+            7,
+            SYSTEM_CLOCK,
+            NoEnqueuer(),
+            lambda kind, value: NewJob(kind=kind, queue="default"),
+        )
         self.executor = ChildExecutor(
             self._ended, clock=SYSTEM_CLOCK, entropy=SYSTEM_ENTROPY, settings=settings
         )

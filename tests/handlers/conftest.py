@@ -56,7 +56,13 @@ class Desk:
     """A worker process as handlers see it: contexts, and what is shared between them."""
 
     def __init__(self) -> None:
-        self.around = Surroundings("HOST", 7, SYSTEM_CLOCK, NoEnqueuer(), lambda kind: "default")
+        self.around = Surroundings(
+            "HOST",
+            7,
+            SYSTEM_CLOCK,
+            NoEnqueuer(),
+            lambda kind, value: NewJob(kind=kind, queue="default"),
+        )
         self._number = 0
 
     def context(self, said: Said | None = None, *, enqueued_at: int | None = None) -> Context:

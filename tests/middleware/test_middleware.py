@@ -15,7 +15,9 @@ from forge_jobs import (
     BadOption,
     Context,
     Dead,
+    DeadJob,
     EnqueueOutcome,
+    EnqueueRequest,
     Forge,
     JobStatus,
     NewJob,
@@ -24,6 +26,7 @@ from forge_jobs import (
 )
 from forge_jobs.core.select import Filter
 from forge_jobs.kit.around import Around
+from forge_jobs.store.bundle import Store
 
 _ALL = Filter()
 Jobs = Generator[NewJob, EnqueueOutcome, None]
@@ -322,3 +325,81 @@ async def test_the_example_of_the_page_runs(project_root: Path, tmp_path: Path) 
 def _priority(forge: Forge, job_id: str) -> int | None:
     found = forge.sender.access.run(lambda store: store.jobs.get(job_id))
     return None if found is None else found.priority
+
+
+async def test_hooks_see_jobs_of_every_way_in(any_url: str) -> None:
+    """By kind from a handler, with an ending, by a schedule, by its trigger and by a runtime."""
+    forge = Forge(any_url)
+
+    @forge.around_enqueue
+    def mark(job: NewJob) -> Jobs:
+        yield msgspec.structs.replace(job, tags=(*job.tags, "marked"))
+
+    @forge.task()
+    async def told(way: str) -> None: ...
+
+    @forge.task()
+    async def start(ctx: Context) -> None:
+        await ctx.aenqueue("told", way="by kind")
+        ctx.on_done("told", {"way": "on done"})
+
+    await start.aenqueue()
+    store = await forge.aready()
+    await forge.schedules.acreate("now", "0 0 1 1 *", told, payload={"way": "trigger"})
+    await forge.schedules.atrigger("now")
+    await forge.schedules.acreate("often", "* * * * * *", told, payload={"way": "tick"})
+    async with forge.worker(queues=["default"]) as handle:
+        await handle.enqueue(EnqueueRequest(kind="told", payload={"way": "request"}))
+        async with asyncio.timeout(60):
+            while len(ways := await _ways(store)) < 5:
+                await asyncio.sleep(0.05)
+    assert set(ways) == {"by kind", "on done", "trigger", "tick", "request"}
+    assert all("marked" in tags for tags in ways.values())
+    await forge.aclose()
+
+
+async def _ways(store: Store) -> dict[str, tuple[str, ...]]:
+    page = await store.jobs.page(Filter(kind="told"), limit=100)
+    return {msgspec.json.decode(job.payload)["way"]: job.tags for job in page.jobs}
+
+
+async def test_a_hook_that_refuses_a_tick_disables_nothing(forge: Forge) -> None:
+    refused: list[str] = []
+
+    @forge.around_enqueue
+    def refuse(job: NewJob) -> Jobs:
+        if not refused:
+            refused.append(job.kind)
+            raise BadOption("not now")
+        yield job
+
+    @forge.task()
+    async def tick() -> None: ...
+
+    await forge.schedules.acreate("often", "* * * * * *", tick, missed="all")
+    async with forge.worker(queues=["default"]):
+        async with asyncio.timeout(60):
+            while not [one for one in await forge.schedules.ahistory("often") if one.job_id]:
+                await asyncio.sleep(0.05)
+    assert refused == ["tick"]
+    assert (await forge.schedules.aget("often")).enabled
+
+
+async def test_a_dead_jobs_marks_reach_who_is_told(forge: Forge) -> None:
+    @forge.around_enqueue
+    def mark(job: NewJob) -> Jobs:
+        yield msgspec.structs.replace(job, tags=(*job.tags, "tenant:7"))
+
+    told: list[tuple[str, ...]] = []
+
+    @forge.task()
+    async def tell(job: DeadJob, ctx: Context) -> None:
+        told.append(ctx.job.tags)
+
+    @forge.task(on_dead=tell)
+    async def fall() -> None:
+        raise Dead("gone")
+
+    await fall.aenqueue()
+    await forge.drain()
+    assert told == [("tenant:7",)]

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.job import NewJob
 from forge_jobs.engine.context import Context, JobInfo, Surroundings
 from forge_jobs.handlers import Choice, CmdExecHandler, Command, Text
 from forge_jobs.kit.clock import SYSTEM_CLOCK
@@ -89,7 +90,7 @@ class Commands:
             7,
             SYSTEM_CLOCK,
             None,
-            lambda kind: "default",  # type: ignore[arg-type]
+            lambda kind, value: NewJob(kind=kind, queue="default"),  # type: ignore[arg-type]
         )
         command = Command(
             sys.executable,

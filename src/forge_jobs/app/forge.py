@@ -73,7 +73,7 @@ class Forge:
         # Whoever waits for a result waits in real time, whatever clock a test puts in place.
         self.sender = Sender(self._access, SYSTEM_CLOCK)
         self._limiter: RateLimiter | None = None
-        local = LocalRuns(self._access, self.clock, entropy, self._route, self.limiter)
+        local = LocalRuns(self._access, self.clock, entropy, self._request, self.limiter)
         self._registration = Registration(self.registry, self.sender, local)
         self._kinds = KindQueues(
             self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
@@ -100,8 +100,7 @@ class Forge:
         fields = job_fields(options, where="forge.enqueue(...)")
         body = _body(kind, payload)
         queue = fields.pop("queue", None) or self._kinds.find(kind)
-        fields |= self._kinds.bounds(kind, body)
-        job = NewJob(kind=kind, queue=queue, payload=body, **fields)
+        job = self._kinds.bound(NewJob(kind=kind, queue=queue, payload=body, **fields))
         return self.sender.send(job, None, options.get("tx"))
 
     async def aenqueue(
@@ -115,8 +114,7 @@ class Forge:
         fields = job_fields(options, where="forge.aenqueue(...)")
         body = _body(kind, payload)
         queue = fields.pop("queue", None) or await self._kinds.afind(kind)
-        fields |= await self._kinds.abounds(kind, body)
-        job = NewJob(kind=kind, queue=queue, payload=body, **fields)
+        job = await self._kinds.abound(NewJob(kind=kind, queue=queue, payload=body, **fields))
         return await self.sender.asend(job, None, options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
@@ -133,6 +131,11 @@ class Forge:
     def queue_of(self, kind: str) -> str:
         """The queue of a kind: its task's here, else what a worker published, else ``default``."""
         return self._kinds.find(kind)
+
+    def request(self, kind: str, payload: object = None) -> NewJob:
+        """The request that ``enqueue`` would store for a kind and a payload."""
+        self._kinds.find(kind)
+        return self._kinds.request(kind, payload)
 
     def handler(self, kind: str) -> Handler | None:
         """What runs jobs of that kind here."""
@@ -266,6 +269,7 @@ class Forge:
                 sender=self.sender,
                 registry=self.registry,
                 router=self._kinds,
+                requests=self._kinds,
                 clock=self.clock,
                 entropy=self.entropy,
                 settings=settings or self.settings,
@@ -296,6 +300,7 @@ class Forge:
             queues=None if queues is None else list(queues),
             limit=limit,
             router=self._kinds,
+            requests=self._kinds,
         )
 
     # ------------------------------------------------------------------ the store
@@ -367,8 +372,8 @@ class Forge:
         if declared:
             await store.limits.publish(declared)
 
-    def _route(self, kind: str) -> str:
-        return self._kinds.route(kind)
+    def _request(self, kind: str, value: object) -> NewJob:
+        return self._kinds.request(kind, value)
 
     def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
         default = (

@@ -1,4 +1,5 @@
-"""Which queue a kind belongs to: the local tasks say it, else what workers have published."""
+"""Which queue a kind belongs to, and what binds its jobs: the local tasks say it, else what workers
+have published."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +7,12 @@ from typing import Any
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import DEFAULT_QUEUE
-from forge_jobs.core.bound import bounds
-from forge_jobs.core.errors import ForgeError
-from forge_jobs.core.limits import Limit, task_limit
+from forge_jobs.core import names, payload
+from forge_jobs.core.job import NewJob
+from forge_jobs.engine.published import Published
 from forge_jobs.engine.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.bundle import Store
-
-FRESH_S = 5.0
 
 
 class KindQueues:
@@ -29,16 +28,11 @@ class KindQueues:
         self._tasks = tasks
         self._registry = registry
         self._access = access
-        self._clock = clock
-        self._published: dict[str, str] = {}
-        self._limits: dict[str, Limit] = {}
-        self._read_at: float | None = None
-        self._learning = False
+        self._published = Published(access.aready, access.spawn, clock)
 
     async def learn(self) -> None:
         """Read what workers have published, so that ``route`` knows it."""
-        store = await self._access.aready()
-        self._keep(await _published(store))
+        await self._published.learn()
 
     def route(self, kind: str) -> str:
         """The queue of a kind by what is known here: never waits, so that handlers may ask it on
@@ -46,40 +40,33 @@ class KindQueues:
         local = self.local(kind)
         if local is not None:
             return local
-        if not self._fresh() and not self._learning:
-            self._learning = True
-            self._access.spawn(self._learn_aside)
-        return self._published.get(kind, DEFAULT_QUEUE)
+        return self._published.aside().queues.get(kind, DEFAULT_QUEUE)
+
+    def request(self, kind: str, value: Any) -> NewJob:
+        """The request for a job by its kind, as ``forge.enqueue`` makes it but without waiting."""
+        task = self._tasks.get(names.kind_name(kind))
+        if task is not None:
+            return task.bind_payload(value)
+        body = payload.encode(value)
+        return self._published.bound(NewJob(kind=kind, queue=self.route(kind), payload=body))
 
     def find(self, kind: str) -> str:
         """The queue of a kind, from synchronous code."""
         local = self.local(kind)
-        if local is not None:
-            return local
-        if not self._fresh():
-            self._keep(self._access.run(_published))
-        return self._published.get(kind, DEFAULT_QUEUE)
+        return local or self._read().queues.get(kind, DEFAULT_QUEUE)
 
     async def afind(self, kind: str) -> str:
         """The queue of a kind, from a coroutine."""
         local = self.local(kind)
-        if local is not None:
-            return local
-        if not self._fresh():
-            self._keep(await _published(await self._access.aready()))
-        return self._published.get(kind, DEFAULT_QUEUE)
+        return local or (await self._published.freshened()).queues.get(kind, DEFAULT_QUEUE)
 
-    def bounds(self, kind: str, payload: bytes) -> dict[str, Any]:
-        """What the limits of a task that is not known here mean for one of its jobs."""
-        if not self._fresh():
-            self._keep(self._access.run(_published))
-        return bounds(kind, self._limits.get(task_limit(kind)), payload)
+    def bound(self, job: NewJob) -> NewJob:
+        """The job with what the limits of a task that is not known here mean for it."""
+        return self._read().bound(job)
 
-    async def abounds(self, kind: str, payload: bytes) -> dict[str, Any]:
+    async def abound(self, job: NewJob) -> NewJob:
         """The same from a coroutine."""
-        if not self._fresh():
-            self._keep(await _published(await self._access.aready()))
-        return bounds(kind, self._limits.get(task_limit(kind)), payload)
+        return (await self._published.freshened()).bound(job)
 
     def local(self, kind: str) -> str | None:
         """The queue of a kind that this program knows."""
@@ -89,23 +76,10 @@ class KindQueues:
         handler = self._registry.get(kind)
         return None if handler is None else handler.queue
 
-    async def _learn_aside(self) -> None:
-        try:
-            await self.learn()
-        except ForgeError:
-            pass  # what was known before is still the best guess
-        finally:
-            self._learning = False
+    def _read(self) -> Published:
+        if not self._published.fresh:
+            self._access.run(self._learn)
+        return self._published
 
-    def _fresh(self) -> bool:
-        return self._read_at is not None and 0 <= self._clock.mono() - self._read_at < FRESH_S
-
-    def _keep(self, published: tuple[dict[str, str], dict[str, Limit]]) -> None:
-        self._published, self._limits = published
-        self._read_at = self._clock.mono()
-
-
-async def _published(store: Store) -> tuple[dict[str, str], dict[str, Limit]]:
-    """The queues of kinds, and the limits of tasks."""
-    kinds = await store.queues.kinds()
-    return kinds, {limit.name: limit for limit in await store.limits.all()}
+    async def _learn(self, store: Store) -> None:
+        await self._published.learn()

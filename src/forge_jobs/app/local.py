@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.core.instant import to_datetime
@@ -52,7 +53,7 @@ class LocalRuns:
     access: StoreAccess
     clock: Clock
     entropy: Entropy
-    route: Callable[[str], str]
+    request: Callable[[str, Any], NewJob]
     limiter: Callable[[], RateLimiter]
 
     def __call__(self, template: NewJob) -> LocalRun:
@@ -71,7 +72,7 @@ class LocalRuns:
             tag=0,
             clock=self.clock,
             enqueuer=self.access,
-            route=self.route,
+            request=self.request,
             limiter=self.limiter,
         )
         link = _LocalLink()

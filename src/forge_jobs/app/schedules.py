@@ -128,11 +128,11 @@ class Schedules:
 
     def trigger(self, name: str) -> Job[Any]:
         """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier one live."""
-        return self._job(self._run(lambda table: table.trigger(name, queue_of=self._queue_of)))
+        return self._job(self._run(lambda table: self._trigger(table, name)))
 
     async def atrigger(self, name: str) -> Job[Any]:
         """``trigger`` for coroutines."""
-        return self._job(await (await self._table()).trigger(name, queue_of=self._queue_of))
+        return self._job(await self._trigger(await self._table(), name))
 
     def history(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
         """Its last fires, newest first; 50 are kept."""
@@ -141,6 +141,10 @@ class Schedules:
     async def ahistory(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
         """``history`` for coroutines."""
         return await (await self._table()).history(name, limit=limit)
+
+    async def _trigger(self, table: Timetable, name: str) -> Fire:
+        prepared = self._sender.access.prepared
+        return await table.trigger(name, queue_of=self._queue_of, prepared=prepared)
 
     async def _edit(self, table: Timetable, name: str, changes: CronEdit) -> ScheduleView:
         where = f"forge.schedules.edit({name!r})"

@@ -12,6 +12,7 @@ from forge_jobs.client.sending import LocalWorker, Sender
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
 from forge_jobs.core.schedule import CronSpec
+from forge_jobs.engine.by_kind import Requests
 from forge_jobs.engine.registry import HandlerRegistry
 from forge_jobs.engine.routing import Router
 from forge_jobs.kit.clock import Clock
@@ -29,6 +30,7 @@ class WorkerPlan:
     sender: Sender
     registry: HandlerRegistry
     router: Router
+    requests: Requests
     clock: Clock
     entropy: Entropy
     settings: EngineSettings
@@ -98,6 +100,7 @@ class Worker:
             clock=plan.clock,
             entropy=plan.entropy,
             io=access.io,
+            requests=plan.requests,
         ).with_queues(queues)
         runtime = runtime.with_schedules(plan.schedules())
         prefix = plan.prefix or config.worker_prefix_from_env()

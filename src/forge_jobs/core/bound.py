@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from .errors import BadOption
+from .job import NewJob
 from .limits import Limit, key_lot
 
 _PATH: Final = re.compile(r"args(\.[A-Za-z_][A-Za-z0-9_]*)+")
@@ -49,3 +50,9 @@ def bounds(kind: str, limit: Limit | None, payload: bytes) -> dict[str, Any]:
     if limit.per is not None and limit.concurrency is not None:
         fields["limit_key"] = limit_key(kind, limit.per, payload)
     return fields
+
+
+def bound(job: NewJob, limit: Limit | None) -> NewJob:
+    """The job with what its task's limit means for it; a key that it has is replaced."""
+    fields = bounds(job.kind, limit, job.payload)
+    return msgspec.structs.replace(job, **fields) if fields else job

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from forge_jobs.core import payload
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import to_datetime
@@ -73,15 +72,15 @@ C = TypeVar("C", bound=Closable)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all contexts of a process share. ``route`` names the queue of a kind; ``shared`` is what
-    handlers keep for all their jobs, closed when the process stops; ``limiter`` gives the permits
-    of the process."""
+    """What all contexts of a process share. ``request`` makes the request for a job of a kind with
+    a payload; ``shared`` is what handlers keep for all their jobs, closed when the process stops;
+    ``limiter`` gives the permits of the process."""
 
     host_id: str
     tag: int
     clock: Clock
     enqueuer: Enqueuer
-    route: Callable[[str], str]
+    request: Callable[[str, Any], NewJob]
     shared: dict[object, Any] = field(default_factory=dict[object, Any])
     limiter: "Callable[[], RateLimiter] | None" = None
 
@@ -239,8 +238,7 @@ class Context:
             raise BadOption(
                 f"enqueue({task!r}, …) by kind takes one payload object, or keyword arguments"
             )
-        body = payload.encode(args[0] if args else kwargs)
-        return NewJob(kind=task, queue=self._around.route(task), payload=body)
+        return self._around.request(task, args[0] if args else kwargs)
 
 
 JobCtx = Context

@@ -22,6 +22,7 @@ from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
 
+from .by_kind import ByKind, Requests
 from .context import Surroundings
 from .floor import Floor, FloorParts
 from .intake import Intake
@@ -29,6 +30,7 @@ from .job_loop import JobLoop
 from .journal import Journal
 from .lane import Lane
 from .membership import Card, Membership
+from .published import Published, Spawn
 from .pump import Pump
 from .rate_limit import RateLimiter, store_of
 from .registry import HandlerRegistry
@@ -94,7 +96,7 @@ class _Visit:
         clock: Clock,
         entropy: Entropy,
         settings: EngineSettings,
-        router: Router,
+        requests: Callable[[Spawn], Requests],
     ) -> None:
         job_loop = JobLoop(asyncio.get_running_loop())
         self._clock = clock
@@ -119,7 +121,7 @@ class _Visit:
                 store.tag,
                 clock,
                 StoreEnqueuer(store, self.aside, registry.around_enqueue),
-                router.route,
+                requests(here.spawn).request,
                 limiter=lambda: limiter,
             ),
             job_loop,
@@ -173,6 +175,7 @@ async def drain(
     queues: Sequence[str] | None = None,
     limit: int | None = None,
     router: Router | None = None,
+    requests: Requests | None = None,
 ) -> DrainReport:
     """Run what is due, and what that enqueues, until nothing is left; at most ``limit`` jobs.
 
@@ -184,6 +187,11 @@ async def drain(
     names = await _queues(store, registry) if queues is None else [*map(queue_name, queues)]
     if not names:
         return DrainReport()
+
+    def by_kind(spawn: Spawn) -> Requests:
+        others = Published(store_of(store), spawn, clock)
+        return requests or ByKind(registry, router or DefaultRouter(), others)
+
     visit = _Visit(
         store,
         registry,
@@ -191,7 +199,7 @@ async def drain(
         clock=clock,
         entropy=entropy,
         settings=settings or EngineSettings(),
-        router=router or DefaultRouter(),
+        requests=by_kind,
     )
     visit.pump.claims_left = limit
     await visit.member.join()

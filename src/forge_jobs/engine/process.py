@@ -29,6 +29,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import Pulse
 
 from .afar import Afar
+from .by_kind import Requests
 from .context import Enqueuer, Surroundings
 from .declared import ensure_schedules
 from .floor import Floor, FloorParts
@@ -75,6 +76,7 @@ class Plan:
     entropy: Entropy
     io: IoPort
     enqueuer: Enqueuer
+    requests: Requests
     card: Card
     replaces: str | None = None
     schedules: Sequence[CronSpec] = ()
@@ -295,7 +297,7 @@ class WorkerProcess:
             plan.store.tag,
             plan.clock,
             plan.enqueuer,
-            plan.queue_of,
+            plan.requests.request,
             limiter=lambda: self.rate_limit,
         )
 
@@ -305,14 +307,7 @@ class WorkerProcess:
             FloorParts(
                 settings, clock, plan.entropy, self._member.standing, Journal(plan.store.tag)
             ),
-            Surroundings(
-                self._member.host_id,
-                plan.store.tag,
-                clock,
-                plan.enqueuer,
-                plan.queue_of,
-                limiter=lambda: self.rate_limit,
-            ),
+            self._surroundings(),
             self._job_loop,
         )
         for name in plan.queues:
@@ -337,7 +332,13 @@ class WorkerProcess:
             *self._reports(),
             Rebalance(store, most=plan.settings.slots_most),
             Unserved(store, clock=plan.clock),
-            Cron(store, queue_of=plan.queue_known, router=plan.router, entropy=plan.entropy),
+            Cron(
+                store,
+                queue_of=plan.queue_known,
+                router=plan.router,
+                entropy=plan.entropy,
+                prepared=plan.enqueuer.prepared,
+            ),
         ]
 
     def _reports(self) -> list[PeriodicService]:

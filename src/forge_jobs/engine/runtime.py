@@ -1,5 +1,6 @@
 """The lower-level way to run a worker: ``QueueRuntime`` is set up, ``start`` gives a handle."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import cast
@@ -14,10 +15,12 @@ from forge_jobs.kit.io_thread import IoPort, IoThread
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueConfig
 
+from .by_kind import ByKind, Requests
 from .label import worker_label
 from .membership import Card
 from .process import Plan, WorkerProcess
-from .rate_limit import RateLimiter
+from .published import Published, Spawn
+from .rate_limit import RateLimiter, store_of
 from .registry import HandlerRegistry
 from .request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
 from .routing import DefaultRouter, Router
@@ -41,10 +44,10 @@ class QueueHandle:
     """A running worker process."""
 
     def __init__(
-        self, process: WorkerProcess, storage: Store, router: Router, own_io: IoThread | None
+        self, process: WorkerProcess, storage: Store, ask: "_Ask", own_io: IoThread | None
     ) -> None:
         self._process = process
-        self._router = router
+        self._ask = ask
         self._own_io = own_io
         self._stopped = False
         self.storage = storage
@@ -66,7 +69,7 @@ class QueueHandle:
 
     async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
         """Store one job; the router fills in a missing queue."""
-        return (await self.storage.jobs.enqueue([request.new_job(self._router)]))[0]
+        return await self._ask.enqueue(request)
 
     def request_cancel(self, job_id: str) -> bool:
         """Tell a job that runs in this process to end, at once; False if it does not run here."""
@@ -85,6 +88,26 @@ class QueueHandle:
                 self._own_io.close()
 
 
+class _Ask:
+    """The way of an EnqueueRequest into the store: the same hooks and limits as for any job."""
+
+    def __init__(
+        self, store: Store, handlers: HandlerRegistry, router: Router, others: Published
+    ) -> None:
+        self._store = store
+        self._handlers = handlers
+        self._router = router
+        self._others = others
+        self.by_kind = ByKind(handlers, router, others)
+
+    async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
+        if self._handlers.get(request.kind) is None:
+            await self._others.freshened()
+        job = self.by_kind.bound(request.new_job(self._router))
+        stored = await self._handlers.around_enqueue.acall([job], self._store.jobs.enqueue)
+        return stored[0]
+
+
 class QueueRuntime:
     """A worker to be: which store, which handlers, which queues. The ``with_…`` methods return the
     runtime itself."""
@@ -99,6 +122,7 @@ class QueueRuntime:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         io: IoPort | None = None,
+        requests: Requests | None = None,
     ) -> None:
         self._storage = storage
         self._handlers = handlers
@@ -107,6 +131,8 @@ class QueueRuntime:
         self._clock = clock
         self._entropy = entropy
         self._io = io
+        self._requests = requests
+        self._ask: _Ask | None = None
         self._queues: dict[str, int] = {}
         self._prefix: str | None = None
         self._version: str | None = None
@@ -160,7 +186,9 @@ class QueueRuntime:
     async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
         """Store one job; the router fills in a missing queue."""
         await self._storage.open()
-        return (await self._storage.jobs.enqueue([request.new_job(self._router)]))[0]
+        if self._ask is None:
+            self._ask = self._new_ask(lambda work: asyncio.ensure_future(work()))
+        return await self._ask.enqueue(request)
 
     async def start(self) -> QueueHandle:
         """Register and begin to work. NoQueues when no queue was declared."""
@@ -172,6 +200,7 @@ class QueueRuntime:
         if io is None:
             io = own_io = IoThread()
         prefix, version, worker_id = self._prefix, self._version, self._worker_id
+        ask = self._new_ask(io.spawn)
         process = WorkerProcess(
             Plan(
                 store=self._storage,
@@ -183,6 +212,7 @@ class QueueRuntime:
                 entropy=self._entropy,
                 io=io,
                 enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
+                requests=self._requests or ask.by_kind,
                 card=Card(
                     tuple(self._queues),
                     lambda host_id: worker_label(
@@ -200,7 +230,11 @@ class QueueRuntime:
             if own_io is not None:
                 own_io.close()
             raise
-        return QueueHandle(process, self._storage, self._router, own_io)
+        return QueueHandle(process, self._storage, ask, own_io)
+
+    def _new_ask(self, spawn: Spawn) -> _Ask:
+        others = Published(store_of(self._storage), spawn, self._clock)
+        return _Ask(self._storage, self._handlers, self._router, others)
 
     async def __aenter__(self) -> QueueHandle:
         self._handle = await self.start()

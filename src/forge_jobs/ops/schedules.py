@@ -12,8 +12,11 @@ from msgspec.structs import asdict, replace
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
+from forge_jobs.core.bound import bound
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.core.timetable import checked, first_tick, job_for
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
@@ -176,14 +179,21 @@ class Timetable:
         await self._note("delete schedule", name)
 
     async def trigger(
-        self, name: str, *, queue_of: Callable[[str], str | None] = lambda kind: None
+        self,
+        name: str,
+        *,
+        queue_of: Callable[[str], str | None] = lambda kind: None,
+        prepared: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> Fire:
-        """Store its job now, by the rules of a tick: same queue, same overlap policy."""
+        """Store its job now, by the rules of a tick: same queue, limits and overlap policy.
+        ``prepared`` is what hooks make of it."""
         known = await self._known(name)
         queue = known.queue or queue_of(known.kind)
         if queue is None:
             queue = (await self._store.queues.kinds()).get(known.kind, DEFAULT_QUEUE)
-        fire = await self._store.schedules.trigger(name, job_for(known, queue=queue))
+        limits = {limit.name: limit for limit in await self._store.limits.all()}
+        job = bound(job_for(known, queue=queue), limits.get(task_limit(known.kind)))
+        fire = await self._store.schedules.trigger(name, prepared(job))
         if fire is None:
             raise _not_found(name)
         await self._note("run schedule", name, {"job": fire.job_id, "outcome": fire.outcome})

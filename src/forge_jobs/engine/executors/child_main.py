@@ -74,7 +74,7 @@ class ChildJob:
             tag=take.store_tag,
             clock=SYSTEM_CLOCK,
             enqueuer=found.enqueuer or _NoEnqueuer(),
-            route=found.route,
+            request=found.request,
             limiter=found.limiter,
         )
         deadline: datetime | None = None

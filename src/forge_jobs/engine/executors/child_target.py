@@ -9,7 +9,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core import payload
 from forge_jobs.core.errors import UnknownKind
+from forge_jobs.core.job import NewJob
 from forge_jobs.engine.context import Enqueuer
 from forge_jobs.engine.rate_limit import RateLimiter
 from forge_jobs.engine.registry import Handler
@@ -25,7 +27,7 @@ class Found:
 
     handler: Handler
     enqueuer: Enqueuer | None
-    route: Callable[[str], str]
+    request: Callable[[str, Any], NewJob]
     limiter: Callable[[], RateLimiter] | None = None
 
 
@@ -47,7 +49,7 @@ def _search(target: Target) -> Found:
         handler = value.handler(target.kind)
         if isinstance(handler, Handler):
             access = getattr(getattr(value, "sender", None), "access", None)
-            return Found(handler, access, _route(value), getattr(value, "limiter", None))
+            return Found(handler, access, _request(value), getattr(value, "limiter", None))
     raise UnknownKind(
         f"no Forge object in {target.module or target.file!r} knows kind {target.kind!r}: "
         "keep the Forge object and its tasks in module variables"
@@ -93,16 +95,16 @@ def _is_ours(value: object) -> bool:
     return any(isinstance(origin, str) and origin.startswith("forge_jobs.") for origin in origins)
 
 
-def _route(forge: Any) -> Callable[[str], str]:
-    if callable(getattr(forge, "queue_of", None)):
-        return forge.queue_of
+def _request(forge: Any) -> Callable[[str, Any], NewJob]:
+    if callable(getattr(forge, "request", None)):
+        return forge.request
 
-    def route(kind: str) -> str:
+    def request(kind: str, value: Any) -> NewJob:
         handler = forge.handler(kind)
         queue = handler.queue if isinstance(handler, Handler) else None
-        return queue or DEFAULT_QUEUE
+        return NewJob(kind=kind, queue=queue or DEFAULT_QUEUE, payload=payload.encode(value))
 
-    return route
+    return request
 
 
 _FOUND: dict[Target, Found] = {}

@@ -7,8 +7,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core.bound import bound
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.core.timetable import due, first_tick, job_for
 from forge_jobs.engine.routing import Router
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -25,6 +28,11 @@ _RETRY_S = 1.0
 _LATE_S = 0.002
 
 QueueOf = Callable[[str], str | None]
+Prepared = Callable[[NewJob], NewJob]
+
+
+def _as_it_is(job: NewJob) -> NewJob:
+    return job
 
 
 class CronTickReport(Struct, frozen=True, kw_only=True):
@@ -47,7 +55,7 @@ class Cron:
     """Exactly one fire per tick follows from the guard in the store, not from the leadership.
 
     ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have
-    published counts, then the router.
+    published counts, then the router. ``prepared`` is what hooks make of a job.
     """
 
     name = "cron"
@@ -61,16 +69,18 @@ class Cron:
         router: Router,
         entropy: Entropy,
         look_s: float = _LOOK_S,
+        prepared: Prepared = _as_it_is,
     ) -> None:
         self._store = store
         self._look_s = look_s
         self._queue_of = queue_of
         self._router = router
         self._entropy = entropy
+        self._prepared = prepared
 
     async def tick(self) -> Next:
         """Fire what is due, then sleep until the next tick."""
-        look = _Look(self._store, self._queue_of, self._router, self._entropy)
+        look = _Look(self._store, self._queue_of, self._router, self._entropy, self._prepared)
         report = await look.go()
         # One schedule that cannot be fired is tried again soon; the others keep their times.
         most_s = self._look_s if look.trouble is None else _RETRY_S
@@ -112,13 +122,20 @@ class _Look:
     """One look at everything that is due."""
 
     def __init__(
-        self, store: Store, queue_of: QueueOf, router: Router | None, entropy: Entropy
+        self,
+        store: Store,
+        queue_of: QueueOf,
+        router: Router | None,
+        entropy: Entropy,
+        prepared: Prepared = _as_it_is,
     ) -> None:
         self._store = store
         self._queue_of = queue_of
         self._router = router
         self._entropy = entropy
+        self._prepared = prepared
         self._published: dict[str, str] | None = None
+        self._limits: dict[str, Limit] | None = None
         self._counts = dict.fromkeys(FireOutcome, 0)
         self._missed = self._seeded = self._errors = 0
         self._next_due: Instant | None = None
@@ -156,8 +173,14 @@ class _Look:
         if len(said.ticks) > _SHOTS_MOST:
             next_at, self.more = said.ticks[_SHOTS_MOST], True
         if ticks:
-            queue = await self._queue(schedule)
-            shots = [self._shot(schedule, tick, queue) for tick in ticks]
+            queue, limit = await self._queue(schedule), await self._limit(schedule)
+            jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
+            try:
+                shots = [Shot(tick, self._prepared(job)) for tick, job in jobs]
+            except Exception as error:
+                # A hook that refuses is no fault of the schedule's: its tick waits.
+                self._fail(schedule, error)
+                return
             shots[0] = replace(shots[0], missed=said.missed)
         else:
             shots = [Shot(said.latest, None, said.missed - 1)]
@@ -171,11 +194,13 @@ class _Look:
         else:
             self._next_due = min(self._next_due or next_at, next_at)
 
-    def _shot(self, schedule: Schedule, tick: Instant, queue: str) -> Shot:
+    def _job(
+        self, schedule: Schedule, tick: Instant, queue: str, limit: Limit | None
+    ) -> tuple[Instant, NewJob]:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
         # A job that is due takes its place in the line now, however late the tick is.
         later = run_at if run_at > self.now else None
-        return Shot(tick, job_for(schedule, queue=queue, tick=tick, run_at=later))
+        return tick, bound(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
 
     async def _seed(self, schedule: Schedule) -> None:
         next_at = first_tick(schedule, self.now, last_at=schedule.last_at)
@@ -221,6 +246,11 @@ class _Look:
         if published is not None:
             return published
         return DEFAULT_QUEUE if self._router is None else self._router.route(schedule.kind)
+
+    async def _limit(self, schedule: Schedule) -> Limit | None:
+        if self._limits is None:
+            self._limits = {limit.name: limit for limit in await self._store.limits.all()}
+        return self._limits.get(task_limit(schedule.kind))
 
     def _count(self, schedule: Schedule, fires: Sequence[Fire], missed: int) -> None:
         for fire in fires:
