@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -213,6 +214,38 @@ def test_a_graceful_end_spends_no_attempt(seed: int) -> None:
         await scene.boot("b1")
         for job in jobs:
             await scene.until_status(job, JobStatus.DONE, 60)
+
+    with played(seed) as play:
+        play(act)
+
+
+class SlowFarewell:
+    """The processes of a store that takes its time over a goodbye."""
+
+    def __init__(self, inner: Any, seconds: float) -> None:
+        self._inner = inner
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def leave(self, owner: int) -> None:
+        await pass_time(self._seconds)
+        await self._inner.leave(owner)
+
+
+@pytest.mark.parametrize(("takes_s", "heard"), [(0.8, True), (60, False)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_slow_store_hears_of_a_graceful_end_too(seed: int, takes_s: float, heard: bool) -> None:
+    async def act(scene: Scene) -> None:
+        first = await scene.boot("a1")
+        assert first.handle is not None
+        member = first.handle._process._member
+        member._processes = SlowFarewell(member._processes, takes_s)
+        began = scene.ground.loop.time()
+        await first.shutdown(3)
+        assert scene.ground.loop.time() - began < 3 + 2
+        assert (await scene.ground.store.processes.all() == []) is heard
 
     with played(seed) as play:
         play(act)

@@ -39,7 +39,8 @@ from .worker_link import ParentLine
 
 _LOG = logging.getLogger("forge_jobs.worker")
 _ORPHAN_GRACE_S: Final = 3.0
-_AFTER_GRACE_S: Final = 1.0
+# Longer than leaving takes (engine/leaving.py): a slow store is no reason to go unheard.
+_AFTER_GRACE_S: Final = 1.6
 # Trying again does not help against these.
 _REFUSALS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 

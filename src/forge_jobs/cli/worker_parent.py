@@ -42,7 +42,7 @@ _HEALTHY_S: Final = 60.0
 _STARTS_MOST: Final = 5
 _STARTING_NOTE_S: Final = 30.0
 _TURN_S: Final = 0.5
-_AFTER_GRACE_S: Final = 1.5
+_AFTER_GRACE_S: Final = 1.8
 _LINES_MOST: Final = 1 << 20
 
 

@@ -1,7 +1,8 @@
 """How a process goes: stop claiming, hand back, wait, write, release the rest, leave.
 
-Everyone is told first and waited for afterwards. Each step has its own limit, so that the whole
-takes no longer than the grace and two seconds even when the store never answers.
+Everyone is told first and waited for afterwards. Each step has to be over by its mark, counted from
+the end of the grace: the whole takes no longer than the grace and two seconds even when the store
+never answers, and what an early step leaves unused is there for a slow store later.
 """
 
 import asyncio
@@ -18,13 +19,17 @@ from .services.lead import Leadership
 
 _LOG = logging.getLogger("forge_jobs.worker")
 _LOOK_S = 0.01
-_FLUSH_S = 0.3
-_END_S = 0.4
 _TELLINGS = 4
-_PARTS_S = 0.2
-_LEAVE_S = 0.3
-_YIELD_S = 0.1
-_PASS_ON_S = 0.2
+_TELLING_S = 0.1
+# Seconds after the grace by which each step is over.
+_FLUSHED = 0.2
+_HANDED_BACK = 0.8
+_PARTS_ENDED = 0.9
+_LEFT = 1.3
+_YIELDED = 1.4
+_PASSED_ON = 1.5
+# Closing the places may take longer than planned; even then the store is told.
+_LEAST_S = 0.2
 
 
 class Leaving:
@@ -48,6 +53,7 @@ class Leaving:
         self._pass_on = pass_on
         self._clock = clock
         self._grace_s = grace_s
+        self._grace_over = clock.mono()
 
     async def wind_down(self) -> None:
         """Everything that can still be written is written; the pump runs on meanwhile."""
@@ -55,37 +61,43 @@ class Leaving:
         self._pump.claiming = False
         floor.is_open = False
         floor.hand_back_ready()
-        await self._until(lambda: floor.running == 0, self._grace_s)
-        await self._until(lambda: floor.outbox.is_empty, _FLUSH_S)
+        try:
+            await self._until(lambda: floor.running == 0, self._clock.mono() + self._grace_s)
+        finally:
+            self._grace_over = self._clock.mono()
+        flushed = _FLUSHED if floor.running else _HANDED_BACK
+        await self._until(lambda: floor.outbox.is_empty, self._grace_over + flushed)
         if floor.running:
             _LOG.info("handing back what still runs", extra={"running": floor.running})
             for _ in range(_TELLINGS):
                 # A handler may swallow the first cancellation while it tidies up.
                 floor.interrupt_all(Stop.SHUTDOWN)
-                await self._until(lambda: floor.running == 0, _END_S / _TELLINGS)
-            await self._until(lambda: floor.outbox.is_empty, _FLUSH_S)
+                await self._until(lambda: floor.running == 0, self._clock.mono() + _TELLING_S)
+            await self._until(lambda: floor.outbox.is_empty, self._grace_over + _HANDED_BACK)
 
     async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
         """Wait for the parts (already told to end), close, leave, give up the lead."""
-        _, late = await asyncio.wait(ends, timeout=_PARTS_S)
+        _, late = await asyncio.wait(ends, timeout=self._left_s(_PARTS_ENDED))
         for end in late:
             end.cancel()
         # First, so that nothing of ours runs beside its next run elsewhere.
         await self._floor.places.close()
         # Leaving releases whatever the process still owns; without it the reaper does that.
-        await self._bounded(self._member.leave(), _LEAVE_S)
-        await self._bounded(self._leadership.give_up(), _YIELD_S)
+        await self._bounded(self._member.leave(), _LEFT)
+        await self._bounded(self._leadership.give_up(), _YIELDED)
         # The others need not wait for the next round to get our slots.
-        await self._bounded(self._pass_on(), _PASS_ON_S)
+        await self._bounded(self._pass_on(), _PASSED_ON)
 
-    async def _until(self, is_so: Callable[[], bool], limit_s: float) -> None:
-        end = self._clock.mono() + limit_s
+    def _left_s(self, mark: float) -> float:
+        return max(0.0, self._grace_over + mark - self._clock.mono())
+
+    async def _until(self, is_so: Callable[[], bool], end: float) -> None:
         while not is_so() and self._clock.mono() < end:
             await self._clock.sleep(_LOOK_S)
 
-    async def _bounded(self, call: Awaitable[object], limit_s: float) -> None:
+    async def _bounded(self, call: Awaitable[object], mark: float) -> None:
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(max(_LEAST_S, self._left_s(mark))):
                 await call
         except Exception as error:
             _LOG.warning("the store did not hear our leaving", extra={"error": repr(error)})
