@@ -17,13 +17,17 @@ from starlette.routing import Route
 
 @dataclass
 class FakeApi:
-    """``calls`` are (token, method, parameters); ``faults`` are answered first, in order."""
+    """``calls`` are (token, method, parameters); ``faults`` are answered first, in order.
+
+    ``refusal`` is the code that every method answers, as for a token that is none.
+    """
 
     base: str = ""
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     faults: deque[tuple[int, dict[str, Any]]] = field(default_factory=deque)
     updates: list[dict[str, Any]] = field(default_factory=list)
     webhook: dict[str, Any] = field(default_factory=dict)
+    refusal: int = 0
 
     def texts(self, method: str = "sendMessage") -> list[str]:
         return [said["text"] for _, name, said in self.calls if name == method and "text" in said]
@@ -35,6 +39,9 @@ class FakeApi:
         token, method = request.path_params["token"], request.path_params["method"]
         body = await request.body()
         parameters = await request.json() if body else {}
+        if self.refusal:
+            answer = {"ok": False, "error_code": self.refusal, "description": "no such bot"}
+            return JSONResponse(answer, self.refusal)
         if method.startswith("send") and self.faults:
             status, answer = self.faults.popleft()
             return JSONResponse({"ok": False, "error_code": status, **answer}, status)

@@ -36,10 +36,11 @@ class HttpHandler:
 
     async def answer(self, update: Update, attempt: int) -> list[Call]:
         try:
-            place = await checked_place(self._target.url, self._target.networks, self._resolve)
+            async with asyncio.timeout(self._target.timeout_s):
+                place = await checked_place(self._target.url, self._target.networks, self._resolve)
         except Forbidden as error:
             raise Dead(str(error)) from None
-        except OSError:
+        except OSError:  # TimeoutError is one, too
             raise Failed("the service's name could not be resolved") from None
         try:
             status, headers, body = await self._posted(place, update, attempt)
