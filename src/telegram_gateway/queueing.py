@@ -29,7 +29,9 @@ PAYLOAD_MOST: Final = 2 << 20
 # least as long as its key.
 DEDUPE_S: Final = 48 * 3_600
 _SEND_STEPS: Final = ("1s", "5s", "30s", "2m", "10m")
-_SEND_ATTEMPTS: Final = 8
+# A crash of the process counts, too, and a gateway that is started again and again must not lose
+# the messages it was sending; an hour without Telegram must not, either.
+_SEND_ATTEMPTS: Final = 20
 _AHEAD: Final = -10
 _REFERENCE: Final = 8
 
