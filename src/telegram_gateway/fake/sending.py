@@ -17,6 +17,10 @@ _ACTIONS: Final = frozenset(
         "upload_video_note",
     }
 )  # fmt: skip
+_GIFTS: Final = (
+    "unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription",
+    "gifts_from_channels",
+)  # fmt: skip
 
 
 class Sending:
@@ -122,7 +126,9 @@ class Sending:
 
     async def _get_chat(self, bot: FakeBot, given: Given, call: Call) -> Any:
         chat = self._chat(bot, given)
-        return {**chat.about, "accent_color_id": 0, "max_reaction_count": 11}
+        gifts = dict.fromkeys(_GIFTS, False)
+        more = {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": gifts}
+        return {**chat.about, **more}
 
     # ------------------------------------------------------------------ what is there
 

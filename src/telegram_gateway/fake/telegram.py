@@ -49,7 +49,6 @@ class FakeTelegram:
         self._known_only = known_only
         self._answer_within_s = answer_within_s
         self._client: httpx2.AsyncClient | None = None
-        self._stopped: list[Delivery] = []
         self._queries = 0
         self._methods: dict[str, Method] = {
             **PROFILE,
@@ -224,7 +223,6 @@ class FakeTelegram:
 
         def gone() -> None:
             if bot.delivery is not None:
-                self._stopped.append(bot.delivery)
                 bot.delivery.close()
             bot.delivery = bot.webhook = None
 

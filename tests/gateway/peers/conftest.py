@@ -1,0 +1,21 @@
+"""A fake Telegram with real time, and a bot, for libraries that nobody here wrote."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from telegram_gateway.fake import FakeBot, FakeTelegram, fake_telegram
+
+TOKEN = "4711:AAabcdefghijklmnopqrstuvwxyz_0123456"
+SECRET = "a-secret_of-the-webhook-0123456789"
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeTelegram]:
+    async with fake_telegram(known_only=True) as made:
+        yield made
+
+
+@pytest.fixture
+def bot(fake: FakeTelegram) -> FakeBot:
+    return fake.bot(TOKEN, name="Echo", username="echo_bot")
