@@ -25,6 +25,7 @@ STORMS = {
     "cron": "tests.storm.ticking",
     "limits": "tests.storm.limits",
     "waiting": "tests.storm.waiting",
+    "gateway": "tests.storm.gateway",
 }
 
 

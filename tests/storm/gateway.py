@@ -1,0 +1,176 @@
+"""The gateway storm: kill -9 at each step from the socket to the sent message.
+
+A gateway serves many bots and is killed at a step of its life, again and again; Telegram keeps
+delivering. No update is lost, every chat gets its answers in order, and a user gets a message twice
+only where that is documented (docs/decisions/0078). ``--kills`` are rounds, ``--jobs`` updates.
+"""
+
+import asyncio
+import random
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.storm.databases import Database, open_database, states
+from tests.storm.gateway_judge import GatewayEvidence, judge
+from tests.storm.gateway_rig import TERMINAL, GatewayRig, gateway_rig
+from tests.storm.gateway_steps import STEPS, Step
+from tests.storm.history import now
+from tests.storm.order import Order, report
+from tests.storm.rig import StormFailed
+
+BACKENDS = ("sqlite", "postgres")
+SLUGS = ("echo-a", "echo-b", "shop-a", "shop-b")
+# A handful of updates that a kill interrupts again and again must not be taken for poison.
+ATTEMPTS = 20
+REFUSED_PER_TURN = 2
+PER_CHAT = 3
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """``jobs`` are updates, ``kills`` rounds; each bot has ``chats``.
+
+    A gateway works for up to ``work_s`` before it may be killed.
+    """
+
+    jobs: int = 10_000
+    kills: int = 200
+    chats: int = 100
+    seed: int = 0
+    work_s: float = 1.5
+    reach_s: float = 20.0
+    drain_s: float = 300.0
+
+
+QUICK = GatewayOptions(jobs=600, kills=len(STEPS), chats=30, drain_s=120)
+
+
+def storm(backend: str, order: Order) -> bool:
+    """Raise it; whether every promise was kept."""
+    options = order.apply(GatewayOptions(), QUICK)
+    print(
+        f"Gateway storm on {backend}: {options.jobs:,} updates to {len(SLUGS)} bots, "
+        f"{options.kills} rounds over {len(STEPS)} steps, seed {options.seed}.",
+        flush=True,
+    )
+    try:
+        with order.folder() as folder, open_database(backend, folder) as database:
+            evidence = asyncio.run(_whole(options, folder, database))
+            judgement = judge(evidence)
+            reached = {entry["step"] for entry in evidence.entries if entry["op"] == "struck"}
+            if options.kills >= len(STEPS):
+                judgement.findings["steps never reached"] = [*(STEPS.keys() - reached)]
+            if not report(judgement):
+                raise StormFailed("a promise was broken")
+    except StormFailed as failure:
+        print(f"FAILED: {failure}")
+        return False
+    return True
+
+
+async def _whole(options: GatewayOptions, folder: Path, database: Database) -> GatewayEvidence:
+    async with gateway_rig(folder, database, SLUGS, attempts=ATTEMPTS) as rig:
+        await _rage(rig, options)
+        await _calm(rig, options)
+        return await rig.evidence()
+
+
+async def _rage(rig: GatewayRig, options: GatewayOptions) -> None:
+    """Each life gets its share of the updates and dies at its step, at a random one of them."""
+    chance = random.Random(options.seed)
+    began = said_at = now()
+    for number, step in enumerate(plan(options.kills, chance)):
+        share = (options.jobs - rig.users.sent) // (options.kills - number)
+        hits = _hits(step, chance, share)
+        write(rig, chance, share - share // 2, options.chats)
+        await rig.begin(step.name, hits=hits, armed=step.starting)
+        if not step.starting:
+            # Some work first, so that something is under way in every room of the house.
+            await rig.up()
+            await asyncio.sleep(chance.uniform(0, options.work_s))
+            rig.lives.signal(signal.SIGUSR1)
+        write(rig, chance, share // 2, options.chats)
+        await rig.killed(options.reach_s)
+        if now() - said_at >= 5:
+            said_at = now()
+            rig.say(
+                f"{now() - began:5.0f} s   {number + 1} of {options.kills} rounds   "
+                f"{rig.users.sent:,} updates   {rig.users.missing():,} not answered"
+            )
+
+
+def plan(rounds: int, chance: random.Random) -> list[Step]:
+    """Every step equally often, in an order of chance."""
+    found: list[Step] = []
+    while len(found) < rounds:
+        found += chance.sample([*STEPS.values()], len(STEPS))
+    return found[:rounds]
+
+
+def _hits(step: Step, chance: random.Random, share: int) -> int:
+    if step.starting:
+        return 1
+    return chance.randint(1, REFUSED_PER_TURN if step.dying else max(share // 3, 1))
+
+
+def write(rig: GatewayRig, chance: random.Random, share: int, chats: int) -> None:
+    """Users write, some of them something that will be refused."""
+    shops = [slug for slug in SLUGS if slug.startswith("shop")]
+    for number in range(share):
+        if number < REFUSED_PER_TURN:
+            rig.users.say_refused(chance.choice(shops))
+        else:
+            rig.users.say(chance.choice(SLUGS), chance.randint(1, chats))
+
+
+async def _calm(rig: GatewayRig, options: GatewayOptions) -> None:
+    """A gateway that nobody kills: whatever is left is done within the bound."""
+    await rig.begin()
+    rig.say(f"Calm: {rig.users.missing():,} answers are due.")
+    await quiet(rig, options.drain_s)
+    await rig.stopped()
+
+
+async def step_by_step(rig: GatewayRig, steps: list[Step], within_s: float) -> dict[str, str]:
+    """One round per step, each with one chat and nothing else going on; the first message of each.
+
+    Steps of the start come first: they are reached by being born. All others are armed once
+    everything before them is through.
+    """
+    first: dict[str, str] = {}
+    for number, step in enumerate(steps):
+        born_armed = step.starting or step.name == "accepted"
+        if born_armed:
+            first[step.name] = _speak(rig, step, number)
+        await rig.begin(step.name, armed=born_armed)
+        if not born_armed:
+            await quiet(rig, within_s)
+            await rig.up()
+            rig.lives.signal(signal.SIGUSR1)
+            first[step.name] = _speak(rig, step, number)
+        if not await rig.killed(within_s):
+            raise StormFailed(f"{step.name} was never reached:\n{rig.lives.last_words()}")
+    await rig.begin()
+    await quiet(rig, within_s)
+    await rig.stopped()
+    return first
+
+
+def _speak(rig: GatewayRig, step: Step, number: int) -> str:
+    if step.dying:
+        return rig.users.say_refused("shop")
+    slug = "shop" if number % 2 else "echo"
+    first, *_ = [rig.users.say(slug, 1 + number) for _ in range(PER_CHAT)]
+    return first
+
+
+async def quiet(rig: GatewayRig, within_s: float) -> None:
+    """Every answer has come, and the database knows it."""
+
+    def is_quiet() -> bool:
+        if rig.users.missing() or rig.users.waiting():
+            return False
+        return all(status in TERMINAL for status in states(rig.database))
+
+    await rig.until(is_quiet, within_s, "quiet")

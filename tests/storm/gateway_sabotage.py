@@ -1,0 +1,81 @@
+"""Gateways that break one promise each: what the judge of the gateway storm must notice."""
+
+import asyncio
+import random
+from typing import Any
+
+from telegram_gateway.config import Ordering
+from telegram_gateway.door import Door, Verdict
+from telegram_gateway.handlers.echo import Echo
+from telegram_gateway.queueing import BotQueue
+
+
+def _acknowledge_early() -> None:
+    """200 first, the database later: a crash in between loses the update."""
+    whole = Door.take
+    later: set[asyncio.Task[Verdict]] = set()
+
+    async def take(self: Door, desk: Any, body: bytes) -> Verdict:
+        async def at_leisure() -> Verdict:
+            await asyncio.sleep(0.2)
+            return await whole(self, desk, body)
+
+        later.add(asyncio.create_task(at_leisure()))
+        return Verdict.ACCEPTED
+
+    Door.take = take  # type: ignore[method-assign]
+
+
+def _forget_lanes() -> None:
+    """Updates of one chat run side by side, and their answers race."""
+    whole = Echo.answer
+    chance = random.Random(7)
+
+    async def answer(self: Echo, update: Any, attempt: int) -> Any:
+        await asyncio.sleep(chance.uniform(0, 0.3))
+        return await whole(self, update, attempt)
+
+    taken: Any = BotQueue.take_in
+
+    async def take_in(self: Any, update: Any) -> Any:
+        object.__setattr__(self.bot, "ordering", Ordering.NONE)
+        return await taken(self, update)
+
+    Echo.answer = answer  # type: ignore[method-assign]
+    BotQueue.take_in = take_in  # type: ignore[method-assign]
+
+
+def _forget_keys() -> None:
+    """An update that comes again is stored again."""
+    whole: Any = BotQueue._update_task
+
+    class Keyless:
+        def __init__(self, task: Any) -> None:
+            self._task = task
+
+        def using(self, *, dedupe_key: str, dedupe_for: float, **options: Any) -> Any:
+            return self._task.using(**options)
+
+    def update_task(self: Any, forge: Any) -> Any:
+        return Keyless(whole(self, forge))
+
+    BotQueue._update_task = update_task  # type: ignore[method-assign]
+
+
+def _send_in_the_handler() -> None:
+    """The message goes out before the update's end is stored, as the original did it."""
+
+    async def answered(self: Any, update: Any, ctx: Any) -> list[Any]:
+        for call in await self._handler.answer(update, ctx.job.attempts):
+            await self._outgoing.send_now(call)
+        return []
+
+    BotQueue._answered = answered  # type: ignore[method-assign]
+
+
+SABOTAGES = {
+    "early": _acknowledge_early,
+    "unordered": _forget_lanes,
+    "keyless": _forget_keys,
+    "inside": _send_in_the_handler,
+}
