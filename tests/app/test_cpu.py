@@ -52,7 +52,7 @@ def test_a_child_process_runs_it(command: list[str], tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
         env=dict(os.environ),
     )

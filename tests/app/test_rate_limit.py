@@ -89,7 +89,7 @@ def test_a_child_process_has_permits_of_the_same_buckets(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
         env=dict(os.environ),
     )

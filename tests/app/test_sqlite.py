@@ -177,7 +177,7 @@ def test_forked_children_enqueue_into_the_same_file(file: Path) -> None:
         [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
         env=dict(os.environ),
     )

@@ -64,7 +64,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            out, words = process.communicate(timeout=95)
+            out, words = process.communicate(timeout=240)
         except subprocess.TimeoutExpired:
             process.terminate()
             out, words = process.communicate(timeout=20)

@@ -32,7 +32,7 @@ def children() -> list[int]:
     return [child.pid for child in psutil.Process().children() if child.pid not in _others]
 
 
-async def written(path: Path, seconds: float = 20) -> list[int]:
+async def written(path: Path, seconds: float = 60) -> list[int]:
     """The numbers in a file that a handler writes, once they are there."""
     deadline = time.monotonic() + seconds
     while not path.exists() or not path.read_text():
@@ -161,17 +161,15 @@ async def test_a_child_is_replaced_after_its_share_of_jobs(bench: Bench) -> None
     pids = [await bench.value("pid") for _ in range(7)]
     assert len(set(pids[0:3])) == len(set(pids[3:6])) == 1
     assert len(set(pids)) == 3
-    assert gone_within(pids[:6], 10)
+    assert gone_within(pids[:6], 30)
 
 
 @pytest.mark.parametrize("settings", [EngineSettings(child_idle_s=0.5)])
 async def test_an_idle_child_is_let_go(bench: Bench) -> None:
     pid = await bench.value("pid")
-    for _ in range(500):
-        if not psutil.pid_exists(pid):
-            break
-        await asyncio.sleep(0.02)
-    assert not psutil.pid_exists(pid)
+    async with asyncio.timeout(60):
+        while psutil.pid_exists(pid):
+            await asyncio.sleep(0.02)
     assert await bench.value("pid") != pid
 
 
@@ -199,7 +197,7 @@ async def test_a_suspect_runs_alone(bench: Bench) -> None:
     first = await bench.value("pid", isolated=True)
     second = await bench.value("pid", isolated=True)
     assert len({warm, first, second}) == 3
-    assert gone_within([first, second], 10)
+    assert gone_within([first, second], 30)
     assert await bench.value("pid") == warm
 
 
@@ -213,7 +211,7 @@ async def test_stopping_kills_the_child_with_its_family(
     bench.stop(run, why)
     ending = await bench.ending(run)
     assert not isinstance(ending.outcome, Crashed | Done)
-    assert gone_within(pids, 5)
+    assert gone_within(pids, 30)
     assert Path(f"{path}.tidied").exists()
 
 
@@ -223,7 +221,7 @@ async def test_coroutines_tidy_up_when_stopped(bench: Bench, tmp_path: Path) -> 
     pids = await written(path)
     bench.stop(run, Stop.CANCEL)
     await bench.ending(run)
-    assert gone_within(pids, 5)
+    assert gone_within(pids, 30)
     assert Path(f"{path}.tidied").exists()
 
 
@@ -233,8 +231,8 @@ async def test_what_does_not_listen_is_killed(bench: Bench, tmp_path: Path, kind
     run = bench.begin(kind, str(path))
     pids = await written(path)
     bench.stop(run, Stop.TIMEOUT)
-    await bench.ending(run, seconds=20)
-    assert gone_within(pids, 5)
+    await bench.ending(run)
+    assert gone_within(pids, 30)
 
 
 async def test_a_stop_before_the_child_is_up_runs_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -260,7 +258,7 @@ async def test_close_kills_everything_and_reports_nothing(bench: Bench, tmp_path
     run = bench.begin("with_family", str(path))
     pids = await written(path) + children()
     await bench.executor.close()
-    assert gone_within(pids, 5)
+    assert gone_within(pids, 30)
     with pytest.raises(TimeoutError):
         await bench.ending(run, seconds=0.1)
 

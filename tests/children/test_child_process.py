@@ -142,7 +142,7 @@ async def test_words_before_death_are_not_lost(start: Start) -> None:
 async def test_dismissed_child_ends_by_itself(start: Start) -> None:
     child = await start()
     child.dismiss()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await child.wait() == ChildExit(0)
 
 
@@ -151,9 +151,9 @@ async def test_end_terminates_the_whole_group(start: Start) -> None:
     await child.send(b"grandchild")
     grandchild = int(await child.receive() or b"0")
     assert alive(grandchild)
-    ended = await child.end(5)
+    ended = await child.end(30)
     assert ended.signal == signal.SIGTERM
-    assert gone_within([grandchild, child.pid], 5)
+    assert gone_within([grandchild, child.pid], 30)
 
 
 async def test_a_child_that_ignores_term_is_killed_after_the_grace(start: Start) -> None:
@@ -178,12 +178,15 @@ async def test_grandchildren_of_a_child_that_died_by_itself_go_too(start: Start)
     grandchild = int(await child.receive() or b"0")
     await child.send(b"exit 1")
     await child.wait()
-    assert gone_within([grandchild], 5)
+    assert gone_within([grandchild], 30)
 
 
 async def test_no_zombies_threads_or_descriptors_are_left() -> None:
+    pids: list[int] = []
+
     async def once() -> None:
         child = await TalkingChild.start(COMMAND, on_output=lambda line: None)
+        pids.append(child.pid)
         await child.receive()
         await child.end(0)
 
@@ -194,10 +197,7 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
         await once()
     gc.collect()
     assert len(os.listdir("/dev/fd")) <= before
-    zombies = [
-        child.pid for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE
-    ]
-    assert zombies == []
+    assert not set(pids) & {child.pid for child in psutil.Process().children()}
 
 
 async def test_a_command_that_does_not_exist_is_an_error() -> None:
@@ -218,9 +218,9 @@ async def test_end_is_noticed_without_a_pidfd(
     await child.send(b"grandchild")
     grandchild = int(await child.receive() or b"0")
     await child.send(b"exit 5")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await child.wait() == ChildExit(5)
-    assert gone_within([grandchild], 5)
+    assert gone_within([grandchild], 30)
 
 
 @pytest.mark.parametrize("last_words", ["", "sleep 300", "stubborn"])
@@ -259,7 +259,7 @@ def _kill_parent(last_words: str, environment: dict[str, str]) -> None:
         parent.wait()
         assert parent.stdout is not None
         parent.stdout.close()
-    assert gone_within(pids, 5)
+    assert gone_within(pids, 30)
 
 
 async def _all_lines(child: TalkingChild) -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ async def worker() -> AsyncIterator[Any]:
         yield handle
 
 
-async def until_status(job: Any, status: str, seconds: float = 30) -> Any:
+async def until_status(job: Any, status: str, seconds: float = 60) -> Any:
     deadline = time.monotonic() + seconds
     while (await job.arefresh()).status != status:
         assert time.monotonic() < deadline, f"{job.status}, not {status}"
@@ -32,7 +32,7 @@ async def until_status(job: Any, status: str, seconds: float = 30) -> Any:
 
 async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
     job = await forge_app.square.aenqueue(12)
-    result = await job.aresult(timeout=30)
+    result = await job.aresult(timeout=60)
     assert result["square"] == 144
     assert result["pid"] != os.getpid()
     store = await forge_app.forge.aready()
@@ -54,8 +54,8 @@ async def test_a_timeout_kills(worker: Any, tmp_path: Path) -> None:
     path = tmp_path / "pid"
     job = await forge_app.too_long.aenqueue(str(path))
     with pytest.raises(JobFailed, match="timed out after 1 s"):
-        await job.aresult(timeout=30)
-    assert gone_within(await written(path), 5)
+        await job.aresult(timeout=60)
+    assert gone_within(await written(path), 30)
 
 
 async def test_a_cancel_kills(worker: Any, tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ async def test_a_cancel_kills(worker: Any, tmp_path: Path) -> None:
     job = await forge_app.endless.aenqueue(str(path))
     pids = await written(path)
     await job.acancel()
-    await until_status(job, "cancelled", 10)
-    assert gone_within(pids, 5)
+    await until_status(job, "cancelled")
+    assert gone_within(pids, 30)
 
 
 async def test_three_deaths_convict(worker: Any) -> None:
@@ -92,7 +92,7 @@ async def test_stopping_hands_back_what_runs_in_children(tmp_path: Path) -> None
     async with forge_app.forge.worker(queues=["cpu"], shutdown_timeout=0.2):
         job = await forge_app.endless.aenqueue(str(path))
         pids = await written(path)
-    assert gone_within(pids, 5)
+    assert gone_within(pids, 30)
     record = await (await forge_app.forge.aready()).jobs.get(job.id)
     assert record is not None
     assert (record.status, record.attempts) == ("pending", 0)

@@ -45,7 +45,7 @@ class Command:
     def said(self) -> str:
         return self.log.read_text()
 
-    def until(self, what: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, what: Callable[[], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, self.said()
@@ -112,7 +112,7 @@ def test_comes_up_answers_probes_and_drains(start: Start) -> None:
         assert probe(number, "/metrics") == 200
         assert probe(number, "/elsewhere") == 404
     command.process.terminate()
-    assert command.process.wait(20) == 0
+    assert command.process.wait(60) == 0
     assert "Traceback" not in command.said()
     assert "destroyed" not in command.said()
 
@@ -122,7 +122,7 @@ def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
     command.until_up()
     assert "drawing libraries: []" in command.said()
     os.killpg(command.process.pid, signal.SIGINT)
-    assert command.process.wait(20) == 0
+    assert command.process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
 )
 def test_what_can_never_start_is_said_once(start: Start, arguments: list[str], words: str) -> None:
     command = start(*arguments, "--processes", "2")
-    assert command.process.wait(30) == 1
+    assert command.process.wait(60) == 1
     assert command.said().count(words) == 1
     assert "is up" not in command.said()
 
@@ -148,5 +148,5 @@ def test_a_taken_health_port_is_refused(start: Start) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         command = start("shop:forge", "--queues", "mail", "--health-port", str(port))
-        assert command.process.wait(30) == 1
+        assert command.process.wait(60) == 1
     assert f"--health-port: cannot listen on {port}" in command.said()

@@ -94,13 +94,13 @@ class Site:
 
     # ---------------------------------------------------------------------------------- waiting
 
-    def until(self, what: Callable[[], object], seconds: float = 30) -> None:
+    def until(self, what: Callable[[], object], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, f"not in {seconds} s; the log:\n{self.said()}"
             time.sleep(0.05)
 
-    def until_status(self, job_id: str, status: str, seconds: float = 30) -> None:
+    def until_status(self, job_id: str, status: str, seconds: float = 60) -> None:
         self.until(lambda: self.status(job_id) == status, seconds)
 
     def workers_of(self, parent: "subprocess.Popen[bytes]") -> list[psutil.Process]:
@@ -110,10 +110,14 @@ class Site:
             if "forge_jobs.cli.worker_child" in child.cmdline()
         ]
 
+    def until_started(self, count: int) -> None:
+        """That many worker processes take part, with or without a parent."""
+        self.until(lambda: self.said().count("worker started") >= count)
+
     def until_up(self, parent: "subprocess.Popen[bytes]", count: int) -> None:
         self.until(lambda: self.said().count("is up") >= count)
 
-    def until_gone(self, pids: list[int], seconds: float = 5) -> None:
+    def until_gone(self, pids: list[int], seconds: float = 30) -> None:
         self.until(lambda: not any(_alive(pid) for pid in pids), seconds)
 
 

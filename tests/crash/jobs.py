@@ -102,6 +102,11 @@ def sow(name: str, ctx: Context) -> list[str]:
 
 
 @forge.task(queue="crash", cpu=True)
+def warm(name: str) -> None:
+    """Its child is up afterwards and takes the next job."""
+
+
+@forge.task(queue="crash", cpu=True)
 def family(name: str) -> None:
     """A child process with a child of its own."""
     _raise_family(name)

@@ -43,6 +43,8 @@ def test_a_child_enqueues_like_any_other_handler(site: Site) -> None:
 
 def test_timeout_kills_the_family(site: Site) -> None:
     site.worker(lease=2)
+    # On a busy machine the start of a child alone may take as long as the job is given.
+    site.until_status(site.enqueue("warm", "warm"), "done")
     job_id = site.enqueue("short_family", "family")
     site.until_status(job_id, "failed")
     assert site.job(job_id).last_error == "timed out after 3 s"
@@ -51,19 +53,19 @@ def test_timeout_kills_the_family(site: Site) -> None:
 
 def test_cancel_kills_the_family(site: Site, running: Running) -> None:
     site.forge.job(running.job_id).cancel()
-    site.until_status(running.job_id, "cancelled", 10)
+    site.until_status(running.job_id, "cancelled")
     site.until_gone(running.family)
 
 
 def test_a_killed_worker_takes_the_family_along(site: Site, running: Running) -> None:
     running.worker.kill()
     running.worker.wait()
-    site.until_gone(running.family, 5)
+    site.until_gone(running.family)
 
 
 def test_a_stopping_worker_ends_the_family_and_hands_back(site: Site, running: Running) -> None:
     running.worker.terminate()
-    assert running.worker.wait(15) == 0
+    assert running.worker.wait(60) == 0
     site.until_gone(running.family)
     job = site.job(running.job_id)
     assert (job.status, job.attempts) == ("pending", 0)

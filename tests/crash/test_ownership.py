@@ -8,6 +8,7 @@ import pytest
 
 from tests import between_writes
 from tests.crash.conftest import Site
+from tests.storm.history import now
 
 pytestmark = pytest.mark.processes
 
@@ -25,9 +26,9 @@ def test_a_stopped_worker_finishes_late_and_in_vain(site: Site) -> None:
     assert {entry["pid"] for entry in site.noted("start")} == {stopped.pid, other.pid}
 
     os.kill(stopped.pid, signal.SIGCONT)
-    site.until(lambda: site.noted("told", "told"), 10)
+    site.until(lambda: site.noted("told", "told"))
     (site.folder / "late.go").touch()
-    site.until(lambda: site.noted("late", "late"), 10)
+    site.until(lambda: site.noted("late", "late"))
     time.sleep(1)
     for job_id in (told, late):
         job = site.job(job_id)
@@ -37,27 +38,26 @@ def test_a_stopped_worker_finishes_late_and_in_vain(site: Site) -> None:
 
     # It takes part again, as a new process.
     other.terminate()
-    assert other.wait(20) == 0
+    assert other.wait(60) == 0
     again = site.enqueue("noop", "again")
     site.until_status(again, "done")
     stopped.terminate()
-    assert stopped.wait(20) == 0
+    assert stopped.wait(60) == 0
 
 
 def test_lease_survives_blocked_loop(site: Site) -> None:
-    """A coroutine that blocks its loop for three leases keeps its job (F7)."""
-    first = site.worker(lease=1)
-    blocked = site.enqueue("block", "blocked", seconds=3.5)
-    site.until(lambda: site.noted("start", "blocked"))
-    second = site.worker(lease=1)
+    """A coroutine that blocks its loop for more than two leases keeps its job (F7)."""
+    first, second = site.worker(lease=2), site.worker(lease=2)
+    site.until_started(2)
+    blocked = site.enqueue("block", "blocked", seconds=5)
     site.until_status(blocked, "done")
     job = site.job(blocked)
     assert (job.attempts, job.crashes) == (1, 0)
-    assert [entry["pid"] for entry in site.noted("start", "blocked")] == [first.pid]
+    assert len(site.noted("start", "blocked")) == 1
     for worker in (first, second):
         worker.terminate()
     for worker in (first, second):
-        assert worker.wait(20) == 0
+        assert worker.wait(60) == 0
 
 
 def test_a_killed_workers_job_starts_again_within_lease_and_five_seconds(site: Site) -> None:
@@ -65,10 +65,10 @@ def test_a_killed_workers_job_starts_again_within_lease_and_five_seconds(site: S
     job = site.enqueue("hand_over", "again")
     site.until(lambda: site.noted("start", "again"))
     site.worker(lease=2)
-    time.sleep(1)
+    site.until_started(2)
     killed.kill()
-    began = time.monotonic()
+    killed_at = now()
     killed.wait()
     site.until_status(job, "done")
-    assert time.monotonic() - began <= 2 + 5
-    assert len(site.noted("start", "again")) == 2
+    _, second = site.noted("start", "again")
+    assert second["at"] - killed_at <= 2 + 5

@@ -21,7 +21,7 @@ def test_poison_reaches_dead_and_harms_nobody(site: Site) -> None:
     assert _counts(site) == {"done": 1_000, "dead": 1}
     assert "died: exit code 1" in site.said()
     parent.terminate()
-    assert parent.wait(20) == 0
+    assert parent.wait(60) == 0
 
 
 def test_a_worker_that_holds_the_interpreter_lock_is_killed_and_replaced(site: Site) -> None:
@@ -30,12 +30,12 @@ def test_a_worker_that_holds_the_interpreter_lock_is_killed_and_replaced(site: S
     stuck = site.enqueue("hold_lock", "stuck", max_attempts=1)
     site.until(lambda: site.noted("start", "stuck"))
     behind = site.enqueue("noop", "behind")
-    site.until_status(behind, "done", 30)
+    site.until_status(behind, "done")
     assert "was silent for" in site.said()
     # Its only attempt was spent on the worker that died with it.
-    site.until_status(stuck, "dead", 2 + 5)
+    site.until_status(stuck, "dead")
     parent.terminate()
-    assert parent.wait(20) == 0
+    assert parent.wait(60) == 0
 
 
 def _noops(count: int) -> list[NewJob]:

@@ -1,4 +1,8 @@
-"""How workers stop: in good order, at once, and without their parent."""
+"""How workers stop: in good order, at once, and without their parent.
+
+That it takes no longer than the grace and two seconds is tested in virtual time (tests/sim): here
+the machine may be busy with other things.
+"""
 
 import os
 import signal
@@ -14,7 +18,7 @@ pytestmark = pytest.mark.processes
 def test_sigterm_with_200_running_jobs(site: Site) -> None:
     """What ends within the grace is done; the rest is handed back unspent; nothing is lost."""
     grace = 3
-    parent = site.parent(processes=2, grace=grace, slots=200)
+    parent = site.parent(processes=2, lease=10, grace=grace, slots=200)
     site.until_up(parent, 2)
     kinds = ["rest"] * 4 + ["rest_in_thread"]
     long = [site.enqueue(kinds[n % 5], f"long {n}", seconds=60) for n in range(100)]
@@ -22,8 +26,8 @@ def test_sigterm_with_200_running_jobs(site: Site) -> None:
     site.until(lambda: len(site.noted("start")) == 200)
     began = time.monotonic()
     parent.terminate()
-    assert parent.wait(grace + 10) == 0
-    assert time.monotonic() - began < grace + 2
+    assert parent.wait(60) == 0
+    assert time.monotonic() - began < grace + 20
 
     for job_id in short:
         job = site.job(job_id)
@@ -44,7 +48,7 @@ def test_a_second_sigterm_stops_at_once(site: Site) -> None:
     parent.terminate()
     site.until(lambda: "stopping" in site.said())
     parent.terminate()
-    assert parent.wait(5) == 1
+    assert parent.wait(30) == 1
     site.until_gone(workers)
     # The next worker finds it without an owner.
     site.worker(lease=2)
@@ -61,7 +65,7 @@ def test_a_killed_parents_workers_hand_back_and_go(site: Site) -> None:
     assert len(workers) == 2
     parent.kill()
     parent.wait()
-    site.until_gone(workers, 5)
+    site.until_gone(workers)
     record = site.job(job)
     assert (record.status, record.attempts) == ("pending", 0)
 
@@ -72,8 +76,8 @@ def test_a_blocked_loop_does_not_keep_a_worker(site: Site) -> None:
     site.until(lambda: site.noted("start", "blocked"))
     began = time.monotonic()
     worker.terminate()
-    assert worker.wait(10) == 1
-    assert time.monotonic() - began < 1 + 2
+    assert worker.wait(60) == 1
+    assert time.monotonic() - began < 1 + 20
 
 
 def test_ctrl_c_drains_and_nobody_dies_of_it(site: Site) -> None:
@@ -82,6 +86,6 @@ def test_ctrl_c_drains_and_nobody_dies_of_it(site: Site) -> None:
     job = site.enqueue("rest", "short", seconds=1)
     site.until(lambda: site.noted("start", "short"))
     os.killpg(parent.pid, signal.SIGINT)
-    assert parent.wait(15) == 0
+    assert parent.wait(60) == 0
     assert site.status(job) == "done"
     assert "Traceback" not in site.said()

@@ -20,7 +20,7 @@ def test_storm(project_root: Path, name: str, backend: str) -> None:
         cwd=project_root,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,7 +42,7 @@ def test_ten_processes_start_at_once_on_an_empty_database(postgres: PrivateServe
         )
         for _ in range(10)
     ]
-    done = [process.communicate(timeout=100) for process in started]
+    done = [process.communicate(timeout=240) for process in started]
     assert [process.returncode for process in started] == [0] * 10, done
     assert len({tag for tag, _ in done}) == 1
     assert postgres.sql("SELECT count(*) FROM many.jobs").strip() == "10"

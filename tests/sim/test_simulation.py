@@ -77,7 +77,7 @@ def test_a_seed_repeats_itself_in_another_process_with_another_hash_seed(
             env={"PYTHONHASHSEED": hash_seed, "PATH": ""},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=240,
             check=True,
         ).stdout.splitlines()
         for hash_seed in ("1", "4242")

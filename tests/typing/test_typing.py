@@ -32,7 +32,7 @@ def complaints(path: Path, project_root: Path, folder: Path) -> dict[int, str]:
         [str(PYRIGHT), "--outputjson", "--pythonpath", sys.executable, "-p", str(settings)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
         cwd=folder,
     )
