@@ -86,7 +86,7 @@ class Bench:
             self.executor.submit(run)
         return run
 
-    async def ending(self, run: Run, seconds: float = 30) -> Ending:
+    async def ending(self, run: Run, seconds: float = 60) -> Ending:
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._waiting[run])
 
