@@ -19,7 +19,8 @@ from starlette.routing import Route
 class FakeApi:
     """``calls`` are (token, method, parameters); ``faults`` are answered first, in order.
 
-    ``refusal`` is the code that every method answers, as for a token that is none.
+    ``refusal`` is the code that every method answers, as for a token that is none; ``hurried`` is
+    how many calls of setWebhook come too soon after another.
     """
 
     base: str = ""
@@ -28,6 +29,7 @@ class FakeApi:
     updates: list[dict[str, Any]] = field(default_factory=list)
     webhook: dict[str, Any] = field(default_factory=dict)
     refusal: int = 0
+    hurried: int = 0
 
     def texts(self, method: str = "sendMessage") -> list[str]:
         return [said["text"] for _, name, said in self.calls if name == method and "text" in said]
@@ -45,6 +47,10 @@ class FakeApi:
         if method.startswith("send") and self.faults:
             status, answer = self.faults.popleft()
             return JSONResponse({"ok": False, "error_code": status, **answer}, status)
+        if method == "setWebhook" and self.hurried:
+            self.hurried -= 1
+            wait = {"error_code": 429, "parameters": {"retry_after": 1}}
+            return JSONResponse({"ok": False, **wait}, 429)
         self.calls.append((token, method, parameters))
         return JSONResponse({"ok": True, "result": self._result(method, parameters)})
 

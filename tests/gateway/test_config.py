@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs import EngineSettings
 from telegram_gateway.config import BadGatewayConfig, HandlerName, Ordering, load
 from telegram_gateway.config.durations import go_seconds
 from tests.gateway.conftest import AUTH_SECRET, SECRET, TOKEN, Bots
@@ -106,6 +107,18 @@ other: 1
             {},
             "has the token of echo",
         ),
+        ("bots: {echo: {handler: echo}}", {"HEARTBEAT": "10s"}, "more than a third of LEASE"),
+        ("bots: {echo: {handler: echo}}", {"ADMIN_TOKEN": "short"}, "ADMIN_TOKEN: is shorter"),
+        (
+            "bots: {door: {handler: auth}}",
+            {"ADMIN_TOKEN": "long enough to be one", "DATABASE_URL": ""},
+            "ADMIN_TOKEN: opens pages about jobs and needs DATABASE_URL",
+        ),
+        (
+            "bots: {back: {handler: http, async: true, http: {url: 'http://x/', timeout: 2m}}}",
+            {"QUEUE_STUCK_TIMEOUT": "1m"},
+            "less than the timeout of bots.back",
+        ),
     ],
 )
 def test_what_cannot_work_stops_the_start(
@@ -128,3 +141,11 @@ def test_secrets_come_from_files_and_durations_fall_back(desk: Bots) -> None:
     assert bot.id == "77"
     assert settings.janitor_interval_s == 3_600.0
     assert any("QUEUE_JANITOR_INTERVAL" in warning for warning in warnings)
+
+
+def test_lease_and_heartbeat_are_the_librarys_unless_set(desk: Bots) -> None:
+    text = "bots: {echo: {handler: echo}}"
+    settings, _, _ = load(desk.environment(text))
+    assert (settings.lease_s, settings.heartbeat_s) == (EngineSettings().lease_s, None)
+    settings, _, _ = load(desk.environment(text, LEASE="60s", HEARTBEAT="10s"))
+    assert (settings.lease_s, settings.heartbeat_s) == (60.0, 10.0)

@@ -15,15 +15,32 @@ from typer.testing import CliRunner
 
 from forge_jobs import JobStatus
 from forge_jobs.testing import frozen
+from telegram_gateway.calls import Call
 from telegram_gateway.cli import app
 from telegram_gateway.gateway import Gateway
+from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.janitor import Janitor
 from telegram_gateway.polling import poll
+from telegram_gateway.update import Update
+from telegram_gateway.watching import look
 from tests.gateway.conftest import SECRET, TOKEN, Bots, post, update
 from tests.gateway.fake_api import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
+
+
+class Silence:
+    """A reply that is none."""
+
+    def enqueue_in(self, tx: object) -> None:
+        return
+
+    async def aenqueue_in(self, tx: object) -> None:
+        return
+
+    async def aenqueue(self) -> None:
+        return
 
 
 async def run(bots: Bots, *words: str, **variables: str) -> tuple[int, str]:
@@ -71,6 +88,121 @@ async def test_commands(bots: Bots, tmp_path: Path) -> None:
     made = CliRunner().invoke(app, ["secret", "new"]).output.strip()
     assert len(made) == 43
     assert made != CliRunner().invoke(app, ["secret", "new"]).output.strip()
+
+
+async def test_setting_a_webhook_waits_out_telegrams_second(bots: Bots) -> None:
+    bots.api.hurried = 1
+    assert (await run(bots, "webhook", "set"))[0] == 0
+    assert bots.api.webhook["secret_token"] == SECRET
+    bots.api.updates = [{"update_id": number} for number in range(101)]
+    assert "more than 100 updates wait" in (await run(bots, "webhook", "info"))[1]
+
+
+@pytest.mark.processes
+async def test_a_user_is_forgotten_with_jobs_and_session(bots: Bots) -> None:
+    gateway = bots.gateway(ECHO)
+    async with gateway.running(workers=False):
+        await post(gateway, "echo", update(1, chat=7, user=7))
+        await post(gateway, "echo", update(2, chat=-5, user=7))
+        await post(gateway, "echo", update(3, chat=-5, user=8))
+        await gateway.keeping.start_session(7, 2**60, Silence())
+        env = {**os.environ, **bots.environment(ECHO)}
+        assert (await run(bots, "jobs", "forget", "--user"))[0] == 2
+        command = [sys.executable, "-m", "telegram_gateway", "jobs", "forget", "--user", "7"]
+        process = await asyncio.create_subprocess_exec(
+            *command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        assert await process.wait() == 0
+        assert await gateway.keeping.session_until(7, 0) is None
+        assert gateway.forge is not None
+        await gateway.forge.drain()
+    assert [said["chat_id"] for _, _, said in bots.api.calls] == [-5]
+
+
+async def test_telegrams_view_of_a_webhook_is_shown(bots: Bots) -> None:
+    bots.api.webhook = {"last_error_date": 1_700_000_000, "last_error_message": "Bad Gateway"}
+    bots.api.updates = [{"update_id": 1}]
+    gateway = bots.gateway(ECHO)
+    async with gateway.running(workers=False):
+        told: dict[str, float] = {}
+        for _ in range(2):
+            await look(gateway, gateway.bots[0], told)
+        bots.api.refusal = 401
+        await look(gateway, gateway.bots[0], told)
+    page = gateway.meters.page()
+    assert 'gateway_webhook_pending_updates{bot="echo"} 1\n' in page
+    assert 'gateway_webhook_last_error_timestamp_seconds{bot="echo"} 1700000000\n' in page
+    assert told == {"echo": 1_700_000_000}
+
+
+async def test_admin_pages_are_open_to_the_admins_token_only(bots: Bots) -> None:
+    for variable, token, code in (
+        ("", "an-admin-token-of-ours", 404),
+        ("an-admin-token-of-ours", "another-token", 401),
+        ("an-admin-token-of-ours", "an-admin-token-of-ours", 200),
+    ):
+        gateway = bots.gateway(ECHO, ADMIN_TOKEN=variable)
+        transport = httpx2.ASGITransport(app=gateway.app)
+        async with (
+            gateway.running(workers=False),
+            httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client,
+        ):
+            headers = {"authorization": f"Bearer {token}"}
+            assert (await client.get("/admin/api/jobs", headers=headers)).status_code == code
+            assert (await client.get("/admin/api/jobs")).status_code in (401, 404)
+
+
+async def test_workers_beat_as_often_as_told(bots: Bots) -> None:
+    gateway = bots.gateway(ECHO, LEASE="600s", HEARTBEAT="100ms")
+    assert gateway.forge is not None
+    seen: set[int] = set()
+    async with gateway.running(), asyncio.timeout(30):
+        store = await gateway.forge.aready()
+        while len(seen) < 4:
+            seen.update(process.beat_at for process in await store.processes.all())
+            await asyncio.sleep(0.05)
+
+
+async def test_an_update_that_hangs_is_given_up_and_tried_again(
+    bots: Bots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, tries = Echo.answer, list[int]()
+
+    async def answer(self: Echo, update: Update, attempt: int) -> list[Call]:
+        tries.append(attempt)
+        if attempt == 1:
+            await asyncio.sleep(60)
+        return await whole(self, update, attempt)
+
+    monkeypatch.setattr(Echo, "answer", answer)
+    text = "bots: {echo: {handler: echo, async: true, requireAuth: false, backoff: [100ms]}}"
+    gateway = bots.gateway(text, QUEUE_STUCK_TIMEOUT="1s")
+    async with gateway.running():
+        await post(gateway, "echo", update(1, "at last"))
+        await until(lambda: bots.api.texts() == ["at last"])
+    assert tries == [1, 2]
+
+
+@pytest.mark.processes
+async def test_a_polling_process_stops_when_asked(bots: Bots, tmp_path: Path) -> None:
+    bots.api.updates = [{"update_id": 5, "message": {"chat": {"id": 7}, "text": "fetched"}}]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "telegram_gateway",
+        "poll",
+        env={**os.environ, **bots.environment(ECHO)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        await until(lambda: bots.api.texts() == ["fetched"], 60)
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 async def test_polling_goes_through_the_same_door(bots: Bots) -> None:

@@ -1,19 +1,43 @@
-"""Everything at debug level: no token, secret or code in any output, page or database file."""
+"""Everything at debug level: no token, secret or code in any output, page, answer or database."""
 
+import base64
 import io
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from telegram_gateway.gateway import Gateway
 from telegram_gateway.masking import Mask, log_to
-from tests.gateway.backend import backend
-from tests.gateway.conftest import AUTH_SECRET, SECRET, TOKEN, Bots, post, update
-from tests.gateway.fake_api import until
+from tests.gateway import searching
+from tests.gateway.backend import Backend, backend
+from tests.gateway.conftest import Bots, post, update
+from tests.gateway.fake_api import fake_api, until
 
-SIGNING = "whsec_" + "QUJD" * 10
+TOKENS = {slug: f"{900 + place}:AAplanted{slug}token_{'xyz' * 8}{place}"
+          for place, slug in enumerate(("echo", "back", "door", "access"))}  # fmt: skip
+SECRETS = {slug: f"planted-secret-of-{slug}-{'q' * 24}" for slug in TOKENS}
+OLD = "planted-old-secret-" + "r" * 24
+KEYS = [f"planted-signing-key-{number}".encode() * 2 for number in range(2)]
+SIGNING = ["whsec_" + base64.b64encode(key).decode() for key in KEYS]
+AUTH = "planted-auth-code-0123456789"
+ADMIN = "planted-admin-token-0123456789"
+WRONG_CODES = [f"planted-wrong-code-{number}-abcdef" for number in range(4)]
+WRONG_SECRET = "planted-wrong-secret-" + "w" * 20
+CANARY = "an ordinary word that is to be found: wintergreen"
+PLANTED = [
+    *TOKENS.values(), *(token.partition(":")[2] for token in TOKENS.values()), *SECRETS.values(),
+    OLD, *SIGNING, AUTH, ADMIN, *WRONG_CODES, WRONG_SECRET,
+]  # fmt: skip
+
+
+@pytest.fixture
+async def bots(tmp_path: Path, store_url: str) -> AsyncIterator[Bots]:
+    async with fake_api() as api:
+        yield Bots(api, tmp_path, store_url)
 
 
 @pytest.fixture
@@ -25,45 +49,126 @@ def output() -> Iterator[io.StringIO]:
     root.setLevel(before)
 
 
-async def test_a_run_at_debug_level_shows_no_secret(
-    bots: Bots, tmp_path: Path, output: io.StringIO
-) -> None:
-    async with backend() as back:
-        back.say(500, TOKEN.format(number=102).encode())
-        text = f"""
+def planted(bots: Bots, back: Backend) -> Gateway:
+    target = f"{{url: '{back.url}', network: private, signingSecretEnv: SIGNING, timeout: 5s}}"
+    text = f"""
 bots:
   access: {{handler: auth}}
   echo: {{handler: echo, async: true, requireAuth: false}}
-  back:
-    handler: http
-    async: true
-    requireAuth: false
-    maxAttempts: 1
-    http: {{url: "{back.url}", network: private, signingSecretEnv: SIGNING}}
+  door: {{handler: echo, requireAuth: false}}
+  back: {{handler: http, async: true, requireAuth: false, maxAttempts: 1, http: {target}}}
 """
-        gateway = bots.gateway(text, SIGNING=SIGNING)
+    variables = {f"BOT_{slug.upper()}_TOKEN": token for slug, token in TOKENS.items()}
+    variables |= {f"BOT_{slug.upper()}_SECRET": secret for slug, secret in SECRETS.items()}
+    return bots.gateway(
+        text,
+        **variables,
+        BOT_ECHO_SECRET_OLD=OLD,
+        SIGNING=" ".join(SIGNING),
+        AUTH_SECRET=AUTH,
+        ADMIN_TOKEN=ADMIN,
+    )
+
+
+async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
+    """Everything that could spill something: good and bad updates, codes, errors that repeat it."""
+    back.say(500, TOKENS["back"].encode())
+    bots.api.faults.append((403, {"description": f"bad {TOKENS['echo']} {SECRETS['echo']}"}))
+    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['door']}"}))
+    numbers = iter(range(1, 100))
+
+    async def say(slug: str, text: str, secret: str | None = None, **more: int) -> int:
+        sent = {"x_telegram_bot_api_secret_token": secret or SECRETS[slug]}
+        body = update(next(numbers), text, **more)
+        return (await post(gateway, slug, body, **sent)).status_code
+
+    assert await say("echo", "first, refused by Telegram") == 200
+    assert await say("door", "refused, too") == 200
+    assert await say("echo", CANARY) == 200
+    assert await say("echo", "with the old one", OLD) == 200
+    assert await say("back", CANARY) == 200
+    for slug, code in zip(("access", "echo", "door"), WRONG_CODES, strict=False):
+        assert await say(slug, f"/auth {code}", chat=8, user=8) == 200
+        assert await say(slug, f" /AUTH@Bot {code}", chat=8, user=8) == 200
+        assert await say(slug, f"/auth {AUTH}") == 200
+        assert await say(slug, "hello", WRONG_SECRET) == 401
+    broken = b'{"text": "/auth ' + WRONG_CODES[3].encode() + b'"}'
+    sent = {"x_telegram_bot_api_secret_token": SECRETS["echo"]}
+    assert (await post(gateway, "echo", broken, **sent)).status_code == 200
+    await until(lambda: {CANARY, "with the old one"} <= set(bots.api.texts()), 60)
+    await until(lambda: any(text.startswith("Sorry, your") for text in bots.api.texts()), 60)
+
+
+async def read_everything(gateway: Gateway) -> dict[str, bytes]:
+    """Every page and every answer that can be reached from the first ones by following links."""
+    found: dict[str, bytes] = {}
+    transport = httpx2.ASGITransport(app=gateway.app)
+    headers = {"authorization": f"Bearer {ADMIN}", "accept": "*/*"}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://gateway", headers=headers, timeout=60
+    ) as client:
+        document = (await client.get("/admin/api/openapi.json")).json()
+        routes = [path for path, methods in document["paths"].items() if "get" in methods]
+        jobs = (await client.get("/admin/api/jobs?limit=100")).text
+        ids = sorted(set(re.findall(r'"id": ?"([^"]+)"', jobs)))
+        assert ids
+        waiting = ["/metrics", "/readyz", "/admin/", "/admin/api/openapi.json"]
+        waiting += [f"/admin{path}" for path in routes if "{" not in path]
+        waiting += [f"/admin{path.replace('{id}', one)}" for path in routes for one in ids
+                    if path.endswith("/{id}")]  # fmt: skip
+        waiting += [f"/admin/jobs/{one}" for one in ids]
+        while waiting and len(found) < 90:
+            path = waiting.pop()
+            if path in found or "/live" in path or "/static" in path:
+                continue
+            answer = await client.get(path)
+            found[path] = answer.content + repr(sorted(answer.headers.items())).encode()
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                links = re.findall(r'href="(/admin[^"#]*)"', answer.text)
+                waiting += [link.replace("&amp;", "&") for link in links]
+    return found
+
+
+async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
+    bots: Bots, tmp_path: Path, output: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert len(set(PLANTED)) >= 20
+    async with backend() as back:
+        gateway = planted(bots, back)
         log_to(output, gateway.mask, level="debug", as_json=False)
         async with gateway.running():
             await gateway.greet()
-            bots.api.faults.append((403, {"description": f"bad {TOKEN.format(number=101)}"}))
-            await post(gateway, "echo", update(1))
-            await post(gateway, "echo", update(2), x_telegram_bot_api_secret_token="wrong")
-            await post(gateway, "back", update(3))
-            await post(gateway, "access", update(4, f"/auth {AUTH_SECRET}"))
-            await post(gateway, "echo", update(5, f"/auth {AUTH_SECRET}"))
-            await until(lambda: len(bots.api.texts()) >= 2)
-            transport = httpx2.ASGITransport(app=gateway.app)
-            async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
-                pages = [(await client.get(path)).text for path in ("/metrics", "/readyz")]
-    logged = output.getvalue()
-    assert "DEBUG" in logged
-    files = [path.read_bytes() for path in tmp_path.rglob("*.db*") if path.is_file()]
-    assert files
-    hidden = [SECRET, AUTH_SECRET, SIGNING, *(TOKEN.format(number=n) for n in (101, 102, 104))]
-    for secret in [*hidden, TOKEN.format(number=101).partition(":")[2]]:
-        assert secret not in logged
-        assert all(secret not in page for page in pages)
-        assert all(secret.encode() not in data for data in files)
+            await busy(gateway, bots, back)
+            pages = await read_everything(gateway)
+            stored = (
+                searching.files(tmp_path)
+                if bots.url.startswith("sqlite")
+                else await searching.tables(bots.url)
+            )
+    written = capfd.readouterr()
+    places = {
+        **pages,
+        "the log": output.getvalue().encode(),
+        "standard output": written.out.encode(),
+        "standard error": written.err.encode(),
+        "the database": stored,
+        "the settings": repr((gateway.settings, gateway.bots)).encode(),
+    }
+    assert searching.leaks(places, PLANTED) == []
+    # What is searched like this would be found.
+    assert "DEBUG" in output.getvalue()
+    assert searching.holds(stored, CANARY)
+    assert len(pages) > 30
+    assert any(b"update.echo.echo" in page for page in pages.values())
+
+
+def test_a_secret_is_found_in_every_shape() -> None:
+    secret = "planted-secret-9f"
+    for ahead in range(4):
+        packed = base64.b64encode(b"x" * ahead + secret.encode() + b"yz")
+        assert searching.holds(b"..." + packed, secret)
+    assert searching.holds(secret.encode().hex().encode(), secret)
+    assert not searching.holds(base64.b64encode(b"planted-secret-8e"), secret)
 
 
 def test_tokens_are_hidden_in_any_text() -> None:
