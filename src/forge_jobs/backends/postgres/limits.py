@@ -26,7 +26,7 @@ from .bell import EVERYBODY, Bell
 from .driver import Row
 from .session import Link, Server
 
-# How many jobs in line are measured anew when a limit changes; the net does the rest.
+# How many jobs in line are measured anew in one transaction when a limit changes.
 _MEASURED_MOST: Final = 5_000
 _LIMIT_S: Final = 60.0
 
@@ -122,13 +122,19 @@ class PostgresLimits:
             await link.fetch(self._sql["operated"])
             return limit
 
-        async def measure(link: Link) -> None:
-            await link.fetch(self._sql["measure_anew"], await self._now(link), name, _MEASURED_MOST)
+        async def measure(link: Link) -> Row:
+            now = await self._now(link)
+            row = await link.row(self._sql["measure_anew"], now, name, key, job, _MEASURED_MOST)
+            assert row is not None
+            return row
 
         limit = await self._server.within(work)
         # Apart from the change itself: it waits for the locks of lots, and nobody should wait for
         # the limit's row meanwhile.
-        await self._server.within(measure, limit_s=_LIMIT_S)
+        key, job = f"{name}/", 0
+        while key is not None:
+            row = await self._server.within(measure, limit_s=_LIMIT_S)
+            key, job = row["last_key"], row["last_id"]
         await self._bell.ring([EVERYBODY])
         return limit
 

@@ -32,9 +32,14 @@ from .reader import Reader
 from .transaction import Tx
 from .writer import Writer
 
-# How many jobs in line are measured anew when a limit changes; the net does the rest.
-_MEASURED_MOST = 5_000
+# How many jobs in line are measured anew in one transaction when a limit changes.
+_MEASURED_MOST = 1_000
+# How many lots are looked at when one changes; the net does the rest.
+_LOTS_MOST = 5_000
 _names_of = msgspec.json.Decoder(list[str]).decode
+_places_of = msgspec.json.Decoder(list[tuple[str, int]]).decode
+# A key and a job of it, up to which the jobs in line have been measured.
+_Place = tuple[str, int]
 
 
 class SqliteLimits:
@@ -52,17 +57,26 @@ class SqliteLimits:
         if all(known.get(told.name) == published(known.get(told.name), told, now)
                for told in declared):  # fmt: skip
             return
-        await self._writer.call(partial(_publish, declared))
+        await self._measure(await self._writer.call(partial(_publish, declared)))
 
     async def all(self) -> list[Limit]:
         now = self._clock.now()
         return [refilled(limit, now) for limit in await self._reader.call(_all)]
 
     async def change(self, name: str, change: LimitChange) -> Limit:
-        return await self._writer.call(partial(_change, name, change))
+        limit, unfinished = await self._writer.call(partial(_change, name, change))
+        await self._measure(unfinished)
+        return limit
 
     async def reset(self, name: str) -> None:
-        await self._writer.call(partial(_reset, name))
+        await self._measure(await self._writer.call(partial(_reset, name)))
+
+    async def _measure(self, unfinished: dict[str, _Place]) -> None:
+        """Go on until every job in line under these limits has been measured."""
+        for name, first in unfinished.items():
+            place: _Place | None = first
+            while place is not None:
+                place = await self._writer.call(partial(_measure, name, place))
 
     async def gates(self) -> dict[str, Gate]:
         rows = await self._reader.call(lambda link: link.execute(SQL["scope_gates"]).fetchall())
@@ -92,44 +106,58 @@ def _known(tx: Tx, name: str) -> Limit | None:
     return None if found is None else read_limit(found)
 
 
-def _publish(declared: Sequence[Declared], tx: Tx) -> None:
+def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Place]:
+    unfinished: dict[str, _Place] = {}
     for told in declared:
         known = _known(tx, told.name)
         limit = published(known, told, tx.now)
         if limit != known:
-            _put(tx, limit)
+            unfinished |= _put(tx, limit)
+    return unfinished
 
 
-def _change(name: str, change: LimitChange, tx: Tx) -> Limit:
+def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Place]]:
     limit = operated(_known(tx, name), name, structs.asdict(change), tx.now)
-    _put(tx, limit)
-    return limit
+    return limit, _put(tx, limit)
 
 
-def _reset(name: str, tx: Tx) -> None:
+def _reset(name: str, tx: Tx) -> dict[str, _Place]:
     limit = _known(tx, name)
     if limit is None:
         raise NotFound(f"there is no limit {name!r}")
-    _put(tx, structs.replace(limit, by_operator=False, updated_at=tx.now))
+    return _put(tx, structs.replace(limit, by_operator=False, updated_at=tx.now))
 
 
-def _put(tx: Tx, limit: Limit) -> None:
+def _put(tx: Tx, limit: Limit) -> dict[str, _Place]:
+    """Store it; where the measuring of jobs in line has to go on, if it does."""
     values = (
         limit.name, limit.concurrency, limit.per, limit.rate_per_s, limit.burst,
         as_json(limit.scopes), limit.tokens, limit.at, limit.by_operator, limit.updated_at,
     )  # fmt: skip
     tx.execute(SQL["put_limit"], values)
     tx.operate()
-    # Jobs of its keys that have not started are measured anew. "0" follows "/".
-    first, end = f"{limit.name}/", f"{limit.name}0"
-    (waiting,) = tx.row(SQL["waiting_of_limit"], (first, end, _MEASURED_MOST))
-    if waiting != "[]":
-        rows = list(moves.load_text(tx, waiting).values())
-        for row in rows:
-            moves.hold(tx, row, row.limit_key or "")
-        moves.store(tx, rows)
-    (names,) = tx.row(SQL["lots_of_limit"], (first, end, _MEASURED_MOST))
+    place = _measure(limit.name, (f"{limit.name}/", 0), tx)
+    return {} if place is None else {limit.name: place}
+
+
+def _measure(name: str, after: _Place, tx: Tx) -> _Place | None:
+    """Jobs of a limit's keys that have not started are measured anew: they go back to their lot,
+    which lets on as many as it may. Where to go on, None when all have been."""
+    end = f"{name}0"  # "0" follows "/"
+    (found,) = tx.row(SQL["waiting_of_limit"], (*after, end, _MEASURED_MOST))
+    places = _places_of(found)
+    rows = list(moves.load(tx, [key for _, key in places]).values())
+    for row in rows:
+        moves.hold(tx, row, row.limit_key or "")
+    moves.store(tx, rows)
+    if len(places) == _MEASURED_MOST:
+        # Nobody of the last key goes on before all of it has been measured.
+        last = places[-1]
+        tx.unsettled.update(dict.fromkeys(key for key, _ in places if key != last[0]))
+        return last
+    (names,) = tx.row(SQL["lots_of_limit"], (f"{name}/", end, _LOTS_MOST))
     tx.unsettled.update(dict.fromkeys(_names_of(names)))
+    return None
 
 
 def _open_scope(scope: str, tx: Tx) -> None:

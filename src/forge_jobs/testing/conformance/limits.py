@@ -246,6 +246,27 @@ class TestKeys:
         lot = await store.limits.look(key_lot("fetch", "a"))
         assert (lot.taken, lot.most) == (1, 1)
 
+    async def test_a_lower_limit_counts_for_everything_in_line(
+        self, store: Store, worker: Worker
+    ) -> None:
+        """However many jobs are in line; more than one transaction of any backend takes back."""
+        await store.limits.publish([Declared(name="task:fetch", concurrency=9_999, per="args.x")])
+        hosts = ["b", "a", "c", *["a"] * 5_600, "b", "b", "c"]
+        answers = await store.jobs.enqueue([new_job(**fetch(host)) for host in hosts])
+        while (await store.limits.admit(limit=9)).moved:
+            pass
+        assert await counted(store) == {("q", JobStatus.PENDING): len(hosts)}
+        running = keys(await worker.claim(free=1))
+        await store.limits.change("task:fetch", LimitChange(concurrency=2))
+        assert await counted(store) == {
+            ("q", JobStatus.RUNNING): 1,
+            ("q", JobStatus.PENDING): 5,
+            ("q", JobStatus.HELD): len(hosts) - 6,
+        }
+        first = [answers[place].key for place in (1, 2, 3, 5_603, 5_605)]
+        assert keys(await worker.claim(free=9)) == first
+        assert running == [answers[0].key]
+
     async def test_within_one_call(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="task:fetch", concurrency=2, per="args.host")])
         answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(5)])

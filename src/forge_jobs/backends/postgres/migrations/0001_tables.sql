@@ -74,7 +74,7 @@ CREATE INDEX jobs_expiry ON forge.jobs (expires_at)
 -- Who waits where.
 CREATE INDEX jobs_held ON forge.jobs (lot, priority, id) WHERE status = 'held';
 -- Jobs of a key that run or are about to, the job in a lane's seat, and all jobs of a lane.
-CREATE INDEX jobs_going ON forge.jobs (limit_key)
+CREATE INDEX jobs_going ON forge.jobs (limit_key, id)
     WHERE limit_key IS NOT NULL AND status IN ('pending', 'running');
 CREATE INDEX jobs_seat ON forge.jobs (queue, lane)
     WHERE lane_order IS NOT NULL AND (status IN ('pending', 'running')
@@ -82,7 +82,7 @@ CREATE INDEX jobs_seat ON forge.jobs (queue, lane)
 CREATE INDEX jobs_lane ON forge.jobs (queue, lane, id) WHERE lane_order IS NOT NULL;
 -- What people look for among all that waits.
 CREATE INDEX jobs_failed ON forge.jobs (id) WHERE status = 'failed';
-CREATE INDEX jobs_dedupe ON forge.jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
+CREATE INDEX jobs_dedupe ON forge.jobs (dedupe_key, id) WHERE dedupe_key IS NOT NULL;
 
 -- Jobs that are over, with the same columns in the same order. Rows come in once and go out by age.
 CREATE TABLE forge.history (
@@ -97,7 +97,7 @@ CREATE TABLE forge.history (
 CREATE INDEX history_ended ON forge.history (queue, status, finished_at);
 -- What people look for: failures are few among the done.
 CREATE INDEX history_odd ON forge.history (status, id) WHERE status <> 'done';
-CREATE INDEX history_dedupe ON forge.history (dedupe_key) WHERE dedupe_key IS NOT NULL;
+CREATE INDEX history_dedupe ON forge.history (dedupe_key, id) WHERE dedupe_key IS NOT NULL;
 
 -- Payloads over 2 KB: written once instead of with every move of their job.
 CREATE TABLE forge.bodies (

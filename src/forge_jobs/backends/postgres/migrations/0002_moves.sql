@@ -817,34 +817,60 @@ BEGIN
 END
 $$;
 
--- A limit changed: jobs of its keys that are in line are measured anew, at most p_limit of them.
-CREATE FUNCTION forge.measure_anew(p_now bigint, p_limit_name text, p_limit integer) RETURNS text[]
+-- A limit changed: jobs of its keys that are in line are measured anew, at most p_limit of them and
+-- those behind a key and a job. The answer is where to go on; NULL when all have been.
+CREATE FUNCTION forge.measure_anew(
+    p_now bigint, p_limit_name text, p_key text, p_id bigint, p_limit integer,
+    OUT last_key text, OUT last_id bigint)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
 DECLARE
+    v_jobs bigint[];
+    v_keys text[];
     v_lots text[];
 BEGIN
-    -- "0" follows "/". Index: jobs_going.
-    WITH waiting AS MATERIALIZED (
-        SELECT j.id FROM forge.jobs j
-        WHERE j.limit_key >= p_limit_name || '/' AND j.limit_key < p_limit_name || '0'
+    -- "0" follows "/". Index: jobs_going, walked in order.
+    SELECT array_agg(w.id ORDER BY w.limit_key, w.id),
+        array_agg(w.limit_key ORDER BY w.limit_key, w.id)
+    INTO v_jobs, v_keys FROM (
+        SELECT j.limit_key, j.id FROM forge.jobs j
+        WHERE (j.limit_key, j.id) > (p_key COLLATE "C", p_id)
+            AND j.limit_key < p_limit_name || '0'
             AND j.limit_key IS NOT NULL AND j.status IN ('pending', 'running')
             AND j.status = 'pending'
+        ORDER BY j.limit_key, j.id
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED
-    ),
-    moved AS (
+    ) AS w;
+    WITH moved AS (
         UPDATE forge.jobs j SET status = 'held', lot = j.limit_key
-        FROM waiting w WHERE j.id = w.id
+        WHERE j.id = ANY (v_jobs)
         RETURNING j.queue, j.kind
     )
     INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
     SELECT p_now - p_now % 60000000, queue, kind, 'pending', 'held', count(*)
     FROM moved GROUP BY queue, kind;
-    SELECT array_agg(DISTINCT l.lot) INTO v_lots FROM (
-        SELECT j.lot FROM forge.jobs j
-        WHERE j.status = 'held' AND j.lot >= p_limit_name || '/' AND j.lot < p_limit_name || '0'
-        LIMIT p_limit) AS l;
-    RETURN CASE WHEN v_lots IS NULL THEN '{}' ELSE forge.settle(p_now, v_lots) END;
+    IF cardinality(v_jobs) = p_limit THEN
+        -- Nobody of the last key goes on before all of it has been measured.
+        last_key := v_keys[p_limit];
+        last_id := v_jobs[p_limit];
+        SELECT array_agg(DISTINCT k) INTO v_lots FROM unnest(v_keys) AS k WHERE k <> last_key;
+    ELSE
+        -- Index: jobs_held, hopped through.
+        WITH RECURSIVE steps (lot, place) AS (
+            (SELECT j.lot, 1 FROM forge.jobs j
+            WHERE j.status = 'held' AND j.lot >= p_limit_name || '/' AND j.lot < p_limit_name || '0'
+            ORDER BY j.lot LIMIT 1)
+            UNION ALL
+            SELECT (SELECT j.lot FROM forge.jobs j
+                WHERE j.status = 'held' AND j.lot > s.lot AND j.lot < p_limit_name || '0'
+                ORDER BY j.lot LIMIT 1), s.place + 1
+            FROM steps s WHERE s.lot IS NOT NULL AND s.place < p_limit
+        )
+        SELECT array_agg(s.lot) INTO v_lots FROM steps s WHERE s.lot IS NOT NULL;
+    END IF;
+    IF v_lots IS NOT NULL THEN
+        PERFORM forge.settle(p_now, v_lots);
+    END IF;
 END
 $$;

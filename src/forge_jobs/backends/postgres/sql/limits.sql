@@ -24,7 +24,7 @@ ON CONFLICT (name) DO UPDATE SET concurrency = EXCLUDED.concurrency, per = EXCLU
 
 -- name: measure_anew
 -- Jobs of its keys that have not started follow a change.
-SELECT forge.measure_anew($1, $2, $3) AS queues;
+SELECT last_key, last_id FROM forge.measure_anew($1, $2, $3, $4, $5);
 
 -- name: scope_gates
 -- The gates of scopes; the table only holds what was throttled lately.

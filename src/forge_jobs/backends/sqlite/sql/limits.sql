@@ -128,20 +128,25 @@ WITH RECURSIVE steps (lot, place) AS (
 SELECT json_group_array(lot) FROM steps WHERE lot IS NOT NULL;
 
 -- name: waiting_of_limit
--- Jobs of all keys of a limit that are in line, so that they can be measured anew.
--- Index: forge_jobs_going, the range of the limit's keys.
-SELECT json_group_array(id)
+-- Some jobs of all keys of a limit that are in line behind a key and a job, so that they can be
+-- measured anew. Index: forge_jobs_going, walked in order.
+SELECT json_group_array(json_array(going, id))
 FROM (
-    SELECT id FROM forge_jobs INDEXED BY forge_jobs_going
-    WHERE going IS NOT NULL AND going >= ?1 AND going < ?2 AND status = 'pending'
-    LIMIT ?3
+    SELECT going, id FROM forge_jobs INDEXED BY forge_jobs_going
+    WHERE going IS NOT NULL AND (going, id) > (?1, ?2) AND going < ?3 AND status = 'pending'
+    ORDER BY going, id
+    LIMIT ?4
 );
 
 -- name: lots_of_limit
--- The lots of all keys of a limit. Index: forge_jobs_lot, the range of the limit's keys.
-SELECT json_group_array(lot)
-FROM (
-    SELECT DISTINCT lot FROM forge_jobs INDEXED BY forge_jobs_lot
-    WHERE lot IS NOT NULL AND lot >= ?1 AND lot < ?2
-    LIMIT ?3
-);
+-- The lots of all keys of a limit. Index: forge_jobs_lot, hopped through.
+WITH RECURSIVE steps (lot, place) AS (
+    SELECT (SELECT min(lot) FROM forge_jobs WHERE lot IS NOT NULL AND lot >= ?1 AND lot < ?2), 1
+    UNION ALL
+    SELECT (SELECT min(j.lot) FROM forge_jobs AS j
+            WHERE j.lot IS NOT NULL AND j.lot > steps.lot AND j.lot < ?2),
+           place + 1
+    FROM steps
+    WHERE steps.lot IS NOT NULL AND place < ?3
+)
+SELECT json_group_array(lot) FROM steps WHERE lot IS NOT NULL;
