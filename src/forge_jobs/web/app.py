@@ -173,6 +173,8 @@ class MissionControl:
 
     async def _live(self, desk: Desk, request: Request) -> Response:
         page, given = self.frame.named(request.query_params.get("view", "/"))
+        if desk.identity.role < page.role:
+            raise NotAllowed(f"this needs the role {page.role.word}: ask an admin")
 
         async def render() -> str:
             fresh = await self._desk_of(desk.identity, desk.root)

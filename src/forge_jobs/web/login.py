@@ -80,13 +80,15 @@ async def answer(request: Request, access: Access, frame: "Frame", door: Door) -
     if request.method == "GET":
         return HTMLResponse(frame.login(request, back))
     given = await fields(request)
+    # a wrong password does not lose the way
+    back = local_path(given.get("back", back))
     if door.crowded:
         return PlainTextResponse("too many are trying passwords: wait a moment\n", 429)
     cookie = await door.enter(given.get("password", ""))
     if cookie is None:
         return HTMLResponse(frame.login(request, back, wrong=True), 401)
     root = request.scope.get("root_path", "")
-    response = RedirectResponse(f"{root}{local_path(given.get('back', back))}", 303)
+    response = RedirectResponse(f"{root}{back}", 303)
     response.set_cookie(
         COOKIE, cookie, max_age=LIFE_S, httponly=True, samesite="strict", path=root or "/",
         secure=request.url.scheme == "https",

@@ -1,4 +1,8 @@
-"""A whole Mission Control for a browser: store, worker and pages, in a thread of its own."""
+"""A whole Mission Control for a browser: store, worker and pages, in a thread of its own.
+
+The pages are served twice over the same store: to this machine, where everybody is an admin, and to
+people with tokens and a password, for tests of roles.
+"""
 
 import asyncio
 import threading
@@ -7,12 +11,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+import uvicorn
+
 from forge_jobs import Context, Dead, Forge, NoopEcho
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops.act import Store
-from forge_jobs.web import serving
+from forge_jobs.web import mission_control, serving
+from tests.web.panel import credentials
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -57,12 +65,14 @@ class Site:
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.url = f"sqlite:///{folder / 'site.db'}"
         self.address = ""
+        self.staff_address = ""
         self.port = port
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
         self._error: BaseException | None = None
         self.forge = shop(self.url)
+        self.staffed = mission_control(self.forge, auth=credentials())
         self._thread = threading.Thread(target=self._run, name="site")
 
     def start(self) -> "Site":
@@ -92,6 +102,11 @@ class Site:
         made = self.ask(lambda store: store.jobs.enqueue(jobs))
         return [job.id for job in made]
 
+    def enqueued_at(self, job_id: str) -> Instant:
+        found = self.ask(lambda store: store.jobs.get(job_id))
+        assert found is not None
+        return found.enqueued_at
+
     def count(self, status: JobStatus, **wanted: Any) -> int:
         asked = Filter(statuses=(status,), **wanted)
         return self.ask(lambda store: store.ledger.count(asked, cap=10_000)).jobs
@@ -114,6 +129,12 @@ class Site:
 
     async def _serve(self) -> None:
         place = serving.listen("127.0.0.1", self.port)
+        staff = serving.listen("127.0.0.1", 0)
+        config = uvicorn.Config(
+            self.staffed, log_level="error", lifespan="off", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        serve = asyncio.create_task(server.serve(sockets=[staff]))
         async with (
             self.forge.worker(
                 queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
@@ -121,7 +142,10 @@ class Site:
             serving.served(self.forge, place),
         ):
             self.address = serving.address(place)
+            self.staff_address = serving.address(staff)
             self.port = int(self.address.rpartition(":")[2])
             self._ready.set()
             await self._stop.wait()
+            server.should_exit = True
+            await serve
         await self.forge.aclose()

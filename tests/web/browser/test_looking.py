@@ -1,86 +1,16 @@
-"""Every page, in both colours: readable for everybody, silent in the console; pictures are kept."""
+"""Looking around: charts, live changes, colours, keys."""
 
 import gzip
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from forge_jobs.core.job import NewJob
 from tests.web.browser.site import Site
-from tests.web.browser.window import PAGES, open_window
+from tests.web.browser.window import open_window
 
 ROOT = Path(__file__).resolve().parents[3]
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-PICTURES = ROOT / "artifacts" / "pages"
-WIDTHS = {"light": (1024, 1440), "dark": (360, 1440)}
-
-
-def addresses(site: Site) -> list[str]:
-    (lost,) = site.enqueue(
-        NewJob(kind="send", queue="mail", payload=b'{"to": "x@example.com"}', tags=("vip",))
-    )
-    return [*PAGES, f"/jobs/{lost}", "/cron/nightly", "/bulk/retry?status=dead"]
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_every_page_passes_axe_and_has_its_picture(
-    browser: Browser, site: Site, colours: Any
-) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    found: list[str] = []
-    # axe is put into the page from outside, which the policy of the pages forbids to everybody else
-    with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
-        for address in addresses(site):
-            page.goto(address)
-            page.add_script_tag(path=AXE)
-            found += [f"{address}: {one}" for one in violations(page)]
-            name = address.strip("/").split("?")[0].replace("/", "-") or "overview"
-            name = "job" if name.startswith("jobs-") else name
-            for width in WIDTHS[colours]:
-                page.set_viewport_size({"width": width, "height": 900})
-                wide = page.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width, f"{address} is {wide} wide at {width}"
-                page.screenshot(path=PICTURES / f"{name}-{colours}-{width}.png")
-    assert found == [], "\n".join(found)
-
-
-def violations(page: Page) -> list[str]:
-    answer = page.evaluate("axe.run()")
-    return [
-        f"{one['id']}: {node['html'][:120]} {node['failureSummary'][:160]}"
-        for one in answer["violations"]
-        for node in one["nodes"]
-    ]
-
-
-def test_dialogs_pass_axe(browser: Browser, site: Site) -> None:
-    (lost,) = site.enqueue(NewJob(kind="send", queue="mail", payload=b'{"to": "y@example.com"}'))
-    with open_window(browser, site.address, bypass_csp=True) as page:
-        page.goto("/dead")
-        page.add_script_tag(path=AXE)
-        page.locator(f"#job-{lost} a[data-drawer]").click()
-        expect(page.locator("#drawer .card.bad")).to_be_visible()
-        assert violations(page) == []
-        page.keyboard.press("Escape")
-        page.keyboard.press("?")
-        expect(page.locator("#help")).to_be_visible()
-        assert violations(page) == []
-        page.keyboard.press("Escape")
-        page.keyboard.press("Control+k")
-        expect(page.locator("#palette")).to_be_visible()
-        assert violations(page) == []
-
-
-def test_no_page_breaks_the_policy_or_its_console(page: Page, site: Site) -> None:
-    for address in addresses(site):
-        answer = page.goto(address)
-        assert answer is not None
-        assert answer.status == 200, address
-        policy = answer.headers["content-security-policy"]
-        assert "'unsafe" not in policy
-        page.wait_for_function("window.forge && window.htmx && window.forgeCharts")
 
 
 def test_a_drag_zooms_and_a_click_goes_back(page: Page) -> None:

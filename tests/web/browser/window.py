@@ -6,11 +6,19 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+from forge_jobs.web import Role
+from tests.web.panel import token
+
 PAGES = (
     "/", "/jobs", "/scheduled", "/retries", "/dead", "/cron", "/queues", "/workers", "/limits",
     "/health", "/audit",
 )  # fmt: skip
 PATIENCE_MS = 45_000
+
+
+def as_role(role: Role) -> dict[str, str]:
+    """What a browser of somebody with that role sends along."""
+    return {"authorization": f"Bearer {token(role)}"}
 
 
 @contextmanager

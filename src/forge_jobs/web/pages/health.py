@@ -1,26 +1,47 @@
-"""``forge doctor`` as a page: what is wrong, worst first, each with its cure."""
+"""``forge doctor`` as a page: what is wrong, worst first, each with its cure; and the database."""
 
 import asyncio
 from typing import Final
 
-from forge_jobs.ops import doctor, metrics
+from forge_jobs.ops import doctor
 from forge_jobs.ops.doctor import Severity
+from forge_jobs.ops.storage import Storage, storage
 from forge_jobs.web.desk import Desk
 
+from . import charts
 from .page import Given, Page, Shown
 
 
 async def view(desk: Desk, given: Given) -> Shown:
-    findings, latency = await asyncio.gather(
+    findings, kept = await asyncio.gather(
         doctor.examine(desk.store, clock=desk.clock, deep=False),
-        metrics.store_latency(desk.store, clock=desk.clock),
+        storage(desk.store, clock=desk.clock),
     )
     return {
         "findings": findings,
         "troubles": sum(finding.severity != Severity.OK for finding in findings),
-        "latency": latency,
+        "storage": kept,
         "about": desk.store.upkeep.describe(),
+        "charts": _charts(kept),
     }
+
+
+def _charts(kept: Storage) -> list[Shown]:
+    at = [minute.at.timestamp() for minute in kept.minutes]
+    took = [minute.took for minute in kept.minutes]
+    asked: list[float | None] = [one.count for one in took]
+    failed: list[float | None] = [minute.errors for minute in kept.minutes]
+    return [
+        charts.latency("answers", "The store answers workers in", at, took),
+        charts.chart(
+            "exchanges",
+            "Exchanges with the store",
+            at,
+            {"exchanges": asked, "failed": failed},
+            note="per minute",
+            tones=("info", "bad"),
+        ),
+    ]
 
 
 PAGE: Final = Page(

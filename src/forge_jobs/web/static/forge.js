@@ -49,9 +49,21 @@
       // a browser gives up after an answer that is no stream; a page must not
       if (source.readyState === 2) {
         unwatch(view);
-        setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
+        turnedAway(address).then(function (away) {
+          if (away) trouble("You are logged out.", location.href, "Log in again");
+          else setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
+        });
       }
     };
+  }
+
+  // a stream that is refused says no more than "closed": ask once in a way that is answered
+  function turnedAway(address) {
+    var stop = new AbortController();
+    return fetch(address, { redirect: "manual", signal: stop.signal }).then(function (answer) {
+      stop.abort();
+      return answer.type === "opaqueredirect" || answer.status === 401;
+    }, function () { return false; });
   }
 
   function unwatch(view) {
@@ -94,10 +106,17 @@
     window.forgeCharts.draw(false);
   }
 
-  function trouble(text) {
-    var banner = $("#trouble");
-    if (banner.textContent !== text) banner.textContent = text;
+  function trouble(text, address, way) {
+    var banner = $("#trouble"), link;
     banner.hidden = !text;
+    if (banner.dataset.said === text) return;
+    banner.dataset.said = text;
+    banner.textContent = text;
+    if (!address) return;
+    link = document.createElement("a");
+    link.href = address;
+    link.textContent = way;
+    banner.append(" ", link);
   }
 
   function setPace(value) {

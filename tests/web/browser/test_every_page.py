@@ -1,0 +1,138 @@
+"""Every page, in both colours and three widths: readable for everybody, silent in the console;
+pictures are kept."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.status import JobStatus
+from tests.web.browser.site import Site
+from tests.web.browser.window import PAGES, PATIENCE_MS, open_window
+
+expect.set_options(timeout=PATIENCE_MS)
+
+ROOT = Path(__file__).resolve().parents[3]
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = ROOT / "artifacts" / "pages"
+WIDTHS = (1440, 1024, 360)
+
+
+def addresses(site: Site) -> dict[str, str]:
+    """Every page by the name of its picture."""
+    (lost,) = site.enqueue(
+        NewJob(
+            kind="send", queue="mail", payload=b'{"to": "x@example.com"}', tags=("vip",),
+            max_attempts=1,
+        )
+    )  # fmt: skip
+    site.wait_for(1, JobStatus.DEAD, tag="vip", enqueued_from=site.enqueued_at(lost))
+    listed = {page.strip("/") or "overview": page for page in PAGES}
+    return {
+        **listed,
+        "job": f"/jobs/{lost}",
+        "schedule": "/cron/nightly",
+        "bulk": "/bulk/retry?status=dead",
+        "queue-charts": "/?queue=mail&range=5m",
+        "nothing": "/jobs?kind=nothing",
+    }
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_page_passes_axe_and_has_its_picture(
+    browser: Browser, site: Site, colours: Any
+) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    found: list[str] = []
+    # axe is put into the page from outside, which the policy of the pages forbids to everybody else
+    with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
+        for name, address in addresses(site).items():
+            page.goto(address)
+            page.add_script_tag(path=AXE)
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"{address} is {wide} wide at {width}"
+                found += [f"{address} at {width}: {one}" for one in violations(page)]
+                page.screenshot(path=PICTURES / f"{name}-{colours}-{width}.png")
+    assert found == [], "\n".join(found)
+
+
+def violations(page: Page) -> list[str]:
+    answer = page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")
+    return [
+        f"{one['id']}: {node['html'][:120]} {node['failureSummary'][:160]}"
+        for one in answer["violations"]
+        for node in one["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_what_opens_over_a_page_passes_axe(browser: Browser, site: Site, colours: Any) -> None:
+    (lost,) = site.enqueue(NewJob(kind="send", queue="mail", payload=b'{"to": "y@example.com"}'))
+    with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
+        page.goto("/dead")
+        page.add_script_tag(path=AXE)
+        page.locator(f"#job-{lost} a[data-drawer]").click()
+        expect(page.locator("#drawer .card.bad")).to_be_visible()
+        picture(page, "drawer", colours)
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        expect(page.locator("#help")).to_be_visible()
+        picture(page, "help", colours)
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("mail")
+        expect(page.locator("#palette-list")).to_contain_text("Queue mail")
+        picture(page, "palette", colours)
+        page.keyboard.press("Escape")
+        page.locator(f"#job-{lost} input").check()
+        page.keyboard.press("d")
+        expect(page.locator("#confirm-title")).to_have_text("Delete 1 job?")
+        picture(page, "confirm", colours)
+        page.keyboard.press("Escape")
+        page.locator("input[name=all]").check()
+        page.get_by_role("button", name="Retry").click()
+        expect(page.locator("#bulk .reach")).to_be_visible()
+        picture(page, "preview", colours)
+        for form, opens in (("/cron", "New schedule"), ("/limits", "Set a limit")):
+            page.goto(form)
+            page.add_script_tag(path=AXE)
+            page.get_by_text(opens).click()
+            picture(page, opens.lower().replace(" ", "-"), colours)
+
+
+def picture(page: Page, name: str, colours: str) -> None:
+    """A picture at each width, and what axe has to say about it."""
+    for width in (360, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.screenshot(path=PICTURES / f"{name}-{colours}-{width}.png")
+    assert violations(page) == [], name
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_pages_without_a_frame_pass_axe(browser: Browser, site: Site, colours: Any) -> None:
+    with open_window(browser, site.staff_address, color_scheme=colours, bypass_csp=True) as page:
+        page.goto("/queues")
+        page.wait_for_url("**/login?back=**")
+        page.add_script_tag(path=AXE)
+        picture(page, "login", colours)
+    with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
+        page.route("**/favicon.ico", lambda route: route.abort())
+        answer = page.request.get("/cron/no-such-schedule")
+        assert answer.status == 404
+        page.set_content(answer.text().replace('="/', f'="{site.address}/'))
+        page.add_script_tag(path=AXE)
+        picture(page, "trouble", colours)
+
+
+def test_no_page_breaks_the_policy_or_its_console(page: Page, site: Site) -> None:
+    for address in addresses(site).values():
+        answer = page.goto(address)
+        assert answer is not None
+        assert answer.status == 200, address
+        policy = answer.headers["content-security-policy"]
+        assert "'unsafe" not in policy
+        page.wait_for_function("window.forge && window.htmx && window.forgeCharts")
