@@ -102,7 +102,7 @@ def gone_within(pids: list[int], seconds: float) -> bool:
     return True
 
 
-async def numbers_in(path: Path, count: int, seconds: float = 20) -> list[int]:
+async def numbers_in(path: Path, count: int, seconds: float = 60) -> list[int]:
     """The process ids that a program writes to a file, one a line, once they are all there."""
     deadline = time.monotonic() + seconds
     while True:
@@ -132,7 +132,7 @@ def no_scratch_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(home))
         yield home
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while os.listdir(home):
         assert time.monotonic() < deadline, os.listdir(home)
         time.sleep(0.02)

@@ -44,12 +44,12 @@ COUNTS = {"family": 5, "deaf": 1, "daemon-and-wait": 2, "polite": 1}
 async def test_A18_a_timeout_ends_everyone(desk: Desk, tmp_path: Path) -> None:
     async def one(act: str, count: int) -> None:
         said, path = Said(), tmp_path / act
-        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=3), said)
+        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=5), said)
         pids = await numbers_in(path, count)
         assert not [pid for pid in pids if alive(pid)], "they are gone before the job has ended"
         assert isinstance(outcome, Failed)
-        assert outcome.message == "timed out after 3 s"
-        assert said.lines[0].message.startswith("timed out after 3 s after ")
+        assert outcome.message == "timed out after 5 s"
+        assert said.lines[0].message.startswith("timed out after 5 s after ")
         if act == "polite":
             assert "stdout: hello" in said.text
             assert "stderr: goodbye" in said.text
@@ -78,22 +78,29 @@ async def test_a_second_cancel_does_not_wait_for_the_grace(desk: Desk, tmp_path:
     await asyncio.sleep(0.2)
     assert alive(pids[0]), "it has its grace"
     running.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         with pytest.raises(asyncio.CancelledError):
             await running
     assert not alive(pids[0])
 
 
+def _command(pid: int) -> list[str]:
+    try:
+        return psutil.Process(pid).cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return []
+
+
 @pytest.mark.parametrize("wait_s", [0, 0.005, 0.02, 0.05])
 async def test_a_cancel_while_it_starts(desk: Desk, tmp_path: Path, wait_s: float) -> None:
     path = tmp_path / "pids"
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
     running = asyncio.create_task(desk.run(deeds(), deed("family", path)))
     await asyncio.sleep(wait_s)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before
+    # By what they were given to do: servers of other tests come and go with children of their own.
+    assert not [pid for pid in psutil.pids() if alive(pid) and str(path) in _command(pid)]
 
 
 async def test_what_a_finished_command_left_behind_is_killed(desk: Desk, tmp_path: Path) -> None:
@@ -192,7 +199,7 @@ async def test_a_killed_guard_takes_its_command_along(desk: Desk, tmp_path: Path
     outcome = await running
     assert isinstance(outcome, Failed)
     assert outcome.message == "killed by signal 9 (SIGKILL)"
-    assert gone_within(pids, 2)
+    assert gone_within(pids, 30)
 
 
 async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) -> None:
@@ -220,7 +227,7 @@ async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
                 host_id="other", label="other", queues=(), pid=1, hostname="h", lease_s=60
             )
             await (await forge.aready()).processes.register(card, replaces=handle.host_id)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 40
             while any(map(alive, pids)):
                 assert time.monotonic() < deadline, "another worker runs the job by now"
                 await asyncio.sleep(0.05)
@@ -229,20 +236,20 @@ async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
 async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Path) -> None:
     cancelled, late = tmp_path / "cancelled", tmp_path / "late"
     async with Forge("memory://") as forge:
-        forge.register(deeds(), queue="shell", timeout="3s")
+        forge.register(deeds(), queue="shell", timeout="5s")
         async with forge.worker(queues=["shell"]) as handle:
             first = await forge.aenqueue("cmd_exec", deed("family", cancelled), max_attempts=1)
             second = await forge.aenqueue("cmd_exec", deed("deaf", late), max_attempts=1)
             pids = [*await numbers_in(cancelled, 5), *await numbers_in(late, 1)]
             assert handle.request_cancel(first.id)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while (await second.arefresh()).status != "dead":
                     await asyncio.sleep(0.05)
             store = await forge.aready()
             ended = [await store.jobs.get(job.id) for job in (first, second)]
         assert [one and one.status for one in ended] == ["cancelled", "dead"]
         assert ended[1] is not None
-        assert ended[1].last_error == "timed out after 3 s"
+        assert ended[1].last_error == "timed out after 5 s"
         assert not [pid for pid in pids if alive(pid)]
 
 

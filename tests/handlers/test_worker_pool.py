@@ -174,9 +174,9 @@ async def test_A19_whatever_a_program_does_wrong_is_recorded_and_a_fresh_one_com
 
 async def test_a_program_that_never_answers_runs_out_of_time(desk: Desk) -> None:
     async def one(act: str) -> None:
-        handler = pool(timeout_secs=3, grace_secs=0.2)
+        handler = pool(timeout_secs=5, grace_secs=0.2)
         before = await value(desk, handler, "pid")
-        assert await failure(desk, handler, act) == "timed out after 3 s"
+        assert await failure(desk, handler, act) == "timed out after 5 s"
         assert not alive(before)
         assert await value(desk, handler, "pid") != before
 
@@ -208,9 +208,9 @@ async def test_A19_one_slow_child_does_not_hold_up_the_other_three(desk: Desk) -
     handler = pool(size=4)
     pids = set(await asyncio.gather(*(value(desk, handler, "sleep", s=0.3) for _ in range(4))))
     assert len(pids) == 4
-    slow = asyncio.create_task(value(desk, handler, "sleep", s=30))
+    slow = asyncio.create_task(value(desk, handler, "sleep", s=60))
     await asyncio.sleep(0.1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(25):
         served = await asyncio.gather(*(value(desk, handler, "pid") for _ in range(200)))
     assert not slow.done()
     assert len(set(served)) <= 3
@@ -246,7 +246,7 @@ async def test_a_cancelled_job_ends_its_child_and_what_that_started(desk: Desk) 
     running.cancel()
     await asyncio.sleep(0.1)
     running.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
             await running
     assert not alive(pid)
@@ -260,7 +260,7 @@ async def test_A19_a_child_is_replaced_after_its_share_of_jobs(desk: Desk) -> No
     pids = [await value(desk, handler, "pid") for _ in range(7)]
     assert len(set(pids[:3])) == len(set(pids[3:6])) == 1
     assert len(set(pids)) == 3
-    assert gone_within(pids[:6], 10)
+    assert gone_within(pids[:6], 30)
 
 
 async def test_A19_a_child_that_grew_too_large_is_replaced(desk: Desk) -> None:
@@ -268,14 +268,16 @@ async def test_A19_a_child_that_grew_too_large_is_replaced(desk: Desk) -> None:
     first = await value(desk, handler, "grow", mb=1)
     assert await value(desk, handler, "grow", mb=150) == first
     assert await value(desk, handler, "pid") != first
-    assert gone_within([first], 10)
+    assert gone_within([first], 30)
 
 
 async def test_a_child_killed_while_idle_costs_nobody_anything(desk: Desk) -> None:
     handler = pool()
     pid = await value(desk, handler, "pid")
     os.kill(pid, signal.SIGKILL)
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(60):
+        while psutil.pid_exists(pid):
+            await asyncio.sleep(0.01)
     assert await value(desk, handler, "pid") != pid
 
 
@@ -310,10 +312,10 @@ async def test_through_a_worker_and_gone_with_it() -> None:
         forge.register(pool(size=2), queue="pool")
         async with forge.worker(queues=["pool:2"]):
             jobs = [await forge.aenqueue(WORKER_POOL_KIND, {"act": "pid"}) for _ in range(50)]
-            pids = {await job.aresult(timeout=30) for job in jobs}
+            pids = {await job.aresult(timeout=60) for job in jobs}
             assert 1 <= len(pids) <= 2
             talk = await forge.aenqueue(WORKER_POOL_KIND, {"act": "talk"})
-            assert await talk.aresult(timeout=30) == {"text": "ä\n✓"}
+            assert await talk.aresult(timeout=60) == {"text": "ä\n✓"}
             logs = await (await forge.aready()).ledger.logs(talk.id)
             assert "stderr: on stderr" in [line.message for line in logs]
         assert not [pid for pid in pids if alive(pid)]
@@ -329,7 +331,7 @@ async def main():
         forge.register(pool(size=2), queue="pool")
         async with forge.worker(queues=["pool"]):
             job = await forge.aenqueue("worker_pool", {"act": "pid"})
-            pid = await job.aresult(timeout=30)
+            pid = await job.aresult(timeout=60)
             await forge.aenqueue("worker_pool", {"act": "hang"})
             await asyncio.sleep(0.3)
             with open(sys.argv[1], "w") as file:
@@ -344,13 +346,13 @@ async def test_a_killed_worker_takes_its_children_along(tmp_path: Path, project_
     path = tmp_path / "pid"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(path)], cwd=project_root)
     try:
-        pids = await numbers_in(path, 1, 40)
+        pids = await numbers_in(path, 1)
         family = [child.pid for child in psutil.Process(worker.pid).children(recursive=True)]
         assert set(pids) <= set(family)
     finally:
         worker.kill()
         worker.wait()
-    assert gone_within(family, 2)
+    assert gone_within(family, 30)
 
 
 # ------------------------------------------------------------------------------ the examples
