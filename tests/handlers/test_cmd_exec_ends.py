@@ -1,6 +1,7 @@
 """However a command is ended, and whoever ends it, nothing of it is left."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -84,23 +85,27 @@ async def test_a_second_cancel_does_not_wait_for_the_grace(desk: Desk, tmp_path:
     assert not alive(pids[0])
 
 
-def _command(pid: int) -> list[str]:
-    try:
-        return psutil.Process(pid).cmdline()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return []
+def _guards_and_commands(path: Path) -> set[int]:
+    """Told by what they run: servers of other tests come and go with children of their own."""
+    found: set[int] = set()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words = " ".join(child.cmdline())
+            if "child_guard_main" in words or str(path) in words:
+                found.add(child.pid)
+    return found
 
 
 @pytest.mark.parametrize("wait_s", [0, 0.005, 0.02, 0.05])
 async def test_a_cancel_while_it_starts(desk: Desk, tmp_path: Path, wait_s: float) -> None:
     path = tmp_path / "pids"
+    before = _guards_and_commands(path)
     running = asyncio.create_task(desk.run(deeds(), deed("family", path)))
     await asyncio.sleep(wait_s)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    # By what they were given to do: servers of other tests come and go with children of their own.
-    assert not [pid for pid in psutil.pids() if alive(pid) and str(path) in _command(pid)]
+    assert _guards_and_commands(path) <= before
 
 
 async def test_what_a_finished_command_left_behind_is_killed(desk: Desk, tmp_path: Path) -> None:
