@@ -36,6 +36,10 @@ class Places:
             self._empty(name)
             self._free.append(name)
 
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        return self._fetch(f"SELECT count(*) FROM {table}")
+
     def url(self, name: str) -> str:
         return self._server.url(schema=name)
 

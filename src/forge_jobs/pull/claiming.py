@@ -25,6 +25,10 @@ _REAP_EVERY_S: Final = 1.0
 # After an outage everybody looks expired: workers get one lease of theirs to show that they live.
 _PATIENCE_S: Final = 15.0
 _TRIES: Final = 3
+# Nobody else may be there to bring into the books what was counted.
+_FOLD_EVERY_S: Final = 10.0
+_FOLDED_MOST: Final = 1_000
+_FOLDS_MOST: Final = 100
 
 
 class Taken:
@@ -50,6 +54,7 @@ class Claiming:
         self._direct: Callable[[Exchange], Exchanged] | None = None
         self._reap_at = 0.0
         self._judge_at = 0.0
+        self._fold_at = clock.mono() + _FOLD_EVERY_S
         self.control_version = 0
 
     def opened(self) -> None:
@@ -76,6 +81,10 @@ class Claiming:
         if now < self._judge_at:
             return False
         self._reap_at = now + _REAP_EVERY_S
+        if now >= self._fold_at and self._direct is None:
+            # Stores that are written on the calling thread do it by themselves.
+            self._fold_at = now + _FOLD_EVERY_S
+            self._access.spawn(self._fold)
         found, more = False, True
         while more:
             try:
@@ -87,6 +96,14 @@ class Claiming:
                 raise
             found, more = found or reaped.pending > 0, reaped.more
         return found
+
+    async def _fold(self) -> None:
+        """Aside: no caller waits for it, and what it cannot do now it does later."""
+        store = await self._access.aready()
+        with contextlib.suppress(StoreError):
+            for _ in range(_FOLDS_MOST):
+                if not await store.ledger.fold(limit=_FOLDED_MOST):
+                    return
 
     def _claim(self, kinds: tuple[str, ...], lease_s: float) -> Taken:
         want = (Want(self._queue, 1, 0, kinds),)
