@@ -227,6 +227,37 @@ async def _end_session(url: str, user_id: int) -> None:
         await keeping.close()
 
 
+@app.command("fake-telegram")
+def fake_telegram(
+    port: Annotated[int, typer.Option(help="0 means any free one.")] = 8081,
+    host: Annotated[str, typer.Option(help="Keep it on this machine.")] = "127.0.0.1",
+) -> None:
+    """A fake Telegram with the real rules of delivery, to try bots against."""
+    from .demo.commands import run_fake
+
+    _listened(run_fake(host, port, typer.echo), port)
+
+
+@app.command()
+def demo(
+    port: Annotated[int, typer.Option(help="Of the chat page; 0 means any free one.")] = 8090,
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep the database here; else it goes with the demo.")
+    ] = None,
+) -> None:
+    """The gateway without Telegram: two bots and a chat page, no token and no network."""
+    from .demo.commands import run_demo
+
+    _listened(run_demo(port, folder, typer.echo), port)
+
+
+def _listened(work: Coroutine[Any, Any, None], port: int) -> None:
+    try:
+        _run(work)
+    except OSError as error:
+        _fail(f"port {port}: {error.strerror or error}: choose another one with --port")
+
+
 def _loaded() -> tuple[Settings, list[Bot], list[str]]:
     try:
         return load(os.environ)
