@@ -115,7 +115,7 @@ def statements() -> Iterator[tuple[str, str]]:
 
 TABLE_SCANS = [["SCAN", "forge_jobs"], ["SCAN", "j"], ["SCAN", "y"]]
 # Walks that are short by design: they stop early, or pass over unfolded or running rows only.
-WALKS = {"newest", "past_retention"}
+WALKS = {"past_retention"}
 
 
 @pytest.mark.parametrize(("name", "statement"), list(statements()))
@@ -128,16 +128,20 @@ def test_no_statement_reads_the_whole_table(
             assert " INDEX forge_jobs_" in step, (name, step)
 
 
-def test_odd_jobs_and_keys_are_found_by_their_indexes(connection: sqlite3.Connection) -> None:
-    for name, index in (
-        ("newest_odd", "forge_jobs_odd (odd=?"),
-        ("newest_of_key", "forge_jobs_dedupe (dedupe_key=?"),
-        ("newest_running", "forge_jobs_busy"),
+def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection) -> None:
+    for source, index in (
+        ("all", "INTEGER PRIMARY KEY (rowid<?)"),
+        ("new", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("odd", "COVERING INDEX forge_jobs_odd (odd=? AND rowid<?)"),
+        ("key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
+        ("running", "INDEX forge_jobs_busy"),
+        ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
+        ("line", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
+        ("side", "COVERING INDEX forge_jobs_side (queue>? AND queue<?)"),
     ):
-        steps = plan(connection, looks.SQL[name])
-        assert any(index in step for step in steps), (name, steps)
-    (step,) = [s for s in plan(connection, looks.SQL["newest"]) if "forge_jobs" in s]
-    assert step == "SEARCH forge_jobs USING INTEGER PRIMARY KEY (rowid<?)"
+        steps = [s for s in plan(connection, looks.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
+        assert len(steps) == 1, (source, steps)
+        assert index in steps[0], (source, steps)
 
 
 def test_the_longest_waiting_job_of_each_queue(connection: sqlite3.Connection) -> None:

@@ -102,7 +102,8 @@ def show_job(
 def _print_page(page: JobsPage) -> None:
     out = show.console()
     if not page.jobs:
-        out.print("No jobs match.")
+        text = "No jobs match." if page.next is None else "None so far."
+        out.print(text if page.next is None else f"{text} Go on: repeat with --after {page.next}")
         return
     now = to_datetime(SYSTEM_CLOCK.now())
     rows = show.table(

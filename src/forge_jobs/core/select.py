@@ -14,7 +14,8 @@ Cursor: TypeAlias = str
 class Filter(Struct, frozen=True, kw_only=True):
     """Conditions that must all hold; an empty one means "any".
 
-    ``error`` is a piece of the last error, letter for letter. ``enqueued_until`` is excluded.
+    ``error`` is a piece of the last error as people see it, letter for letter: secrets are hidden
+    (``kit.redact.prose``), so none can be guessed piece by piece. ``enqueued_until`` is excluded.
     """
 
     queue: str | None = None
@@ -35,10 +36,15 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True):
-    """One page of a list, newest first; ``next`` leads to the following page."""
+    """One page of a list, newest first; ``next`` leads to the following page.
+
+    ``stopped``: it is short, perhaps empty, because one call looks at a bounded number of jobs;
+    ``next`` goes on behind them.
+    """
 
     jobs: tuple[JobRecord, ...]
     next: Cursor | None = None
+    stopped: bool = False
 
 
 class Acted(Struct, frozen=True, kw_only=True):

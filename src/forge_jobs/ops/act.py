@@ -136,7 +136,8 @@ class Operator:
         async def step(selection: Selection, *, limit: int, after: Cursor | None = None) -> Acted:
             if selection.filter is not None:
                 page = await self._store.jobs.page(selection.filter, limit=limit, after=after)
-                await self._store.jobs.enqueue([again(record) for record in page.jobs])
+                if page.jobs:
+                    await self._store.jobs.enqueue([again(record) for record in page.jobs])
                 return Acted(changed=len(page.jobs), next=page.next)
             found = [await self._store.jobs.get(job_id) for job_id in selection.ids]
             copies = [again(record) for record in found if record is not None]

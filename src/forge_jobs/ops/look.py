@@ -116,7 +116,8 @@ async def jobs(
     if not 1 <= limit <= PAGE_MOST:
         raise BadOption(f"limit={limit} must lie between 1 and {PAGE_MOST:,}: page with the cursor")
     page = await store.jobs.page(filter, limit=limit, after=after)
-    return JobsPage(jobs=tuple(job_line(record) for record in page.jobs), next=page.next)
+    lines = tuple(job_line(record) for record in page.jobs)
+    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped)
 
 
 async def count(store: Store, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:

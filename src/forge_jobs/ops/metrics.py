@@ -100,7 +100,7 @@ async def series(
     kind: str | None = None,
 ) -> Series:
     """What happened in a range, in steps of whole minutes. BadOption for more than 2,000 steps."""
-    first, end, step = _range(since, until, step_s)
+    first, end, step = steps_of(since, until, step_s)
     told = await store.ledger.minutes(since=first, until=end, queue=queue)
     steps: dict[Instant, list[Minute]] = {at: [] for at in range(first, end, step)}
     for part in told:
@@ -110,7 +110,7 @@ async def series(
         queue=queue,
         kind=kind,
         step_s=step // SECOND,
-        points=tuple(_point(at, parts) for at, parts in steps.items()),
+        points=tuple(point(at, parts) for at, parts in steps.items()),
     )
 
 
@@ -127,10 +127,10 @@ async def events(
 
 async def kinds(store: Store, *, since: datetime, until: datetime) -> tuple[KindView, ...]:
     """What each kind of job did within a range, by queue and kind."""
-    first, end, _ = _range(since, until, None)
+    first, end, _ = steps_of(since, until, None)
     told = await store.ledger.minutes(since=first, until=end)
     return tuple(
-        KindView(queue=whole.queue, kind=whole.kind, whole=_point(first, [whole]))
+        KindView(queue=whole.queue, kind=whole.kind, whole=point(first, [whole]))
         for whole in for_ever(told)
     )
 
@@ -139,7 +139,7 @@ async def hosts(
     store: Store, *, since: datetime, until: datetime, step_s: int = _MINUTE_S
 ) -> tuple[HostSeries, ...]:
     """Processor, memory, disk and store latency of every worker process, by label."""
-    first, end, step = _range(since, until, step_s)
+    first, end, step = steps_of(since, until, step_s)
     told = await store.ledger.vitals(since=first, until=end)
     known: dict[str, dict[Instant, list[Vitals]]] = {}
     for part in told:
@@ -181,9 +181,10 @@ def spans(histogram: Histogram) -> Spans:
     )
 
 
-def _range(
+def steps_of(
     since: datetime, until: datetime, step_s: int | None
 ) -> tuple[Instant, Instant, Instant]:
+    """A range in whole minutes and its step, as instants. BadOption for one that cannot be."""
     first = from_datetime(since, field="since") // MINUTE * MINUTE
     end = from_datetime(until, field="until")
     if end <= first:
@@ -196,7 +197,8 @@ def _range(
     return first, end, step
 
 
-def _point(at: Instant, parts: Sequence[Minute]) -> Point:
+def point(at: Instant, parts: Sequence[Minute]) -> Point:
+    """Everything that happened in one step."""
     whole = together(parts, at=at, queue="", kind="")
     return Point(
         at=to_datetime(at),

@@ -70,7 +70,7 @@ async def search(
                 return Found(jobs=tuple(found), looked=looked + place, next=short.next)
         looked += len(page.jobs)
         after = page.next
-        if after is None or len(found) == limit:
+        if after is None or page.stopped or len(found) == limit:
             break
     return Found(jobs=tuple(found), looked=looked, next=after)
 

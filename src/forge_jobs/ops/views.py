@@ -133,10 +133,12 @@ class JobLine(View, frozen=True, kw_only=True):
 
 
 class JobsPage(View, frozen=True, kw_only=True):
-    """One page of jobs, newest first; ``next`` is the cursor of the following page."""
+    """One page of jobs, newest first; ``next`` is the cursor of the following page. ``stopped``:
+    few jobs match, and one look goes through a bounded number of them; ``next`` looks further."""
 
     jobs: tuple[JobLine, ...]
     next: str | None
+    stopped: bool = False
 
 
 class ErrorView(View, frozen=True, kw_only=True):

@@ -255,7 +255,12 @@ class JobStore(Protocol):
         ...
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        """Jobs that match, newest first, by cursor. Raises BadOption for a foreign cursor."""
+        """Jobs that match, newest first, by cursor. Raises BadOption for a foreign cursor.
+
+        One call looks at a bounded number of jobs, some ten thousand: where few match, a page may
+        be short or empty although ``next`` leads on (``Page.stopped``). The same holds for the
+        bulk verbs above.
+        """
         ...
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:

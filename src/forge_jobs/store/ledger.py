@@ -22,7 +22,9 @@ class LedgerStore(Protocol):
         ...
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
-        """Jobs that match, looking at no more than ``cap`` of them."""
+        """Jobs that match, counted up to ``cap``. Queue, kind and state are counted from the books;
+        where more is asked for, one call looks at a bounded number of jobs, newest first, and
+        ``more`` says that it did not come to the end."""
         ...
 
     async def oldest_due(self) -> dict[str, Instant]:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from enum import Enum
 
+from forge_jobs.backends.walking import LOOK_MOST, told
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.select import Acted, Cursor, Filter, Selection
@@ -50,7 +51,7 @@ def act(
             else:
                 done[deed(row)] += 1
     else:
-        rows, following = newest(tables, selection.filter, limit=limit, after=after)
+        rows, following, _ = newest(tables, selection.filter, limit=limit, after=after)
         for row in rows:
             done[deed(row)] += 1
     return Acted(
@@ -64,26 +65,29 @@ def act(
 
 def newest(
     tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None
-) -> tuple[list[Row], Cursor | None]:
-    """Up to ``limit`` matching rows, newest first, and the cursor to the rest."""
+) -> tuple[list[Row], Cursor | None, bool]:
+    """Up to ``limit`` matching rows, newest first, the cursor to the rest, and whether the search
+    ended for having looked at enough."""
+    most = max(limit, 1)
     rows: list[Row] = []
-    for row in matching(tables, wanted, after):
-        if len(rows) >= max(limit, 1):
-            return rows, f"{tables.tag:x}-{rows[-1].key:x}"
-        rows.append(row)
-    return rows, None
+    for looked, row in enumerate(_older(tables, after)):
+        if looked >= max(LOOK_MOST, most + 1):
+            return rows, f"{tables.tag:x}-{row.key + 1:x}", True
+        if matches(row, wanted):
+            if len(rows) >= most:
+                return rows, f"{tables.tag:x}-{rows[-1].key:x}", False
+            rows.append(row)
+    return rows, None, False
 
 
-def matching(tables: Tables, wanted: Filter, after: Cursor | None = None) -> Iterator[Row]:
-    """All matching rows, newest first."""
+def _older(tables: Tables, after: Cursor | None) -> Iterator[Row]:
+    """All rows behind a cursor, newest first."""
     place = len(tables.keys)
     if after is not None:
         place = bisect_left(tables.keys, _position(tables, after))
     while place:
         place -= 1
-        row = tables.jobs[tables.keys[place]]
-        if _matches(row, wanted):
-            yield row
+        yield tables.jobs[tables.keys[place]]
 
 
 def cancel(tables: Tables, row: Row, reason: str, now: Instant) -> Effect:
@@ -137,7 +141,8 @@ def _position(tables: Tables, cursor: Cursor) -> int:
     raise BadOption(f"cursor {cursor!r} was not given out by this store: begin without one")
 
 
-def _matches(row: Row, wanted: Filter) -> bool:
+def matches(row: Row, wanted: Filter) -> bool:
+    """Whether a job fits a filter."""
     job = row.job
     return (
         (not wanted.statuses or row.status in wanted.statuses)
@@ -145,7 +150,7 @@ def _matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
-        and (wanted.error is None or wanted.error in (row.last_error or ""))
+        and told(wanted.error, row.last_error)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
     )

@@ -128,8 +128,8 @@ class MemoryJobs:
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
         with self._tables.look():
-            rows, following = bulk.newest(self._tables, filter, limit=limit, after=after)
-            return Page(tuple(row.record() for row in rows), following)
+            rows, following, stopped = bulk.newest(self._tables, filter, limit=limit, after=after)
+            return Page(tuple(row.record() for row in rows), following, stopped)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         with self._tables.look():

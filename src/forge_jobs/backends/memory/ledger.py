@@ -4,6 +4,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from forge_jobs.backends.walking import in_books
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
@@ -27,8 +28,11 @@ class MemoryLedger:
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
         with self._tables.look():
-            found = sum(1 for _ in islice(bulk.matching(self._tables, filter), cap + 1))
-            return CappedCount(min(found, cap), found > cap)
+            if in_books(filter):
+                found = sum(bulk.matches(row, filter) for row in self._tables.jobs.values())
+                return CappedCount(min(found, cap), found > cap)
+            rows, following, _ = bulk.newest(self._tables, filter, limit=cap, after=None)
+            return CappedCount(len(rows), following is not None)
 
     async def oldest_due(self) -> dict[str, Instant]:
         with self._tables.look():

@@ -136,9 +136,8 @@ class Bulk:
                 keys = [key for key in found if key is not None]
                 missing = len(found) - len(keys)
             else:
-                keys, following = await self._looks.newest(
-                    link, selection.filter, limit=limit, after=after
-                )
+                walked = await self._looks.newest(link, selection.filter, limit=limit, after=after)
+                keys, following = walked.keys, self._looks.cursor(walked)
             deed = _Deed(await self._now(link))
             if keys:
                 await act(link, deed, keys)

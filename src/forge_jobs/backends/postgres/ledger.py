@@ -11,7 +11,7 @@ from forge_jobs.core.tally import CappedCount, Count, Minute, by_name, for_ever
 from forge_jobs.core.vitals import Vitals, combined
 
 from . import roll, rows, sqlfiles
-from .looks import Looks, filter_values
+from .looks import Looks
 from .rows import KEY_MOST
 from .session import Link, Server
 
@@ -27,23 +27,13 @@ class PostgresLedger:
         self._looks = looks
         self._sql = sqlfiles.statements("ledger", server.address.schema)
         self._logs = sqlfiles.statements("looks", server.address.schema)["logs"]
-        self._newest = sqlfiles.statements("bulk", server.address.schema)["newest"]
 
     async def counts(self) -> list[Count]:
         found = await self._server.ask(self._sql["counts"], writes=False)
         return [Count(row[0], rows.status_of(row[1]), row[2]) for row in found]
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
-        if _is_plain(filter):
-            _, queue, kind, states, *_ = filter_values(filter, 0, 0)
-            row = await self._server.ask_row(
-                self._sql["count_plain"], queue, kind, states, writes=False
-            )
-            found = 0 if row is None else row[0]
-        else:
-            values = filter_values(filter, KEY_MOST, cap + 1)
-            found = len(await self._server.ask(self._newest, *values, writes=False))
-        return CappedCount(min(found, cap), found > cap)
+        return await self._looks.count(filter, cap)
 
     async def oldest_due(self) -> dict[str, Instant]:
         found = await self._server.ask(self._sql["oldest_due"], writes=False)
@@ -115,14 +105,3 @@ class PostgresLedger:
 
     async def purge_actions(self, *, before: Instant, limit: int) -> int:
         return len(await self._server.ask(self._sql["purge_actions"], before, max(limit, 0)))
-
-
-def _is_plain(wanted: Filter) -> bool:
-    """Whether the books alone can count this filter."""
-    return (
-        wanted.tag is None
-        and wanted.dedupe_key is None
-        and wanted.error is None
-        and wanted.enqueued_from is None
-        and wanted.enqueued_until is None
-    )

@@ -1,16 +1,26 @@
 """Reading jobs: one by id, pages by filter, results for whoever waits."""
 
 from collections.abc import Sequence
+from typing import Any, Final, assert_never
 
+from forge_jobs.backends import walking
+from forge_jobs.backends.walking import Books, Ends, Keys, Probe, Question, Stock, Walked, Which
 from forge_jobs.core import ids
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.select import Cursor, Filter, Page
+from forge_jobs.core.status import LIVE, JobStatus
+from forge_jobs.core.tally import CappedCount
 from forge_jobs.store.jobs import Peek
 
 from . import rows, sqlfiles
+from .driver import Row
 from .rows import KEY_MOST
 from .session import Link, Server
+
+# So many keys are put in order in a few milliseconds.
+_SORTED_MOST: Final = 50_000
+_LAST_NAME: Final = chr(0x10FFFF)
 
 
 class Looks:
@@ -19,7 +29,7 @@ class Looks:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._sql = sqlfiles.statements("looks", server.address.schema)
-        self._newest = sqlfiles.statements("bulk", server.address.schema)["newest"]
+        self._books = sqlfiles.statements("ledger", server.address.schema)["count_plain"]
         self._times = sqlfiles.statements("bulk", server.address.schema)["times"]
         self.tag = 0
 
@@ -34,9 +44,11 @@ class Looks:
 
     async def page(self, wanted: Filter, *, limit: int, after: Cursor | None) -> Page:
         async def work(link: Link) -> Page:
-            keys, following = await self.newest(link, wanted, limit=limit, after=after)
+            walked = await self.newest(link, wanted, limit=limit, after=after)
+            keys = walked.keys
             found = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
-            return Page(tuple(rows.record(row, self.tag) for row in found), following)
+            jobs = tuple(rows.record(row, self.tag) for row in found)
+            return Page(jobs, self.cursor(walked), walked.stopped)
 
         return await self._server.within(work, writes=False)
 
@@ -55,13 +67,64 @@ class Looks:
 
     async def newest(
         self, link: Link, wanted: Filter, *, limit: int, after: Cursor | None
-    ) -> tuple[list[int], Cursor | None]:
-        """Keys of up to ``limit`` matching jobs, newest first, and the cursor to the rest."""
-        most = max(limit, 1)
+    ) -> Walked:
+        """Keys of up to ``limit`` matching jobs, newest first."""
         below = KEY_MOST if after is None else self._position(after)
-        found = await link.fetch(self._newest, *filter_values(wanted, below, most + 1))
-        keys: list[int] = [row[0] for row in found[:most]]
-        return keys, f"{self.tag:x}-{keys[-1]:x}" if len(found) > most else None
+        return await self._walked(link, wanted, max(limit, 1), below)
+
+    def cursor(self, walked: Walked) -> Cursor | None:
+        """Where the next page begins."""
+        return None if walked.rest is None else f"{self.tag:x}-{walked.rest:x}"
+
+    async def count(self, wanted: Filter, cap: int) -> CappedCount:
+        """How many jobs match, looking at no more than so many."""
+        if walking.in_books(wanted):
+            told = await self._server.ask(self._books, wanted.queue, wanted.kind, writes=False)
+            fitting = walking.stock(_lines(told), wanted).fitting
+            return CappedCount(min(fitting, cap), fitting > cap)
+
+        async def work(link: Link) -> Walked:
+            return await self._walked(link, wanted, cap, KEY_MOST)
+
+        walked = await self._server.within(work, writes=False)
+        return CappedCount(len(walked.keys), walked.rest is not None)
+
+    async def _walked(self, link: Link, wanted: Filter, limit: int, below: int) -> Walked:
+        steps = walking.walk(wanted, _sources, limit=limit, below=below, exact=wanted == Filter())
+        answer: Any = None
+        try:
+            while True:
+                answer = await self._answer(link, wanted, steps.send(answer))
+        except StopIteration as end:
+            return end.value
+
+    async def _answer(self, link: Link, wanted: Filter, question: Question) -> Any:
+        match question:
+            case Books():
+                return _lines(await link.fetch(self._books, wanted.queue, None))
+            case Ends():
+                row = await link.row(self._sql["ends"])
+                return None if row is None or row[0] is None else (row[0], row[1])
+            case Probe(key):
+                row = await link.row(self._sql["at_or_after"], key)
+                return None if row is None else (row[0], row[1])
+            case Keys(sources, below, most):
+                parts: dict[str, list[int]] = {source: [] for source in sources}
+                queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
+                values = (below, most, *queues, wanted.dedupe_key or "")
+                for row in await link.fetch(self._keys_of(sources), *values):
+                    parts[row[0]].append(row[1])
+                return [sorted(part, reverse=True) for part in parts.values()]
+            case Which(keys):
+                values = _values(wanted)
+                found = await link.fetch(self._sql["which"], _joined(keys), *values)
+                return [(row[0], row[1]) for row in found]
+            case _:
+                assert_never(question)
+
+    def _keys_of(self, sources: tuple[str, ...]) -> str:
+        """One statement for all sources, so that a job that moves between them is not missed."""
+        return " UNION ALL ".join(self._sql[f"keys_of_{source}"] for source in (*sources, "none"))
 
     async def keys_of(self, link: Link, job_ids: Sequence[str]) -> list[int | None]:
         """The keys behind public ids; None for one that is unknown, made up or not ours."""
@@ -88,11 +151,56 @@ def _joined(keys: Sequence[int]) -> str:
     return ",".join(map(str, keys))
 
 
-def filter_values(wanted: Filter, below: int, limit: int) -> tuple[object, ...]:
-    """The arguments of ``forge.newest``."""
+def _lines(found: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    """Of the books: queue, kind, state, jobs."""
+    return [(row[0], row[1], row[2], row[3]) for row in found]
+
+
+def _values(wanted: Filter) -> tuple[object, ...]:
     return (
-        below, wanted.queue, wanted.kind,
+        wanted.queue, wanted.kind,
         [status.value for status in wanted.statuses] if wanted.statuses else None,
-        wanted.tag, wanted.dedupe_key, wanted.error, wanted.enqueued_from, wanted.enqueued_until,
-        limit,
+        wanted.tag, wanted.dedupe_key,
+        None if wanted.error is None else walking.raw_piece(wanted.error),
+        wanted.enqueued_from, wanted.enqueued_until,
     )  # fmt: skip
+
+
+def _sources(wanted: Filter, counted: Stock | None) -> tuple[str, ...]:
+    """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
+    live = not wanted.statuses or any(status in LIVE for status in wanted.statuses)
+    ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
+    if wanted.dedupe_key is not None:
+        return (*(("key",) if live else ()), *(("ended_key",) if ended else ()))
+    if counted is None or not wanted.statuses:
+        return ("live", "ended")
+    return (*(_live_sources(wanted, counted) if live else ()), *_ended_sources(wanted))
+
+
+def _live_sources(wanted: Filter, counted: Stock) -> tuple[str, ...]:
+    sources: list[str] = []
+    for status in dict.fromkeys(wanted.statuses):
+        many = counted.of_queue[status] > _SORTED_MOST
+        match status:
+            case JobStatus.FAILED:
+                sources.append("failed")
+            case JobStatus.RUNNING | JobStatus.HELD if not many:
+                sources.append(status.value)
+            case JobStatus.SCHEDULED if not many and (
+                counted.of_queue[JobStatus.FAILED] <= _SORTED_MOST
+            ):
+                sources.append("due")
+            case JobStatus.PENDING if not many:
+                sources += ("line", "track")
+            case JobStatus.DONE | JobStatus.DEAD | JobStatus.CANCELLED:
+                continue
+            case _:
+                return ("live",)
+    return tuple(sources)
+
+
+def _ended_sources(wanted: Filter) -> tuple[str, ...]:
+    if JobStatus.DONE in wanted.statuses:
+        return ("ended",)
+    odd = (JobStatus.DEAD, JobStatus.CANCELLED)
+    return tuple(status.value for status in odd if status in wanted.statuses)

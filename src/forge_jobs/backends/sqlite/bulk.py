@@ -38,13 +38,12 @@ def act(tx: Tx, selection: Selection, deed: Deed, limit: int, after: Cursor | No
         raise BadOption("a selection takes ids or a filter, not both")
     missing, following = 0, None
     if selection.filter is None:
-        found = looks.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
-        chosen = [key for key in found if key is not None]
-        missing = len(found) - len(chosen)
+        named = looks.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
+        chosen = [key for key in named if key is not None]
+        missing = len(named) - len(chosen)
     else:
-        chosen, following = looks.newest(
-            tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag
-        )
+        found = looks.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
+        chosen, following = found.keys, looks.cursor(found, tx.tag)
     rows = moves.load_text(tx, as_json(chosen)) if chosen else {}
     effects: dict[Effect, list[Row]] = {effect: [] for effect in Effect}
     for key in chosen:

@@ -114,17 +114,7 @@ def _counts(connection: sqlite3.Connection) -> list[Count]:
 
 
 def _count(wanted: Filter, cap: int, connection: sqlite3.Connection) -> CappedCount:
-    if not looks.is_plain(wanted):
-        found = looks.count(connection.execute, wanted, cap + 1)
-        return CappedCount(min(found, cap), found > cap)
-    found = sum(
-        jobs
-        for queue, kind, status, jobs in connection.execute(SQL["count_plain"]).fetchall()
-        if wanted.queue in (None, queue)
-        and wanted.kind in (None, kind)
-        and (not wanted.statuses or status in wanted.statuses)
-    )
-    return CappedCount(min(found, cap), found > cap)
+    return looks.count(connection.execute, wanted, cap)
 
 
 def _oldest_due(connection: sqlite3.Connection) -> dict[str, Instant]:

@@ -2,16 +2,20 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
+from forge_jobs.backends import walking
 from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.walking import Books, Ends, Keys, Probe, Stock, Walked, Which
 from forge_jobs.core import ids
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import Claim, JobRecord, LogLine
 from forge_jobs.core.select import Cursor, Filter, Page
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.tally import CappedCount
 from forge_jobs.store.jobs import Owned, Peek
 
+from .books import SQL as BOOKS
 from .books import Execute
 from .moves import as_json
 from .rows import read_options, read_state
@@ -20,7 +24,9 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "looks.sql")
 
 _KEY_MOST: Final = (1 << 63) - 1
 _ODD: Final = frozenset({JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED})
-_RUNNING: Final = frozenset({JobStatus.RUNNING})
+# So many keys are put in order in a few milliseconds.
+_SORTED_MOST: Final = 20_000
+_LAST_NAME: Final = chr(0x10FFFF)
 
 
 def get(connection: sqlite3.Connection, job_id: str, tag: int) -> JobRecord | None:
@@ -39,25 +45,91 @@ def page(
     connection: sqlite3.Connection, wanted: Filter, limit: int, after: Cursor | None, tag: int
 ) -> Page:
     """Jobs that match, newest first."""
-    keys, following = newest(connection.execute, wanted, limit=limit, after=after, tag=tag)
-    rows = connection.execute(SQL["jobs"], (as_json(keys),)).fetchall()
-    return Page(tuple(_record(row, tag) for row in rows), following)
+    found = newest(connection.execute, wanted, limit=limit, after=after, tag=tag)
+    rows = connection.execute(SQL["jobs"], (as_json(found.keys),)).fetchall()
+    jobs = tuple(_record(row, tag) for row in rows)
+    return Page(jobs, cursor(found, tag), found.stopped)
 
 
 def newest(
     execute: Execute, wanted: Filter, *, limit: int, after: Cursor | None, tag: int
-) -> tuple[list[int], Cursor | None]:
-    """Keys of up to ``limit`` matching jobs, newest first, and the cursor to the rest."""
-    most = max(limit, 1)
+) -> Walked:
+    """Keys of up to ``limit`` matching jobs, newest first."""
     below = _KEY_MOST if after is None else _position(after, tag)
-    found = execute(_statement(wanted), _values(wanted, below, most + 1)).fetchall()
-    keys = [key for (key,) in found[:most]]
-    return keys, f"{tag:x}-{keys[-1]:x}" if len(found) > most else None
+    return _walked(execute, wanted, max(limit, 1), below)
 
 
-def count(execute: Execute, wanted: Filter, most: int) -> int:
-    """How many jobs match, looking at no more than ``most`` of them."""
-    return len(execute(_statement(wanted), _values(wanted, _KEY_MOST, most)).fetchall())
+def cursor(found: Walked, tag: int) -> Cursor | None:
+    """Where the next page begins."""
+    return None if found.rest is None else f"{tag:x}-{found.rest:x}"
+
+
+def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
+    """How many jobs match, looking at no more than so many."""
+    if walking.in_books(wanted):
+        counted = walking.stock(execute(BOOKS["count_plain"]).fetchall(), wanted)
+        return CappedCount(min(counted.fitting, cap), counted.fitting > cap)
+    found = _walked(execute, wanted, cap, _KEY_MOST)
+    return CappedCount(len(found.keys), found.rest is not None)
+
+
+def _walked(execute: Execute, wanted: Filter, limit: int, below: int) -> Walked:
+    values = _values(wanted)
+    queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
+    more: dict[str, tuple[object, ...]] = {
+        "key": (wanted.dedupe_key,), "due": queues, "line": queues, "side": queues,
+        **{status: (status,) for status in _ODD},
+    }  # fmt: skip
+    steps = walking.walk(wanted, _sources, limit=limit, below=below, exact=wanted == Filter())
+    answer: Any = None
+    try:
+        while True:
+            question = steps.send(answer)
+            match question:
+                case Books():
+                    answer = execute(BOOKS["count_plain"]).fetchall()
+                case Ends():
+                    low, high = execute(SQL["ends"]).fetchone()
+                    answer = None if low is None else (low, high)
+                case Probe(key):
+                    answer = execute(SQL["at_or_after"], (key,)).fetchone()
+                case Keys(sources, top, most):
+                    answer = [
+                        [key for (key,) in execute(
+                            SQL[f"keys_of_{'odd' if source in _ODD else source}"],
+                            (top, most, *more.get(source, ())),
+                        )]
+                        for source in sources
+                    ]  # fmt: skip
+                case Which(keys):
+                    answer = execute(SQL["which"], (as_json(keys), *values)).fetchall()
+                case _:
+                    assert_never(question)
+    except StopIteration as end:
+        return end.value
+
+
+def _sources(wanted: Filter, counted: Stock | None) -> tuple[str, ...]:
+    """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
+    if wanted.dedupe_key is not None:
+        return ("key",)
+    if counted is None or not wanted.statuses:
+        return ("all",)
+    sources: list[str] = []
+    for status in dict.fromkeys(wanted.statuses):
+        if status in _ODD:
+            sources.append(status.value)
+        elif status is JobStatus.RUNNING:
+            sources.append("running")
+        elif counted.of_queue[status] > _SORTED_MOST or status is JobStatus.DONE:
+            return ("all",)
+        elif status is JobStatus.PENDING:
+            sources += ("new", "line", "side")
+        elif counted.of_queue[JobStatus.FAILED] > _SORTED_MOST:
+            return ("all",)
+        else:
+            sources.append("due")
+    return tuple(sources)
 
 
 def keys_of(execute: Execute, job_ids: Sequence[str], tag: int) -> list[int | None]:
@@ -102,31 +174,12 @@ def logs(connection: sqlite3.Connection, job_id: str, tag: int) -> list[LogLine]
     return [LogLine(*row) for row in connection.execute(SQL["logs"], (key,)).fetchall()]
 
 
-def is_plain(wanted: Filter) -> bool:
-    """Whether the books alone can count this filter."""
+def _values(wanted: Filter) -> tuple[object, ...]:
     return (
-        wanted.tag is None
-        and wanted.dedupe_key is None
-        and wanted.error is None
-        and wanted.enqueued_from is None
-        and wanted.enqueued_until is None
-    )
-
-
-def _statement(wanted: Filter) -> str:
-    states = frozenset(wanted.statuses)
-    if wanted.dedupe_key is not None:
-        return SQL["newest_of_key"]
-    if states and states <= _ODD:
-        return SQL["newest_odd"]
-    return SQL["newest_running"] if states == _RUNNING else SQL["newest"]
-
-
-def _values(wanted: Filter, below: int, limit: int) -> tuple[object, ...]:
-    return (
-        below, wanted.queue, wanted.kind, as_json(wanted.statuses) if wanted.statuses else None,
-        wanted.tag, wanted.dedupe_key, wanted.error, wanted.enqueued_from, wanted.enqueued_until,
-        limit,
+        wanted.queue, wanted.kind, as_json(wanted.statuses) if wanted.statuses else None,
+        wanted.tag, wanted.dedupe_key,
+        None if wanted.error is None else walking.raw_piece(wanted.error),
+        wanted.enqueued_from, wanted.enqueued_until,
     )  # fmt: skip
 
 

@@ -178,3 +178,87 @@ class TestPages:
             assert "".join(job.kind for job in page.jobs) == kinds, wanted
             count = await store.ledger.count(wanted, cap=100)
             assert (count.jobs, count.more) == (len(kinds), False), wanted
+
+    async def test_few_among_many_are_found_step_by_step(self, store: Store) -> None:
+        """Each call is bounded; following the cursor comes to the end and misses nothing."""
+        await enqueue(store, kind="rare", tags=("needle",))
+        for _ in range(12):
+            await store.jobs.enqueue([new_job(kind="k") for _ in range(1_000)])
+        wanted = Filter(tag="needle")
+        found: list[str] = []
+        cursor = None
+        for _ in range(100):
+            page = await store.jobs.page(wanted, limit=10, after=cursor)
+            found.extend(job.kind for job in page.jobs)
+            assert page.stopped == (page.next is not None)
+            cursor = page.next
+            if cursor is None:
+                break
+        assert (found, cursor) == (["rare"], None)
+        count = await store.ledger.count(wanted, cap=10_000)
+        assert count.more or count.jobs == 1
+        acted, cursor = 0, None
+        for _ in range(100):
+            done = await store.jobs.cancel(
+                Selection(filter=wanted), reason="", limit=10, after=cursor
+            )
+            acted, cursor = acted + done.changed, done.next
+            if cursor is None:
+                break
+        assert (acted, cursor) == (1, None)
+        by_kind = await store.ledger.count(Filter(kind="k"), cap=20_000)
+        assert (by_kind.jobs, by_kind.more) == (12_000, False)
+
+    async def test_an_error_is_found_by_what_is_shown_of_it(
+        self, store: Store, worker: Worker
+    ) -> None:
+        await enqueue(store, kind="leak")
+        await enqueue(store, kind="plain")
+        leak, plain = await worker.claim(free=2)
+        await worker.send(
+            worker.finish(leak, Dead("no login at redis://u:sesame@cache, password=hush-hush!")),
+            worker.finish(plain, Dead("sesame seeds are out")),
+        )
+        expected = {
+            "sesame": "plain",
+            "sesam": "plain",
+            "hush": "",
+            "password=": "leak",
+            "u:***@cache, pass": "leak",
+            "***": "leak",
+            "no login": "leak",
+        }
+        for error, kind in expected.items():
+            for wanted in (Filter(error=error), Filter(error=error, statuses=(JobStatus.DEAD,))):
+                page = await store.jobs.page(wanted, limit=10)
+                assert "".join(job.kind for job in page.jobs) == kind, error
+                assert (await store.ledger.count(wanted, cap=10)).jobs == bool(kind), error
+        acted = await store.jobs.retry(Selection(filter=Filter(error="hush-h")), limit=10)
+        assert acted.changed == 0
+
+    async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
+        """States come from places of their own; together they are in one order all the same."""
+        for n in range(24):
+            await enqueue(store, kind=f"k{n:02}", queue=f"q{n % 2}" if n % 3 else "q",
+                          delay_s=600.0 if n % 4 == 3 else 0.0)  # fmt: skip
+        for place, job in enumerate(await worker.claim(free=5)):
+            ends = (Done(), Dead("x"), Failed("y"))
+            if place < len(ends):
+                await worker.end(job, ends[place])
+        everything = (await store.jobs.page(Filter(), limit=100)).jobs
+        assert len(everything) == 24
+        states = tuple(dict.fromkeys(job.status for job in everything))
+        assert len(states) >= 5
+        for first in states:
+            for second in states:
+                wanted = Filter(statuses=(first, second))
+                expected = [job.kind for job in everything if job.status in (first, second)]
+                found: list[str] = []
+                cursor = None
+                while True:
+                    page = await store.jobs.page(wanted, limit=3, after=cursor)
+                    found.extend(job.kind for job in page.jobs)
+                    cursor = page.next
+                    if cursor is None:
+                        break
+                assert found == expected, wanted

@@ -46,7 +46,8 @@ class Listing(Body, frozen=True, kw_only=True):
 
 class Listed(Struct, frozen=True, kw_only=True):
     """Newest first. ``total`` stops at 10,000, and ``more`` says that there are more; it is null
-    for a search, which tells how many jobs it ``looked`` at instead."""
+    for a search, which tells how many jobs it ``looked`` at instead. ``stopped``: the page is short
+    because one look goes through a bounded number of jobs; ``next`` looks further."""
 
     rows: tuple[JobLine, ...]
     total: int | None
@@ -55,6 +56,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     offset: int
     looked: int | None
     next: str | None
+    stopped: bool = False
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -197,6 +199,7 @@ async def _page(
         offset=offset,
         looked=None,
         next=page.next,
+        stopped=page.stopped,
     )
 
 
@@ -207,8 +210,8 @@ async def _behind(
     while offset:
         step = min(offset, _STEP)
         skipped = await desk.store.jobs.page(chosen, limit=step, after=after)
-        offset -= step
+        offset -= len(skipped.jobs)
         after = skipped.next
-        if after is None:
-            return JobsPage(jobs=(), next=None)
+        if after is None or (skipped.stopped and offset):
+            return JobsPage(jobs=(), next=after, stopped=skipped.stopped)
     return await look.jobs(desk.store, chosen, limit=limit, after=after)

@@ -1,9 +1,5 @@
 -- What people do to many jobs. Rows are locked in the order of their ids.
 
--- name: newest
--- Keys of jobs that match a filter.
-SELECT id FROM forge.newest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS id;
-
 -- name: lock_live
 -- Jobs that are not over. Index: the primary key.
 SELECT id, status, owner, kind, dedupe_key FROM forge.jobs WHERE id = ANY ($1::bigint[])

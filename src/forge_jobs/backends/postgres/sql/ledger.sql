@@ -12,8 +12,8 @@ SELECT c.queue, c.status, sum(c.jobs)::bigint AS jobs FROM (
 GROUP BY c.queue, c.status HAVING sum(c.jobs) <> 0 ORDER BY c.queue, c.status;
 
 -- name: count_plain
--- The same for one queue, kind or some states; NULL means any.
-SELECT COALESCE(sum(c.jobs), 0)::bigint AS jobs FROM (
+-- The same by kind, too, for a filter that asks for nothing else.
+SELECT c.queue, c.kind, c.status, sum(c.jobs)::bigint AS jobs FROM (
     SELECT queue, kind, status, jobs FROM forge.counters
     UNION ALL
     SELECT queue, kind, source, -jobs FROM forge.ledger WHERE source IS NOT NULL
@@ -21,7 +21,7 @@ SELECT COALESCE(sum(c.jobs), 0)::bigint AS jobs FROM (
     SELECT queue, kind, target, jobs FROM forge.ledger WHERE target IS NOT NULL
 ) AS c
 WHERE ($1::text IS NULL OR c.queue = $1) AND ($2::text IS NULL OR c.kind = $2)
-    AND ($3::text[] IS NULL OR c.status = ANY ($3));
+GROUP BY c.queue, c.kind, c.status;
 
 -- name: oldest_due
 -- Since when the longest-waiting pending job of each queue is due: the first of each priority in the

@@ -17,63 +17,66 @@ FROM forge_jobs AS j
 WHERE j.id IN (SELECT value FROM json_each(?1))
 ORDER BY j.id DESC;
 
--- name: newest
--- Jobs that match a filter, newest first. Index: primary key, walked downwards.
-SELECT id FROM forge_jobs
-WHERE id < ?1
-  AND (?2 IS NULL OR queue = ?2)
-  AND (?3 IS NULL OR kind = ?3)
-  AND (?4 IS NULL OR status IN (SELECT value FROM json_each(?4)))
-  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
-  AND (?6 IS NULL OR dedupe_key = ?6)
-  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
-  AND (?8 IS NULL OR enqueued_at >= ?8)
-  AND (?9 IS NULL OR enqueued_at < ?9)
-ORDER BY id DESC
-LIMIT ?10;
+-- name: which
+-- Which of these jobs match a filter. Index: primary key.
+SELECT j.id, j.last_error
+FROM json_each(?1) AS k CROSS JOIN forge_jobs AS j ON j.id = k.value
+WHERE (?2 IS NULL OR j.queue = ?2)
+  AND (?3 IS NULL OR j.kind = ?3)
+  AND (?4 IS NULL OR j.status IN (SELECT value FROM json_each(?4)))
+  AND (?5 IS NULL OR (j.options IS NOT NULL
+       AND EXISTS (SELECT 1 FROM json_each(j.options, '$.tags') WHERE value = ?5)))
+  AND (?6 IS NULL OR j.dedupe_key = ?6)
+  AND (?7 IS NULL OR instr(j.last_error, ?7) > 0)
+  AND (?8 IS NULL OR j.enqueued_at >= ?8)
+  AND (?9 IS NULL OR j.enqueued_at < ?9);
 
--- name: newest_odd
--- The same when only failed, held, dead or cancelled jobs are asked for. Index: forge_jobs_odd.
+-- name: keys_of_all
+-- The next keys, whatever the jobs are. Index: primary key.
+SELECT id FROM forge_jobs WHERE id < ?1 ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_odd
+-- The next failed, held, dead or cancelled jobs, of one state. Index: forge_jobs_odd.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_odd
-WHERE id < ?1
-  AND odd IS NOT NULL AND odd IN (SELECT value FROM json_each(?4))
-  AND (?2 IS NULL OR queue = ?2)
-  AND (?3 IS NULL OR kind = ?3)
-  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
-  AND (?6 IS NULL OR dedupe_key = ?6)
-  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
-  AND (?8 IS NULL OR enqueued_at >= ?8)
-  AND (?9 IS NULL OR enqueued_at < ?9)
-ORDER BY id DESC
-LIMIT ?10;
+WHERE odd IS NOT NULL AND odd = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
 
--- name: newest_running
--- The same when only running jobs are asked for. Index: forge_jobs_busy.
-SELECT id FROM forge_jobs INDEXED BY forge_jobs_busy
-WHERE status = 'running' AND owner IS NOT NULL AND id < ?1 AND ?4 IS NOT NULL
-  AND (?2 IS NULL OR queue = ?2)
-  AND (?3 IS NULL OR kind = ?3)
-  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
-  AND (?6 IS NULL OR dedupe_key = ?6)
-  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
-  AND (?8 IS NULL OR enqueued_at >= ?8)
-  AND (?9 IS NULL OR enqueued_at < ?9)
-ORDER BY id DESC
-LIMIT ?10;
-
--- name: newest_of_key
--- The same for one dedupe key. Index: forge_jobs_dedupe.
+-- name: keys_of_key
+-- The next jobs of a dedupe key. Index: forge_jobs_dedupe.
 SELECT id FROM forge_jobs INDEXED BY forge_jobs_dedupe
-WHERE dedupe_key IS NOT NULL AND dedupe_key = ?6 AND id < ?1
-  AND (?2 IS NULL OR queue = ?2)
-  AND (?3 IS NULL OR kind = ?3)
-  AND (?4 IS NULL OR status IN (SELECT value FROM json_each(?4)))
-  AND (?5 IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = ?5))
-  AND (?7 IS NULL OR instr(coalesce(last_error, ''), ?7) > 0)
-  AND (?8 IS NULL OR enqueued_at >= ?8)
-  AND (?9 IS NULL OR enqueued_at < ?9)
-ORDER BY id DESC
-LIMIT ?10;
+WHERE dedupe_key IS NOT NULL AND dedupe_key = ?3 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_running
+-- The next running jobs; there are few, so they are sorted. Index: forge_jobs_busy.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_busy
+WHERE status = 'running' AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_due
+-- The next jobs that wait for their time, of a range of queues; asked only while they are few enough
+-- to be sorted, as the two below. Index: forge_jobs_due alone.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_due
+WHERE due_at IS NOT NULL AND queue >= ?3 AND queue <= ?4 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_line
+-- The next jobs in line. Index: forge_jobs_claim.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_claim
+WHERE line IS NOT NULL AND queue >= ?3 AND queue <= ?4 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_side
+-- The next jobs in lines of their own. Index: forge_jobs_side alone.
+SELECT id FROM forge_jobs INDEXED BY forge_jobs_side
+WHERE side IS NOT NULL AND queue >= ?3 AND queue <= ?4 AND id < ?1
+ORDER BY id DESC LIMIT ?2;
+
+-- name: keys_of_new
+-- The next jobs that are not folded yet, and therefore in no line. Index: primary key.
+SELECT id FROM forge_jobs
+WHERE id > (SELECT folded FROM forge_marks) AND id < ?1
+ORDER BY id DESC LIMIT ?2;
 
 -- name: peek
 -- State and result of jobs that somebody waits for. Index: primary key.
