@@ -1,6 +1,8 @@
 """Claims begin above a dead tail, find everything all the same, and return to the front."""
 
-from forge_jobs.backends.postgres.floors import SLOW_US, WIDEN_S, Floors
+from collections.abc import Sequence
+
+from forge_jobs.backends.postgres.floors import MANY, SHORT_S, WIDEN_S, Floors
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import ClaimedJob, NewJob
 from forge_jobs.store.jobs import Exchange, Want
@@ -8,26 +10,26 @@ from forge_jobs.store.processes import NewProcess
 from forge_jobs.testing.clock import MovableClock
 
 WANT = [Want("q", 10)]
-SLOW = SLOW_US * 100
+FAR = MANY * 100
 
 
 def claimed(priority: int, run_at: int, key: int) -> ClaimedJob:
     return ClaimedJob(key, 1, "work", "q", b"{}", 1, 5, 0, run_at, True, priority)
 
 
-def round_(floors: Floors, jobs: list[ClaimedJob], pick_us: int) -> None:
-    floors.learn(Exchange(owner=1, number=1, want=WANT), jobs, pick_us)
+def round_(floors: Floors, jobs: list[ClaimedJob], walked: int) -> None:
+    floors.learn(Exchange(owner=1, number=1, want=[Want("q", len(jobs))]), jobs, walked)
 
 
-def test_nothing_is_remembered_while_searching_is_fast() -> None:
+def test_nothing_is_remembered_while_searches_are_short() -> None:
     floors = Floors(MovableClock())
     round_(floors, [claimed(0, 5, 5)], 100)
     assert floors.of(WANT) == {}
 
 
-def test_after_a_slow_search_the_furthest_position_of_each_priority_counts() -> None:
+def test_after_a_long_search_the_furthest_position_of_each_priority_counts() -> None:
     floors = Floors(MovableClock())
-    round_(floors, [claimed(1, 9, 2), claimed(0, 5, 7), claimed(0, 5, 6)], SLOW)
+    round_(floors, [claimed(1, 9, 2), claimed(0, 5, 7), claimed(0, 5, 6)], FAR)
     assert floors.of(WANT) == {"q": [(0, 5, 7), (1, 9, 2)]}
     round_(floors, [claimed(0, 8, 9)], 100)
     assert floors.of([*WANT, Want("other", 1)]) == {"q": [(0, 8, 9), (1, 9, 2)]}
@@ -36,15 +38,55 @@ def test_after_a_slow_search_the_furthest_position_of_each_priority_counts() -> 
 def test_every_two_seconds_it_looks_from_the_front_again() -> None:
     clock = MovableClock()
     floors = Floors(clock)
-    round_(floors, [claimed(0, 5, 7)], SLOW)
+    round_(floors, [claimed(0, 5, 7)], FAR)
     clock.advance(WIDEN_S)
     assert floors.of(WANT) == {}
-    round_(floors, [claimed(0, 3, 3)], SLOW)
+    round_(floors, [claimed(0, 3, 3)], FAR)
     assert floors.of(WANT) == {"q": [(0, 3, 3)]}
     clock.advance(WIDEN_S)
     assert floors.of(WANT) == {}
     round_(floors, [claimed(0, 4, 4)], 100)
     assert floors.of(WANT) == {}
+
+
+def test_after_a_search_that_found_too_few_it_looks_from_the_front_soon() -> None:
+    clock = MovableClock()
+    floors = Floors(clock)
+    round_(floors, [claimed(0, 5, 7)], FAR)
+    floors.learn(Exchange(owner=1, number=2, want=WANT), [claimed(0, 6, 8)], 1)
+    assert floors.of(WANT) == {"q": [(0, 6, 8)]}
+    clock.advance(SHORT_S)
+    assert floors.of(WANT) == {}
+
+
+def test_what_is_put_back_is_looked_for_at_once() -> None:
+    floors = Floors(MovableClock())
+    round_(floors, [claimed(0, 5, 7)], FAR)
+    floors.forget(["other"])
+    assert floors.of(WANT) == {"q": [(0, 5, 7)]}
+    floors.forget(["q"])
+    assert floors.of(WANT) == {}
+
+
+async def test_the_server_tells_how_many_entries_a_search_went_over(store: PostgresStore) -> None:
+    """Also on a machine so busy that a short search takes long."""
+    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", lease_s=600.0)
+    owner = await store.processes.register(me)
+    await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 40)
+    told: list[int] = []
+    floors = store.jobs._exchanger.floors
+    learn = floors.learn
+
+    def listening(request: Exchange, claims: Sequence[ClaimedJob], walked: int) -> None:
+        told.append(walked)
+        learn(request, claims, walked)
+
+    floors.learn = listening
+    for number, free in enumerate((10, 30), 1):
+        await store.jobs.exchange(Exchange(owner=owner, number=number, want=[Want("q", free)]))
+    assert told[0] == 10
+    assert 30 <= told[1] <= 40
+    assert floors.of([Want("q", 1)]) == {}
 
 
 async def test_a_search_above_a_floor_keeps_the_order(store: PostgresStore) -> None:
@@ -59,7 +101,7 @@ async def test_a_search_above_a_floor_keeps_the_order(store: PostgresStore) -> N
         for job, answer in zip(plan, stored, strict=True)
         for job in [NewJob(kind=f"p{job[0]}at{job[1]}", queue="q")]
     }
-    floors = store.jobs._exchanger._floors
+    floors = store.jobs._exchanger.floors
     floors._armed = True
     floors._widen_at = float("inf")
     floors._known = {"q": {0: (0, 20, first["p0at20"]), 2: (2, 11, 0)}}

@@ -22,7 +22,7 @@ from forge_jobs.core.status import Event, JobStatus, targets
 from forge_jobs.core.throttle import OPEN, SCOPE_CURVE, Gate, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict
 
-from . import rows, sqlfiles
+from . import roll, rows, sqlfiles
 from .bell import Bell
 from .driver import Row
 from .enqueue import Enqueuer
@@ -59,7 +59,7 @@ class _Head(Struct, frozen=True):
     cancels: list[int] | None
     missed: list[tuple[int, int, bool]] | None
     queues: list[str] | None
-    pick_us: int
+    walked: int
 
 
 _head: Final = msgspec.json.Decoder(_Head)
@@ -73,7 +73,7 @@ class Exchanger:
         self._bell = bell
         self._enqueuer = enqueuer
         self._sql = sqlfiles.statements("jobs", server.address.schema)
-        self._floors = Floors(server.clock)
+        self.floors = Floors(server.clock)
 
     async def exchange(self, request: Exchange) -> Exchanged:
         """One round; see ``forge_jobs.store.jobs``."""
@@ -98,8 +98,10 @@ class Exchanger:
             missed = before.missed
             woken += before.queues or ()
         claims = _claims(found, request)
-        self._floors.learn(request, claims, head.pick_us)
-        await self._bell.ring([*woken, *(head.queues or ())])
+        woken += head.queues or ()
+        self.floors.learn(request, claims, head.walked)
+        self.floors.forget(woken)
+        await self._bell.ring(woken)
         return Exchanged(
             now=head.now,
             alive=head.alive,
@@ -202,7 +204,7 @@ class Exchanger:
         if not want:
             return list(_NO_CLAIMS)
         choosy = any(one.kinds for one in want)
-        floors = {} if choosy else self._floors.of(want)
+        floors = {} if choosy else self.floors.of(want)
         return [
             [one.queue for one in want],
             [one.free for one in want],
@@ -213,7 +215,7 @@ class Exchanger:
 
 
 # The arguments of forge.exchange between the claims' own and the ends': see _before and _after.
-_NO_ENDS: Final = (None,) * 12
+_NO_ENDS: Final = (None,) * 20
 _NO_CLAIMS: Final = (None,) * 5
 
 
@@ -239,9 +241,10 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
                 [end.result for end in done],
                 [end.ran_s for end in done],
                 [end.waited_s for end in done] if timed else None,
+                *roll.written(done, timed=timed),
             )
             if done
-            else (None,) * 5
+            else (None,) * 13
         ),
         rows.as_json(rest) if rest else None,
         *_pairs(request.release),

@@ -2,12 +2,13 @@
 
 A claimed job leaves a dead entry at the front of its queue's index. Vacuum removes those, but not
 while some other session holds an old snapshot: then every claim would walk over all of them again.
-As soon as a search takes suspiciously long, this process remembers how far it got in each queue and
-priority and begins there. Jobs that appear below (late commits, jobs handed back) are found by a
-search from the very front every two seconds.
+As soon as a search walks over suspiciously many, this process remembers how far it got in each
+queue and priority and begins there. Jobs that appear below are found by a search from the front: at
+once after this process put jobs back itself, soon after a search that found too few, and every two
+seconds in any case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from forge_jobs.core.job import ClaimedJob
@@ -15,8 +16,9 @@ from forge_jobs.kit.clock import Clock
 from forge_jobs.store.jobs import Exchange, Want
 
 WIDEN_S: Final = 2.0
-SLOW_US: Final = 5_000
-SLOW_PER_JOB_US: Final = 20
+SHORT_S: Final = 0.25
+MANY: Final = 2_000
+MANY_PER_JOB: Final = 4
 _PRIORITIES_MOST: Final = 32
 
 Position = tuple[int, int, int]
@@ -28,7 +30,7 @@ class Floors:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, dict[int, Position]] = {}
-        self._widen_at = 0.0
+        self._looked_at = self._widen_at = 0.0
         self._armed = False
 
     def of(self, wants: Sequence[Want]) -> dict[str, list[Position]]:
@@ -44,17 +46,25 @@ class Floors:
             if (known := self._known.get(want.queue))
         }
 
-    def learn(self, request: Exchange, claims: Sequence[ClaimedJob], pick_us: int) -> None:
-        """What a round told about them."""
+    def forget(self, queues: Iterable[str]) -> None:
+        """Jobs of these queues became pending, perhaps below what is known."""
+        for queue in queues:
+            self._known.pop(queue, None)
+
+    def learn(self, request: Exchange, claims: Sequence[ClaimedJob], walked: int) -> None:
+        """What a round told about them; ``walked``: over how many entries of the index it went."""
         if not request.want or any(want.kinds for want in request.want):
             # A search for some kinds walks over the others: it tells nothing about the front.
             return
+        now = self._clock.mono()
         if not self._known:
             # This search began at the front: it shows how things stand.
-            self._armed = pick_us > SLOW_US + SLOW_PER_JOB_US * len(claims)
-            self._widen_at = self._clock.mono() + WIDEN_S
+            self._armed = walked > MANY + MANY_PER_JOB * len(claims)
+            self._looked_at, self._widen_at = now, now + WIDEN_S
         if not self._armed:
             return
+        if len(claims) < sum(want.free + want.prefetch for want in request.want):
+            self._widen_at = min(self._widen_at, self._looked_at + SHORT_S)
         for job in claims:
             known = self._known.setdefault(job.queue, {})
             if len(known) < _PRIORITIES_MOST or job.priority in known:

@@ -59,7 +59,7 @@ class PostgresJobs:
             return Reaped(row["pending"], row["dead"], row["cancelled"], row["more"]), woken
 
         reaped, woken = await self._server.within(work)
-        await self._bell.ring(woken)
+        await self._woken(woken)
         return reaped
 
     async def promote(self, *, limit: int) -> Promoted:
@@ -86,7 +86,7 @@ class PostgresJobs:
             return Promoted(promoted, expired, next_due, more), woken
 
         answer, woken = await self._server.within(work)
-        await self._bell.ring(woken)
+        await self._woken(woken)
         return answer
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
@@ -99,7 +99,7 @@ class PostgresJobs:
             return len(held), [] if row is None else row["queues"] or []
 
         moved, woken = await self._server.within(work)
-        await self._bell.ring(woken)
+        await self._woken(woken)
         return moved
 
     async def cancel(
@@ -133,6 +133,11 @@ class PostgresJobs:
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         return await self._looks.peek(job_ids)
+
+    async def _woken(self, queues: Sequence[str]) -> None:
+        """These queues have more to do, perhaps at the front of their lines."""
+        self._exchanger.floors.forget(queues)
+        await self._bell.ring(queues)
 
     async def _present(self, link: Link) -> int:
         row = await link.row(self._sql["present"], self._server.present.bind())

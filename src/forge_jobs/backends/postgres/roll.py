@@ -1,22 +1,30 @@
 """From the lines of the ledger to counters, minutes and totals.
 
-The exchange keeps the bucket of each sample as one byte (``forge.bucket``), in lines that are
-counted here: that is cheaper by far than counting on the server, which is the bottleneck.
+A line of done jobs is made by their worker (``written``) and counted here: that is cheaper by far
+than counting on the server, which is the bottleneck. Samples are kept as the byte of their bucket.
+How long a job took depends on the instant at which the server writes its end, so that the line
+keeps when each was enqueued.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from struct import Struct as Packing
+from struct import pack
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from forge_jobs.core.histogram import EMPTY, Histogram
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.histogram import BOUNDS, EMPTY, Histogram, histogram
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.tally import Minute
 
 from .driver import Row
 
 _histogram_of = msgspec.json.Decoder(Histogram).decode
+_instant: Final = Packing(">q")
 _HANDED_BACK: Final = ("pending", "scheduled", "held")
 
 
@@ -27,6 +35,29 @@ class Delta(Struct, frozen=True, order=True):
     kind: str
     status: str
     jobs: int
+
+
+def written(done: Sequence[Finish], *, timed: bool) -> list[list[Any]]:
+    """Lines about jobs that are done, one per queue and kind, as columns: queue, kind, jobs, sums
+    of the times waited and run, the buckets of each, and when each job was enqueued."""
+    groups: dict[tuple[str, str], list[Finish]] = {}
+    for end in done:
+        name = (end.queue, end.kind)
+        if name in groups:
+            groups[name].append(end)
+        else:
+            groups[name] = [end]
+    lines: list[tuple[Any, ...]] = []
+    for (queue, kind), ends in groups.items():
+        if timed:
+            waited, ran = [end.waited_s for end in ends], [end.ran_s for end in ends]
+            lines.append((
+                queue, kind, len(ends), sum(waited), sum(ran), _buckets(waited), _buckets(ran),
+                pack(f">{len(ends)}q", *[end.enqueued_at for end in ends]),
+            ))  # fmt: skip
+        else:
+            lines.append((queue, kind, len(ends), 0.0, 0.0, None, None, None))
+    return [list(column) for column in zip(*lines, strict=True)]
 
 
 def part_of(line: Row) -> Minute:
@@ -48,7 +79,7 @@ def part_of(line: Row) -> Minute:
         released=jobs - retried - throttled if back else 0,
         waited=_counted(line["waited_s"], line["waited_b"]),
         ran=_counted(line["ran_s"], line["ran_b"]),
-        took=_counted(line["took_s"], line["took_b"]),
+        took=_took(line["ended_at"], line["enqueued_b"]),
     )
 
 
@@ -104,10 +135,20 @@ def parts(lines: Sequence[Row]) -> list[Minute]:
     return [part for part in map(part_of, lines) if says_something(part)]
 
 
+def _buckets(spans_s: Sequence[float]) -> bytes:
+    return bytes([bisect_right(BOUNDS, span_s) for span_s in spans_s])
+
+
 def _counted(sum_s: float, buckets: bytes | None) -> Histogram:
     if not buckets:
         return EMPTY
     return Histogram(sum_s, dict(sorted(Counter(buckets).items())))
+
+
+def _took(ended_at: Instant | None, enqueued: bytes | None) -> Histogram:
+    if ended_at is None or not enqueued:
+        return EMPTY
+    return histogram((ended_at - at) / SECOND for (at,) in _instant.iter_unpack(enqueued))
 
 
 def _read(text: str | None) -> Histogram:

@@ -8,15 +8,21 @@
 --   now, alive, control, next_due, cancels: as in Exchanged
 --   missed: [[key, epoch, already?], …] for ends that were not applied
 --   queues: queues that have more to do because of hand-backs
---   pick_us: how long looking for jobs took (see floors)
+--   walked: over how many entries of the queues' lines the search for jobs went (see floors)
 -- p_floors: {queue: [[priority, run_at, id], …]}: where to begin looking in a queue whose line has a
 -- long tail of dead index entries that vacuum may not remove yet.
 -- p_done_waited: how long each was due before it ran; NULL keeps all times out of the books.
+-- p_line_…: what the books shall say of these ends, one line per queue and kind, made by the worker:
+-- it has the time. It holds if every end was applied, else the line is made here from the rows.
 -- p_kinds: per queue the only kinds wanted, joined by commas, or NULL; such a queue has no floors.
 CREATE FUNCTION forge.exchange(
     p_now bigint, p_owner bigint, p_number bigint,
     p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[],
-    p_done_ran double precision[], p_done_waited double precision[], p_ends jsonb,
+    p_done_ran double precision[], p_done_waited double precision[],
+    p_line_queues text[], p_line_kinds text[], p_line_jobs integer[],
+    p_line_waited_s double precision[], p_line_ran_s double precision[],
+    p_line_waited bytea[], p_line_ran bytea[], p_line_enqueued bytea[],
+    p_ends jsonb,
     p_release_keys bigint[], p_release_epochs integer[],
     p_started_keys bigint[], p_started_epochs integer[],
     p_notes jsonb, p_lines jsonb,
@@ -42,16 +48,21 @@ DECLARE
     v_alive boolean;
     v_want record;
     v_picked bigint[];
+    v_rows tid[];
+    v_kinds text[];
     v_asked integer;
     v_due bigint;
     v_next bigint;
     v_bound boolean;
+    v_new boolean;
     v_limited boolean;
-    v_capped boolean := false;
+    v_capped boolean;
+    v_gated boolean;
+    v_control bigint;
+    v_cancels jsonb;
     v_served text[] := '{}';
     v_opens bigint;
-    v_since timestamptz;
-    v_pick interval := '0';
+    v_walked bigint := 0;
 BEGIN
     IF p_notes IS NOT NULL OR p_lines IS NOT NULL THEN
         PERFORM forge.take_notes(p_owner, p_notes, p_lines);
@@ -61,58 +72,58 @@ BEGIN
     IF p_done_keys IS NOT NULL THEN
         WITH gone AS (
             DELETE FROM forge.jobs j
-            USING unnest(p_done_keys, p_done_epochs, p_done_results, p_done_ran, p_done_waited)
-                AS f(key, epoch, result, ran_s, waited_s)
+            USING unnest(p_done_keys, p_done_epochs, p_done_results, p_done_ran)
+                AS f(key, epoch, result, ran_s)
             WHERE j.id = f.key AND j.epoch = f.epoch
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-            RETURNING j.*, f.result AS outcome, f.ran_s, f.waited_s
+            RETURNING j.*, f.result AS outcome, f.ran_s
         ),
         kept AS (
             INSERT INTO forge.history (
-                id, run_at, enqueued_at, owner, exchange, started_at, finished_at, expires_at,
-                throttled_since, missing_since, timeout_s, dedupe_for_s, progress, priority, epoch,
-                attempts, max_attempts, crashes, throttles, unique_waiting, status, queue, kind,
-                payload, dedupe_key, limit_key, lane, lane_order, tags, on_dead, trace, last_error,
-                errors, progress_note, result)
+                id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
+                throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
+                started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
+                throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
+                trace, last_error, errors, progress_note, result)
             SELECT
-                id, run_at, enqueued_at, owner, exchange,
+                id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
+                throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
                 COALESCE(started_at, v_now - round(ran_s * 1000000)::bigint), v_now, expires_at,
-                throttled_since, missing_since, timeout_s, dedupe_for_s, progress, priority, epoch,
-                attempts, max_attempts, crashes, throttles, unique_waiting, 'done', queue, kind,
-                payload, dedupe_key, limit_key, lane, lane_order, tags, on_dead, trace, last_error,
-                errors, progress_note, outcome
+                dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
+                dedupe_for_s, progress, tags, on_dead, trace, last_error, errors, progress_note,
+                outcome
             FROM gone
-        ),
-        booked AS (
-            INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, waited_s, ran_s,
-                took_s, waited, ran, took)
-            SELECT v_minute, queue, kind, 'running', 'done', count(*),
-                COALESCE(sum(waited_s), 0),
-                COALESCE(sum(ran_s) FILTER (WHERE waited_s IS NOT NULL), 0),
-                COALESCE(sum((v_now - enqueued_at)::double precision / 1000000)
-                    FILTER (WHERE waited_s IS NOT NULL), 0),
-                string_agg(forge.bucket(waited_s), ''),
-                string_agg(forge.bucket(ran_s), '') FILTER (WHERE waited_s IS NOT NULL),
-                string_agg(forge.bucket((v_now - enqueued_at)::double precision / 1000000), '')
-                    FILTER (WHERE waited_s IS NOT NULL)
-            FROM gone GROUP BY queue, kind
+            RETURNING id, dedupe_key IS NOT NULL AS keyed,
+                limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound
         )
-        SELECT array_agg(id), bool_or(dedupe_key IS NOT NULL),
-            bool_or(limit_key IS NOT NULL OR lane_order IS NOT NULL)
-        INTO v_done, v_keyed, v_bound FROM gone;
+        SELECT array_agg(id), bool_or(keyed), bool_or(bound) INTO v_done, v_keyed, v_bound
+        FROM kept;
+        IF cardinality(v_done) = cardinality(p_done_keys) THEN
+            INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, waited_s, ran_s,
+                waited, ran, ended_at, enqueued)
+            SELECT v_minute, l.queue, l.kind, 'running', 'done', l.jobs, l.waited_s, l.ran_s,
+                l.waited, l.ran, v_now, l.enqueued
+            FROM unnest(p_line_queues, p_line_kinds, p_line_jobs, p_line_waited_s, p_line_ran_s,
+                p_line_waited, p_line_ran, p_line_enqueued)
+                AS l(queue, kind, jobs, waited_s, ran_s, waited, ran, enqueued);
+        ELSIF v_done IS NOT NULL THEN
+            INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, waited_s, ran_s,
+                waited, ran, ended_at, enqueued)
+            SELECT v_minute, h.queue, h.kind, 'running', 'done', count(*),
+                COALESCE(sum(f.waited_s), 0),
+                COALESCE(sum(f.ran_s) FILTER (WHERE f.waited_s IS NOT NULL), 0),
+                string_agg(forge.bucket(f.waited_s), ''),
+                string_agg(forge.bucket(f.ran_s), '') FILTER (WHERE f.waited_s IS NOT NULL),
+                v_now,
+                string_agg(int8send(h.enqueued_at), '') FILTER (WHERE f.waited_s IS NOT NULL)
+            FROM unnest(p_done_keys, p_done_epochs, p_done_ran, p_done_waited)
+                AS f(key, epoch, ran_s, waited_s)
+            JOIN forge.history h ON h.id = f.key AND h.epoch = f.epoch
+            WHERE f.key = ANY (v_done)
+            GROUP BY h.queue, h.kind;
+        END IF;
         IF v_keyed THEN
             PERFORM forge.keys_ended(v_done, v_now, true);
-        END IF;
-        -- A success forgets a throttle that is two quiet minutes past.
-        IF v_done IS NOT NULL AND EXISTS (SELECT 1 FROM forge.gates) THEN
-            DELETE FROM forge.gates g
-            WHERE g.until <= v_now - 120000000 AND g.queue IN (
-                SELECT h.queue FROM forge.history h WHERE h.id = ANY (v_done)
-                UNION ALL
-                SELECT 'scope:' || s FROM forge.history h
-                JOIN forge.limits l ON l.name = 'task:' || h.kind
-                CROSS JOIN LATERAL unnest(l.scopes) AS s
-                WHERE h.id = ANY (v_done));
         END IF;
     END IF;
 
@@ -166,50 +177,69 @@ BEGIN
         END IF;
     END IF;
 
+    -- All small questions at once: a statement costs more than an answer. What others change from
+    -- here on is seen in the next round. Index: jobs_held and the primary keys.
     SELECT EXISTS (
-        SELECT 1 FROM forge.processes p
-        WHERE p.id = p_owner AND NOT p.dead
-            AND p.beat_at + round(p.lease_s * 1000000)::bigint > v_now
-    ) INTO v_alive;
+            SELECT 1 FROM forge.processes p
+            WHERE p.id = p_owner AND NOT p.dead
+                AND p.beat_at + round(p.lease_s * 1000000)::bigint > v_now),
+        EXISTS (SELECT 1 FROM forge.jobs j
+            WHERE j.status = 'held' AND j.lot >= 'new:' AND j.lot < 'new<'),
+        EXISTS (SELECT 1 FROM forge.limits),
+        EXISTS (SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL),
+        EXISTS (SELECT 1 FROM forge.gates),
+        (SELECT version FROM forge.control WHERE id = 1),
+        (SELECT jsonb_agg(c.job) FROM forge.cancels c WHERE c.owner = p_owner)
+    INTO v_alive, v_new, v_limited, v_capped, v_gated, v_control, v_cancels;
+
+    -- A success forgets a throttle that is two quiet minutes past.
+    IF v_gated AND v_done IS NOT NULL THEN
+        DELETE FROM forge.gates g
+        WHERE g.until <= v_now - 120000000 AND g.queue IN (
+            SELECT h.queue FROM forge.history h WHERE h.id = ANY (v_done)
+            UNION ALL
+            SELECT 'scope:' || s FROM forge.history h
+            JOIN forge.limits l ON l.name = 'task:' || h.kind
+            CROSS JOIN LATERAL unnest(l.scopes) AS s
+            WHERE h.id = ANY (v_done));
+    END IF;
 
     IF v_alive AND p_queues IS NOT NULL THEN
-        -- Index: jobs_held, jobs_track: one look each, nearly always for nothing.
-        IF EXISTS (SELECT 1 FROM forge.jobs j
-            WHERE j.status = 'held' AND j.lot >= 'new:' AND j.lot < 'new<')
-        THEN
+        IF v_new THEN
             v_released := v_released || forge.admit_new(v_now, 100);
         END IF;
-        v_limited := EXISTS (SELECT 1 FROM forge.limits);
         IF v_limited THEN
-            v_capped := EXISTS (
-                SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL);
             PERFORM forge.lock_limits(p_queues);
         END IF;
         FOR v_want IN
             SELECT w.queue, greatest(w.free, 0) AS free, greatest(w.prefetch, 0) AS prefetch,
                 COALESCE(q.paused, false) AS paused,
                 CASE WHEN g.until > v_now THEN g.until END AS closed_until,
-                string_to_array(w.kinds, ',') AS kinds
+                string_to_array(w.kinds, ',') AS kinds,
+                EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
+                    AND j.status IN ('scheduled', 'failed') AND j.run_at <= v_now) AS due,
+                EXISTS (SELECT 1 FROM forge.jobs j WHERE j.queue = w.queue
+                    AND j.status = 'pending' AND j.track IS NOT NULL) AS tracked
             FROM unnest(p_queues, p_free, p_prefetch, p_kinds) WITH ORDINALITY
                 AS w(queue, free, prefetch, kinds, place)
             LEFT JOIN forge.queues q ON q.name = w.queue
             LEFT JOIN forge.gates g ON g.queue = w.queue
             ORDER BY w.place
         LOOP
-            -- Index: jobs_due. Nearly always one look.
-            IF EXISTS (
-                SELECT 1 FROM forge.jobs j WHERE j.queue = v_want.queue
-                    AND j.status IN ('scheduled', 'failed') AND j.run_at <= v_now
-            ) THEN
+            IF v_want.due THEN
                 PERFORM forge.promote_queue(v_now, v_want.queue, 1000);
             END IF;
             CONTINUE WHEN v_want.paused;
             v_asked := v_want.free + v_want.prefetch;
             v_picked := NULL;
+            v_rows := NULL;
             IF v_want.closed_until IS NULL AND v_asked > 0 THEN
-                v_since := clock_timestamp();
-                IF v_limited OR EXISTS (SELECT 1 FROM forge.jobs j
-                    WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NOT NULL)
+                -- The server's own count, which goes on over several transactions.
+                v_walked := v_walked
+                    - pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass);
+                IF v_limited OR v_want.tracked OR (v_want.due AND EXISTS (
+                    SELECT 1 FROM forge.jobs j WHERE j.queue = v_want.queue
+                        AND j.status = 'pending' AND j.track IS NOT NULL))
                 THEN
                     SELECT l.picked, l.opens, l.waiting INTO v_picked, v_opens, v_waiting
                     FROM forge.pick_limited(
@@ -221,9 +251,11 @@ BEGIN
                     v_waiting := true;
                 ELSE
                     -- Index: jobs_claim, in the order it gives.
-                    SELECT array_agg(l.id), bool_or(l.unique_waiting) INTO v_picked, v_waiting
+                    SELECT array_agg(l.id), array_agg(l.ctid), array_agg(l.kind),
+                        bool_or(l.unique_waiting)
+                    INTO v_picked, v_rows, v_kinds, v_waiting
                     FROM (
-                        SELECT j.id, j.unique_waiting FROM forge.jobs j
+                        SELECT j.id, j.ctid, j.kind, j.unique_waiting FROM forge.jobs j
                         WHERE j.queue = v_want.queue AND j.status = 'pending' AND j.track IS NULL
                             AND (j.expires_at IS NULL OR j.expires_at > v_now)
                             AND (v_want.kinds IS NULL OR j.kind = ANY (v_want.kinds))
@@ -232,42 +264,41 @@ BEGIN
                         FOR UPDATE SKIP LOCKED
                     ) AS l;
                 END IF;
-                v_pick := v_pick + (clock_timestamp() - v_since);
+                v_walked := v_walked
+                    + pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass);
                 IF v_picked IS NOT NULL THEN
                     v_served := v_served || v_want.queue;
-                    RETURN QUERY
-                    WITH taken AS (
-                        UPDATE forge.jobs j
-                        SET status = 'running', owner = p_owner, exchange = p_number,
-                            epoch = j.epoch + 1, attempts = j.attempts + 1,
-                            started_at = CASE WHEN c.place <= v_want.free THEN v_now END
+                    -- A row that is locked stays where it is: nobody has to look for it again.
+                    IF v_rows IS NULL THEN
+                        SELECT array_agg(j.ctid ORDER BY c.place), array_agg(j.kind)
+                        INTO v_rows, v_kinds
                         FROM unnest(v_picked) WITH ORDINALITY AS c(id, place)
-                        WHERE j.id = c.id
-                        RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts,
-                            j.max_attempts, j.enqueued_at, j.run_at, j.started_at, j.priority,
-                            j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
-                            COALESCE(j.limit_key,
-                                forge.first_lot(j.queue, j.lane, j.lane_order, NULL),
-                                CASE WHEN v_capped THEN (
-                                    SELECT l.name FROM forge.limits l
-                                    WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
-                                        AND l.concurrency IS NOT NULL AND l.per IS NULL
-                                    ORDER BY l.name DESC LIMIT 1) END) AS limit_key, j.trace
-                    ),
-                    booked AS (
-                        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
-                        SELECT v_minute, t.queue, t.kind, 'pending', 'running', count(*)
-                        FROM taken t GROUP BY t.queue, t.kind
-                    )
-                    SELECT t.id, t.epoch, t.kind, t.queue,
-                        CASE WHEN t.payload IS NULL
-                            THEN (SELECT b.payload FROM forge.bodies b WHERE b.job = t.id)
-                            ELSE t.payload END,
-                        t.attempts, t.max_attempts, t.enqueued_at, t.run_at,
-                        t.started_at IS NOT NULL, t.priority, t.crashes, t.timeout_s,
-                        t.throttled_since, t.missing_since, t.tags, t.limit_key, t.trace,
-                        NULL::jsonb
-                    FROM taken t;
+                        JOIN forge.jobs j ON j.id = c.id;
+                    END IF;
+                    RETURN QUERY
+                    UPDATE forge.jobs j
+                    SET status = 'running', owner = p_owner, exchange = p_number,
+                        epoch = j.epoch + 1, attempts = j.attempts + 1,
+                        started_at = CASE WHEN c.place <= v_want.free THEN v_now END
+                    FROM unnest(v_rows) WITH ORDINALITY AS c(place_of_row, place)
+                    WHERE j.ctid = c.place_of_row
+                    RETURNING j.id, j.epoch, j.kind, j.queue,
+                        CASE WHEN j.payload IS NULL
+                            THEN (SELECT b.payload FROM forge.bodies b WHERE b.job = j.id)
+                            ELSE j.payload END,
+                        j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
+                        j.started_at IS NOT NULL, j.priority, j.crashes, j.timeout_s,
+                        j.throttled_since, j.missing_since, j.tags,
+                        COALESCE(j.limit_key, forge.first_lot(j.queue, j.lane, j.lane_order, NULL),
+                            CASE WHEN v_capped THEN (
+                                SELECT l.name FROM forge.limits l
+                                WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
+                                    AND l.concurrency IS NOT NULL AND l.per IS NULL
+                                ORDER BY l.name DESC LIMIT 1) END),
+                        j.trace, NULL::jsonb;
+                    INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+                    SELECT v_minute, v_want.queue, k.kind, 'pending', 'running', count(*)
+                    FROM unnest(v_kinds) AS k(kind) GROUP BY k.kind;
                     IF v_waiting THEN
                         PERFORM forge.keys_started(v_picked[1:v_want.free]);
                     END IF;
@@ -295,9 +326,7 @@ BEGIN
     END IF;
 
     -- Ends under a cap made room: if this process did not use it, others may.
-    IF (v_done IS NOT NULL OR v_ends IS NOT NULL)
-        AND EXISTS (SELECT 1 FROM forge.limits WHERE concurrency IS NOT NULL AND per IS NULL)
-    THEN
+    IF v_capped AND (v_done IS NOT NULL OR v_ends IS NOT NULL) THEN
         v_released := v_released || ARRAY(
             SELECT DISTINCT e.queue FROM (
                 SELECT h.queue, h.kind FROM forge.history h WHERE h.id = ANY (v_done || v_ends)
@@ -312,12 +341,12 @@ BEGIN
     head := jsonb_build_object(
         'now', v_now,
         'alive', v_alive,
-        'control', (SELECT version FROM forge.control WHERE id = 1),
+        'control', v_control,
         'next_due', v_next,
-        'cancels', (SELECT jsonb_agg(c.job) FROM forge.cancels c WHERE c.owner = p_owner),
+        'cancels', v_cancels,
         'missed', v_missed,
         'queues', to_jsonb(v_released),
-        'pick_us', (extract(epoch FROM v_pick) * 1000000)::bigint);
+        'walked', v_walked);
     RETURN NEXT;
 END
 $$;

@@ -8,7 +8,8 @@ SELECT forge.present($1::bigint) AS now;
 -- name: exchange
 -- The hot call.
 SELECT * FROM forge.exchange(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, $23, $24, $25, $26, $27, $28);
 
 -- name: enqueue
 -- Store jobs.

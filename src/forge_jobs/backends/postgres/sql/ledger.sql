@@ -58,24 +58,24 @@ GROUP BY f.queue;
 -- yet; one statement, so that all of it is of one moment. Index: the primary key.
 SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
     dead, cancelled, throttled, released, waited::text, ran::text, took::text,
-    0::double precision AS waited_s, 0::double precision AS ran_s, 0::double precision AS took_s,
-    NULL::bytea AS waited_b, NULL::bytea AS ran_b, NULL::bytea AS took_b
+    0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
+    NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM forge.minutes WHERE at >= $1 AND at < $2 AND ($3::text IS NULL OR queue = $3)
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
-    NULL, NULL, NULL, waited_s, ran_s, took_s, waited, ran, took
+    NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
 FROM forge.ledger WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3);
 
 -- name: totals
 -- The same for all time.
 SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
     dead, cancelled, throttled, released, waited::text, ran::text, took::text,
-    0::double precision AS waited_s, 0::double precision AS ran_s, 0::double precision AS took_s,
-    NULL::bytea AS waited_b, NULL::bytea AS ran_b, NULL::bytea AS took_b
+    0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
+    NULL::bytea AS ran_b, NULL::bigint AS ended_at, NULL::bytea AS enqueued_b
 FROM forge.totals
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
-    NULL, NULL, NULL, waited_s, ran_s, took_s, waited, ran, took
+    NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
 FROM forge.ledger;
 
 -- name: any_line
@@ -87,7 +87,7 @@ SELECT 1 AS any FROM forge.ledger LIMIT 1;
 DELETE FROM forge.ledger WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM forge.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING minute AS at, queue, kind, source, target, jobs, retried, throttled, waited_s, ran_s,
-    took_s, waited AS waited_b, ran AS ran_b, took AS took_b;
+    waited AS waited_b, ran AS ran_b, ended_at, enqueued AS enqueued_b;
 
 -- name: add_counts
 -- Numbers of jobs by state, in the order of their keys so that two who fold at once do not block
