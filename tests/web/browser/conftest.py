@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 from tests.web.browser.site import Site
-from tests.web.browser.window import open_window
+from tests.web.browser.window import PATIENCE_MS, open_window
+
+expect.set_options(timeout=PATIENCE_MS)
 
 ROOT = Path(__file__).resolve().parents[3]
 SWITCHES = (

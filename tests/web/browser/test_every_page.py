@@ -10,9 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from tests.web.browser.site import Site
-from tests.web.browser.window import PAGES, PATIENCE_MS, open_window
-
-expect.set_options(timeout=PATIENCE_MS)
+from tests.web.browser.window import PAGES, open_window
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"

@@ -11,7 +11,9 @@ from playwright.sync_api import Browser, Page, Request, expect
 from forge_jobs import Context, Dead
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import CronSpec
+from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
+from forge_jobs.ops import look
 from forge_jobs.ops.act import Operator, Selection, Store
 from forge_jobs.ops.limits import LimitOperator
 from forge_jobs.ops.schedules import Timetable
@@ -41,6 +43,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, l
     ids = site.enqueue(*map(borne, PARTS))
     site.wait_for(len(PARTS), JobStatus.DEAD, kind="bear")
     site.ask(plant)
+    site.enqueue(*map(each, STRINGS))
     yield site, ids
     site.stop()
 
@@ -49,6 +52,15 @@ def borne(texts: list[str]) -> NewJob:
     return NewJob(
         kind="bear", queue="mail", payload=json.dumps({"texts": texts}).encode(),
         tags=tuple(texts[:30]), dedupe_key=texts[0], lane=texts[1], max_attempts=1,
+    )  # fmt: skip
+
+
+def each(text: str) -> NewJob:
+    """One string in every field that takes any text."""
+    plain = text.replace(",", " ")
+    return NewJob(
+        kind="bear", queue="mail", payload=json.dumps({text: text}).encode(), tags=(plain,),
+        dedupe_key=f"{text} ", lane=text, limit_key=text, delay_s=3_600,
     )  # fmt: skip
 
 
@@ -115,6 +127,61 @@ def test_what_is_typed_comes_back_as_text(
             page.locator("#palette-text").fill(text)
             expect(page.locator("#palette-list")).to_contain_text(text)
             check(page)
+
+
+# What the drawer does, for job after job: fetched, parsed, put into the page.
+_EACH = """async ([paths, made]) => {
+    const found = [];
+    for (const path of paths) {
+        const html = await (await fetch(path)).text();
+        const page = new DOMParser().parseFromString(html, 'text/html');
+        const view = page.querySelector('#view');
+        if (!view) { found.push(path + ' has no view'); continue; }
+        const copy = document.importNode(view, true);
+        document.querySelector('#drawer-body').replaceChildren(copy);
+        window.htmx.process(copy);
+        if (copy.querySelector(made)) found.push(path);
+    }
+    return found;
+}"""
+_TOLD = """texts => {
+    const words = document.querySelector('#palette-text'), found = [];
+    for (const text of texts) {
+        document.dispatchEvent(new CustomEvent('forge:notice', {detail: {text, command: text}}));
+        const notice = document.querySelector('#notices').lastElementChild;
+        if (notice.children.length !== 1 || !notice.textContent.includes(text)) found.push(text);
+        notice.remove();
+        words.value = text;
+        words.dispatchEvent(new Event('input', {bubbles: true}));
+        const list = document.querySelector('#palette-list');
+        if (list.querySelector('li > *')) found.push(text);
+    }
+    return found;
+}"""
+
+
+def test_every_string_in_every_field_stays_text(
+    browser: Browser, attacked: tuple[Site, list[str]]
+) -> None:
+    site, _ = attacked
+    late = Filter(kind="bear", statuses=(JobStatus.SCHEDULED,))
+    page_of = site.ask(lambda store: look.jobs(store, late, limit=500))
+    assert len(page_of.jobs) >= len(STRINGS) - 1
+    jobs = [f"/jobs/{job.id}" for job in page_of.jobs]
+    fields = ("kind", "tag", "key", "error", "payload", "queue")
+    lists = ["/scheduled?" + urlencode(dict.fromkeys(fields, text)) for text in STRINGS]
+    lists += ["/audit?" + urlencode({"actor": text, "subject": text}) for text in STRINGS[::4]]
+    with open_window(browser, site.address) as page:
+        page.goto("/scheduled?kind=bear")
+        check(page)
+        while page.get_by_role("link", name="Older").count():
+            page.get_by_role("link", name="Older").click()
+            check(page)
+        page.wait_for_function("window.forge && window.htmx")
+        bare = MADE.replace("#view ", "")
+        assert page.evaluate(_EACH, [jobs + lists, bare]) == []
+        assert page.evaluate(_TOLD, STRINGS) == []
+        check(page)
 
 
 def check(page: Page) -> None:

@@ -7,9 +7,6 @@ from playwright.sync_api import Page, expect
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from tests.web.browser.site import Site
-from tests.web.browser.window import PATIENCE_MS
-
-expect.set_options(timeout=PATIENCE_MS)
 
 
 def job(kind: str, queue: str, **arguments: object) -> NewJob:

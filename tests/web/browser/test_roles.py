@@ -10,8 +10,6 @@ from tests.web.browser.site import Site
 from tests.web.browser.window import PAGES, PATIENCE_MS, as_role, open_window
 from tests.web.panel import PASSWORD
 
-expect.set_options(timeout=PATIENCE_MS)
-
 # Everything that would change something, had it been pressed.
 CHANGING = """() => [...document.querySelectorAll('#view button')]
     .filter(b => b.form && b.form.method === 'post').map(b => b.textContent.trim())"""

@@ -81,15 +81,16 @@
   function stand(plot) {
     plot.cursor._lock = false;
     plot.root.classList.toggle("pinned", pinned !== null);
-    if (pinned === null) {
-      if (!plot.root.matches(":hover")) plot.setCursor({ left: -10, top: -10 }, true);
-      return;
-    }
-    plot.setCursor({ left: plot.valToPos(pinned, "x"), top: plot.over.clientHeight / 2 }, false);
+    if (pinned === null) return;
+    plot.setCursor({ left: plot.valToPos(pinned, "x"), top: plot.over.clientHeight / 2 }, true, false);
     plot.cursor._lock = true;
   }
 
-  function pin(at) { pinned = at; each(stand); }
+  function pin(at) {
+    pinned = at;
+    each(stand);
+    if (at === null) each(function (plot) { plot.setCursor({ left: -10, top: -10 }, true, false); });
+  }
 
   function pinnable(plot) {
     var from = 0;
@@ -114,17 +115,17 @@
   function steer(event) {
     var kept = drawn.get(event.currentTarget), plot = kept && kept.plot, last = plot ? plot.data[0].length - 1 : -1;
     if (last < 0) return;
-    var before = plot.cursor.idx, at = before === null || before === undefined ? last : before;
+    var before = plot.cursor.idx, at = before === null || before === undefined ? last + 1 : before;
     var to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, PageUp: at - 10, PageDown: at + 10 }[event.key];
     if (to !== undefined) {
       event.preventDefault();
-      to = before === null || before === undefined ? last : Math.max(0, Math.min(last, to));
-      if (event.shiftKey) span(plot, kept.from === undefined ? (kept.from = at) : kept.from, to); else { kept.from = undefined; span(plot, 0, 0); }
+      to = Math.max(0, Math.min(last, to));
+      if (event.shiftKey) span(plot, kept.from === undefined ? (kept.from = Math.min(at, last)) : kept.from, to); else { kept.from = undefined; span(plot, 0, 0); }
       pinned = plot.data[0][to];
       each(stand);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (plot.select.width >= 8) zoom(event.currentTarget.closest("figure"), plot); else pin(pinned === null ? plot.data[0][at] : null);
+      if (plot.select.width >= 8) zoom(event.currentTarget.closest("figure"), plot); else pin(pinned === null ? plot.data[0][Math.min(at, last)] : null);
     } else if (event.key === "Escape") { kept.from = undefined; span(plot, 0, 0); pin(null); }
   }
 
