@@ -101,7 +101,7 @@ async def test_a_cancel_from_elsewhere_arrives(rig: Rig) -> None:
         assert acted.requested == 1
         record = await rig.reaches(running)
         assert (record.status, record.last_error) == (JobStatus.CANCELLED, "stop it")
-        assert time.monotonic() - asked_at < 5
+        assert time.monotonic() - asked_at < 30
 
 
 async def test_M2_a_late_cancel_does_not_rewrite_done(rig: Rig) -> None:

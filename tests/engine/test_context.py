@@ -182,7 +182,7 @@ async def test_threads_may_talk_at_the_same_time(rig: Rig) -> None:
     everyone = threading.Barrier(8)
 
     def body(ctx: Context, given: Any) -> None:
-        everyone.wait(15)
+        everyone.wait(60)
         for number in range(50):
             ctx.log.info("%d", number)
 

@@ -110,7 +110,7 @@ async def test_jobs_that_wait_for_each_other_do_not_block_the_drain(rig: Rig) ->
     met = asyncio.Barrier(5)
 
     async def body(ctx: Context, given: Any) -> None:
-        await asyncio.wait_for(met.wait(), 15)
+        await asyncio.wait_for(met.wait(), 60)
 
     rig.on("work", body)
     await rig.add_many("work", 5)

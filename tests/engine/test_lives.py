@@ -168,7 +168,7 @@ async def test_when_trust_ends_only_exclusive_work_is_stopped(rig: Rig, limited:
         await started.wait()
         down = True
         if limited:
-            await asyncio.wait_for(told.wait(), 15)
+            await asyncio.wait_for(told.wait(), 60)
             down = False
             release.set()
             record = await rig.reaches(job_id, JobStatus.DONE)
@@ -264,7 +264,7 @@ async def test_a_claim_that_was_taken_away_tells_its_handler(rig: Rig) -> None:
         await rig.add("work")
         await started.wait()
         gone = True
-        await asyncio.wait_for(told.wait(), 15)
+        await asyncio.wait_for(told.wait(), 60)
 
 
 async def test_a_crowd_of_deaths_ends_no_job_twice(rig: Rig) -> None:

@@ -118,7 +118,7 @@ async def test_sigterm_with_200_running_jobs(rig: Rig, start: Start, marks: Mark
     began = time.monotonic()
     worker.terminate()
     while worker.poll() is None:
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         await asyncio.sleep(0.02)
     assert worker.returncode == 0
     assert marks.count("left") == 1

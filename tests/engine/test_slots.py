@@ -84,7 +84,7 @@ async def test_threads_run_side_by_side_up_to_the_slots(rig: Rig) -> None:
     everyone = threading.Barrier(6)
 
     def body(ctx: Context, given: Any) -> None:
-        everyone.wait(15)
+        everyone.wait(60)
 
     rig.on("work", body)
     ids = await rig.add_many("work", 12)
@@ -97,7 +97,7 @@ async def test_a_busy_queue_of_threads_does_not_starve_the_loop_or_another_queue
     release = threading.Event()
 
     def blocking(ctx: Context, given: Any) -> None:
-        release.wait(15)
+        release.wait(60)
 
     async def quick(ctx: Context, given: Any) -> str:
         return "quick"
@@ -155,7 +155,7 @@ async def test_A27_a_timed_out_thread_keeps_its_row_until_it_ends(rig: Rig) -> N
         while not ctx.cancelled:
             time.sleep(0.005)
         told.set()
-        release.wait(15)
+        release.wait(60)
         return "too late"
 
     rig.on("work", body, timeout_s=0.05)

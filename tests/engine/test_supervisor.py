@@ -99,9 +99,13 @@ async def test_A2_pause_and_scale_down_let_running_jobs_finish(rig: Rig) -> None
         await until(lambda: _lane(handle).target == 0)
         gauge.release.set()
         await until(lambda: len(told) == 3)
+
+        async def written() -> bool:
+            return (await rig.counts()).get("done") == 3
+
+        await until(written)
         await asyncio.sleep(0.4)
-        counts = await rig.counts()
-        assert counts == {"done": 3, "pending": 3}
+        assert await rig.counts() == {"done": 3, "pending": 3}
         await rig.store.queues.change("q", QueueChange(paused=False))
         for job_id in ids:
             record = await rig.reaches(job_id)

@@ -183,13 +183,13 @@ def test_workers_on_postgres_are_woken_and_keep_their_leases(url: str) -> None:
 
     def handler(job: Job) -> str:
         if job.payload == "long":
-            time.sleep(3)
+            time.sleep(4)
             done.set()
         return "ok"
 
     with JobQueue.open(url) as queue:
         pool = threading.Thread(
-            target=lambda: queue.work_pool(2, handler, poll="1h", lease="2s", stop=stop)
+            target=lambda: queue.work_pool(2, handler, poll="1h", lease="3s", stop=stop)
         )
         pool.start()
         try:
