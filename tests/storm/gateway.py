@@ -31,15 +31,18 @@ PER_CHAT = 3
 class GatewayOptions:
     """``jobs`` are updates, ``kills`` rounds; each bot has ``chats``.
 
-    A gateway works for up to ``work_s`` before it may be killed.
+    A gateway may be killed once no more than ``behind`` answers are due or ``catch_up_s`` are over,
+    and some part of ``work_s`` later.
     """
 
     jobs: int = 10_000
     kills: int = 200
     chats: int = 100
     seed: int = 0
-    work_s: float = 1.5
-    reach_s: float = 20.0
+    behind: int = 100
+    catch_up_s: float = 6.0
+    work_s: float = 0.5
+    reach_s: float = 15.0
     drain_s: float = 300.0
 
 
@@ -86,9 +89,7 @@ async def _rage(rig: GatewayRig, options: GatewayOptions) -> None:
         write(rig, chance, share - share // 2, options.chats)
         await rig.begin(step.name, hits=hits, armed=step.starting)
         if not step.starting:
-            # Some work first, so that something is under way in every room of the house.
-            await rig.up()
-            await asyncio.sleep(chance.uniform(0, options.work_s))
+            await _some_work(rig, chance, options)
             rig.lives.signal(signal.SIGUSR1)
         write(rig, chance, share // 2, options.chats)
         await rig.killed(options.reach_s)
@@ -100,6 +101,15 @@ async def _rage(rig: GatewayRig, options: GatewayOptions) -> None:
             )
 
 
+async def _some_work(rig: GatewayRig, chance: random.Random, options: GatewayOptions) -> None:
+    """Let the gateway catch up, but not quite, so that every room of the house is in use."""
+    await rig.up()
+    end = now() + options.catch_up_s
+    while rig.users.missing() > options.behind and now() < end:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(chance.uniform(0, options.work_s))
+
+
 def plan(rounds: int, chance: random.Random) -> list[Step]:
     """Every step equally often, in an order of chance."""
     found: list[Step] = []
@@ -109,9 +119,10 @@ def plan(rounds: int, chance: random.Random) -> list[Step]:
 
 
 def _hits(step: Step, chance: random.Random, share: int) -> int:
+    """Few: one exchange with the store ends many updates at once."""
     if step.starting:
         return 1
-    return chance.randint(1, REFUSED_PER_TURN if step.dying else max(share // 3, 1))
+    return chance.randint(1, REFUSED_PER_TURN if step.dying else max(share // 10, 1))
 
 
 def write(rig: GatewayRig, chance: random.Random, share: int, chats: int) -> None:
@@ -165,11 +176,11 @@ def _speak(rig: GatewayRig, step: Step, number: int) -> str:
     return first
 
 
-async def quiet(rig: GatewayRig, within_s: float) -> None:
-    """Every answer has come, and the database knows it."""
+async def quiet(rig: GatewayRig, within_s: float, *, missing: int = 0) -> None:
+    """Every answer has come, but for ``missing``, and the database knows it."""
 
     def is_quiet() -> bool:
-        if rig.users.missing() or rig.users.waiting():
+        if rig.users.missing() > missing or rig.users.waiting():
             return False
         return all(status in TERMINAL for status in states(rig.database))
 

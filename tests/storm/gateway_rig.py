@@ -7,6 +7,7 @@ does the service of the http bots; both outlive every gateway.
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -265,6 +266,8 @@ async def gateway_rig(
     Bots whose name begins with ``shop`` ask the service, all others echo.
     """
     lives = Lives(folder, say)
+    # A killed gateway leaves half requests behind; the servers here need not tell of each.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     async with _service() as service, fake_telegram(local=True) as fake:
         tokens = {
             slug: f"{100 + n}:AAabcdefghijklmnopqrstuvwxyz_storm" for n, slug in enumerate(slugs)

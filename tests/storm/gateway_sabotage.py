@@ -1,7 +1,6 @@
 """Gateways that break one promise each: what the judge of the gateway storm must notice."""
 
 import asyncio
-import random
 from typing import Any
 
 from telegram_gateway.config import Ordering
@@ -27,12 +26,18 @@ def _acknowledge_early() -> None:
 
 
 def _forget_lanes() -> None:
-    """Updates of one chat run side by side, and their answers race."""
+    """Updates of one chat run side by side; the second one is answered first."""
     whole = Echo.answer
-    chance = random.Random(7)
+    overtaken = asyncio.Event()
+    seen: list[int] = []
 
     async def answer(self: Echo, update: Any, attempt: int) -> Any:
-        await asyncio.sleep(chance.uniform(0, 0.3))
+        seen.append(update.id)
+        if len(seen) == 1:
+            await overtaken.wait()
+            await asyncio.sleep(0.5)
+        else:
+            overtaken.set()
         return await whole(self, update, attempt)
 
     taken: Any = BotQueue.take_in

@@ -1,0 +1,142 @@
+"""kill -9 at each step from the socket to the sent message, one round per step.
+
+The whole storm is ``make storm``; this is its smallest form, and the proof that its judge judges.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.server import PrivateServer
+from tests.storm.databases import Database, PostgresDatabase, SqliteDatabase
+from tests.storm.gateway import quiet, step_by_step
+from tests.storm.gateway_judge import GatewayEvidence, judge
+from tests.storm.gateway_rig import GatewayRig, gateway_rig
+from tests.storm.gateway_steps import STEPS
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+BOTS = ("echo", "shop")
+WITHIN_S = 60
+SIDE_BY_SIDE = 3
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Database]]:
+    """Several, since most of a round is waiting."""
+    if request.param == "sqlite":
+        yield [SqliteDatabase(tmp_path / f"gateway-{n}.db") for n in range(SIDE_BY_SIDE)]
+        return
+    server: PrivateServer = request.getfixturevalue("postgres")
+    names = [f"gateway_kill_{n}" for n in range(SIDE_BY_SIDE)]
+    for name in names:
+        server.sql(f"CREATE DATABASE {name}")
+    urls = [server.url(database=name) for name in names]
+    made = [PostgresDatabase(url, [url]) for url in urls]
+    yield [*made]
+    for database, name in zip(made, names, strict=True):
+        database.close()
+        server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[GatewayRig]:
+    database = SqliteDatabase(tmp_path / "gateway.db")
+    async with gateway_rig(tmp_path, database, BOTS) as made:
+        yield made
+    database.close()
+
+
+def findings(evidence: GatewayEvidence) -> dict[str, list[str]]:
+    return {name: found for name, found in judge(evidence).findings.items() if found}
+
+
+def copies(evidence: GatewayEvidence, label: str) -> int:
+    slug, chat, text = label.split("/")
+    return list(evidence.got[slug, int(chat)]).count(text)
+
+
+async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_documented(
+    databases: list[Database], tmp_path: Path
+) -> None:
+    steps = [*STEPS.values()]
+    parts = [steps[n::SIDE_BY_SIDE] for n in range(SIDE_BY_SIDE)]
+    arrived: dict[str, int] = {}
+    async with AsyncExitStack() as stack:
+        rigs: list[GatewayRig] = []
+        for number, database in enumerate(databases):
+            folder = tmp_path / f"rig-{number}"
+            folder.mkdir()
+            rigs.append(await stack.enter_async_context(gateway_rig(folder, database, BOTS)))
+        firsts = await asyncio.gather(
+            *(step_by_step(rig, part, WITHIN_S) for rig, part in zip(rigs, parts, strict=True))
+        )
+        for rig, part, first in zip(rigs, parts, firsts, strict=True):
+            evidence = await rig.evidence()
+            assert findings(evidence) == {}
+            struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
+            assert struck == [step.name for step in part]
+            arrived |= {name: copies(evidence, label) for name, label in first.items()}
+    assert {name for name, count in arrived.items() if count != 1} <= {
+        name for name, step in STEPS.items() if step.again
+    }
+    # Documented, and it does happen: nobody can know that Telegram got a message but Telegram.
+    assert arrived["told"] == 2
+
+
+@pytest.mark.parametrize(("step", "arrived"), [("worked", 1), ("told", 4)])
+async def test_three_deaths_in_a_row_are_no_fault_of_the_update(
+    rig: GatewayRig, step: str, arrived: int
+) -> None:
+    label = rig.users.say("echo", 5)
+    for _ in range(3):
+        await rig.begin(step, armed=True)
+        assert await rig.killed(WITHIN_S)
+    await rig.begin()
+    await quiet(rig, WITHIN_S)
+    await rig.stopped()
+    evidence = await rig.evidence()
+    assert findings(evidence) == {}
+    assert copies(evidence, label) == arrived
+
+
+async def test_what_kills_every_process_is_dead_after_its_attempts_and_its_chat_told_once(
+    rig: GatewayRig,
+) -> None:
+    rig.users.say_refused("shop")
+    for _ in range(5):
+        await rig.begin("running", armed=True)
+        assert await rig.killed(WITHIN_S)
+    await rig.begin()
+    await quiet(rig, WITHIN_S)
+    await rig.stopped()
+    evidence = await rig.evidence()
+    assert findings(evidence) == {}
+    assert [one.status for one in evidence.updates] == ["dead"]
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "step", "found"),
+    [
+        ("early", "acknowledged", {"updates lost"}),
+        ("unordered", None, {"answers out of order"}),
+        ("keyless", "stored", {"updates stored twice", "undocumented repetitions"}),
+        ("inside", "worked", {"undocumented repetitions"}),
+    ],
+)
+async def test_the_judge_sees_what_a_broken_gateway_does(
+    rig: GatewayRig, sabotage: str, step: str | None, found: set[str]
+) -> None:
+    rig.sabotage = sabotage
+    for _ in range(3):
+        rig.users.say("echo", 5)
+    if step is not None:
+        await rig.begin(step, armed=True)
+        assert await rig.killed(WITHIN_S)
+    await rig.begin()
+    # What is lost never comes: there is nothing to wait for but the rest.
+    await quiet(rig, WITHIN_S, missing=1 if "updates lost" in found else 0)
+    await rig.stopped()
+    assert set(findings(await rig.evidence())) == found
