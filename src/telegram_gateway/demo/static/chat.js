@@ -98,7 +98,7 @@
     time.dateTime = moment.toISOString();
     time.textContent = moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     item.append(text, time);
-    log.append(item);
+    $("lines").append(item);
     log.scrollTop = log.scrollHeight;
   }
 
@@ -162,7 +162,7 @@
     for (const one of document.querySelectorAll("[data-bot]")) {
       one.setAttribute("aria-pressed", String(one.dataset.bot === name));
     }
-    $("log").replaceChildren();
+    $("lines").replaceChildren();
     $("empty").hidden = false;
     follow();
   }

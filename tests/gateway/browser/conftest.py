@@ -1,0 +1,88 @@
+"""The demo in a thread of its own, and a browser that looks at its chat page."""
+
+import asyncio
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from telegram_gateway.demo import Stage
+from tests.web.browser.conftest import SWITCHES
+from tests.web.browser.window import open_window
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE_S = 60.0
+
+
+class Demo:
+    """Runs a Stage until ``stop``."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="demo")
+
+    def start(self) -> "Demo":
+        self._thread.start()
+        assert self._ready.wait(PATIENCE_S)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._shown())
+        except BaseException as error:  # the test that waits must hear of it
+            self._error = error
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _shown(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            async with Stage(Path(folder)).running() as stage:
+                self.address = stage.address
+                self._ready.set()
+                await self._ended.wait()
+
+
+@pytest.fixture(scope="package")
+def demo() -> Iterator[Demo]:
+    made = Demo().start()
+    yield made
+    made.stop()
+
+
+# Of the package, not of the session: while it lives no other loop may run in this thread.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    script = ROOT / "scripts" / "browser.sh"
+    found = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    with sync_playwright() as started:
+        launched = started.chromium.launch(
+            executable_path=found.stdout.strip(), args=list(SWITCHES)
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, demo: Demo) -> Iterator[Page]:
+    """A window that fails the test for any error in its console."""
+    with open_window(browser, demo.address) as window:
+        yield window
