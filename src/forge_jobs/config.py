@@ -46,6 +46,7 @@ class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
     ``heartbeat_s`` None means five beats per lease; never fewer than three are made.
+    ``leave_s`` is what a slow store gets to hear of a stop, after ``grace_s``.
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
     ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
@@ -54,6 +55,7 @@ class EngineSettings:
     lease_s: float = 15.0
     heartbeat_s: float | None = None
     grace_s: float = 20.0
+    leave_s: float = 1.5
     strict: bool = False
     prefetch_s: float = 0.05
     prefetch_hold_s: float = 0.25

@@ -17,7 +17,8 @@ from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 from forge_jobs.store.bundle import Store
 
 DEADLINE_S = 60.0
-FAST = EngineSettings(lease_s=10.0, poll_s=0.2, control_s=0.1)
+# A store on a busy machine may need seconds to hear of a stop.
+FAST = EngineSettings(lease_s=10.0, leave_s=10.0, poll_s=0.2, control_s=0.1)
 ENDED = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 
 Body = Callable[[Context, Any], Any]

@@ -123,7 +123,7 @@ async def test_leaving_is_in_time_although_the_store_is_down(store: Store) -> No
 
     rig.on("work", body)
     await rig.add_many("work", 5)
-    handle = await rig.runtime().start()
+    handle = await rig.runtime(settings=dataclasses.replace(FAST, leave_s=1.5)).start()
     await until(lambda: handle.running == 5)
     faulty.jobs.hanging = asyncio.Event()
     handle._process._member._processes = Dead()
@@ -143,7 +143,7 @@ async def test_leaving_while_the_store_refuses(store: Store) -> None:
     rig.on("work", body)
     await rig.add_many("work", 5)
     faulty.jobs.before = lambda request: Unavailable("down") if request.finish else None
-    handle = await rig.runtime().start()
+    handle = await rig.runtime(settings=dataclasses.replace(FAST, leave_s=5.0)).start()
     await until(lambda: any(request.finish for request in faulty.jobs.requests))
     await handle.shutdown_graceful(0)
     assert await rig.counts() == {"pending": 5}

@@ -1,8 +1,9 @@
 """How a process goes: stop claiming, hand back, wait, write, release the rest, leave.
 
 Everyone is told first and waited for afterwards. Each step has to be over by its mark, counted from
-the end of the grace: the whole takes no longer than the grace and two seconds even when the store
-never answers, and what an early step leaves unused is there for a slow store later.
+the end of the grace: with the usual ``leave_s`` the whole takes no longer than the grace and two
+seconds even when the store never answers, and what an early step leaves unused is there for a slow
+store later.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ _LOG = logging.getLogger("forge_jobs.worker")
 _LOOK_S = 0.01
 _TELLINGS = 4
 _TELLING_S = 0.1
-# Seconds after the grace by which each step is over.
-_FLUSHED = 0.2
-_HANDED_BACK = 0.8
-_PARTS_ENDED = 0.9
-_LEFT = 1.3
-_YIELDED = 1.4
-_PASSED_ON = 1.5
+# Parts of ``leave_s``, counted from the end of the grace, after which each step is over.
+_FLUSHED = 0.15
+_HANDED_BACK = 0.55
+_PARTS_ENDED = 0.6
+_LEFT = 0.88
+_YIELDED = 0.94
+_PASSED_ON = 1.0
 # Closing the places may take longer than planned; even then the store is told.
 _LEAST_S = 0.2
 
@@ -45,6 +46,7 @@ class Leaving:
         pass_on: Callable[[], Awaitable[object]],
         clock: Clock,
         grace_s: float,
+        leave_s: float,
     ) -> None:
         self._floor = floor
         self._pump = pump
@@ -53,6 +55,7 @@ class Leaving:
         self._pass_on = pass_on
         self._clock = clock
         self._grace_s = grace_s
+        self._leave_s = leave_s
         self._grace_over = clock.mono()
 
     async def wind_down(self) -> None:
@@ -66,14 +69,14 @@ class Leaving:
         finally:
             self._grace_over = self._clock.mono()
         flushed = _FLUSHED if floor.running else _HANDED_BACK
-        await self._until(lambda: floor.outbox.is_empty, self._grace_over + flushed)
+        await self._until(lambda: floor.outbox.is_empty, self._end_of(flushed))
         if floor.running:
             _LOG.info("handing back what still runs", extra={"running": floor.running})
             for _ in range(_TELLINGS):
                 # A handler may swallow the first cancellation while it tidies up.
                 floor.interrupt_all(Stop.SHUTDOWN)
                 await self._until(lambda: floor.running == 0, self._clock.mono() + _TELLING_S)
-            await self._until(lambda: floor.outbox.is_empty, self._grace_over + _HANDED_BACK)
+            await self._until(lambda: floor.outbox.is_empty, self._end_of(_HANDED_BACK))
 
     async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
         """Wait for the parts (already told to end), close, leave, give up the lead."""
@@ -88,8 +91,11 @@ class Leaving:
         # The others need not wait for the next round to get our slots.
         await self._bounded(self._pass_on(), _PASSED_ON)
 
+    def _end_of(self, mark: float) -> float:
+        return self._grace_over + mark * self._leave_s
+
     def _left_s(self, mark: float) -> float:
-        return max(0.0, self._grace_over + mark - self._clock.mono())
+        return max(0.0, self._end_of(mark) - self._clock.mono())
 
     async def _until(self, is_so: Callable[[], bool], end: float) -> None:
         while not is_so() and self._clock.mono() < end:

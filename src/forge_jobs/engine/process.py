@@ -198,7 +198,7 @@ class WorkerProcess:
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Go in order; within ``grace_s`` and two seconds, whatever the store does."""
+        """Go in order; by default within ``grace_s`` and two seconds, whatever the store does."""
         leaving = Leaving(
             self.floor,
             self._pump,
@@ -207,6 +207,7 @@ class WorkerProcess:
             pass_on=self._supervisor.share,
             clock=self._plan.clock,
             grace_s=grace_s,
+            leave_s=self._plan.settings.leave_s,
         )
         self._stop.set()
         if self.floor.running and grace_s > 0:
