@@ -21,7 +21,7 @@ from benchmarks.processes import Agent, start_child
 from benchmarks.systems import MODULES, OURS, installed
 from tests.postgres.server import PrivateServer
 
-OPEN_SECONDS = 30.0
+OPEN_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "forge": "forge-jobs",
     "forge-postgres": "forge-jobs",
     "raw-sql": "asyncpg",
+    "gateway": "forge-jobs",
 }
 
 

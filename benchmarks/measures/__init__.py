@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from benchmarks.bench import Measure
 from benchmarks.measures.depth import Depth
+from benchmarks.measures.door import Door
 from benchmarks.measures.drain import Drain
 from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
@@ -37,9 +38,13 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "postgres-metrics": PostgresMetrics,
     "postgres-limits": PostgresLimits,
     "postgres-snapshot": PostgresSnapshot,
+    "door": Door,
 }
 # Names that stand for several measures.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "sqlite": tuple(name for name in MEASURES if not name.startswith("postgres-")),
+    "sqlite": tuple(
+        name for name in MEASURES if not name.startswith("postgres-") and name != "door"
+    ),
     "postgres": tuple(name for name in MEASURES if name.startswith("postgres-")),
+    "gateway": ("door",),
 }

@@ -18,7 +18,8 @@ Opener = Callable[[Path, str, Announce], object]
 OURS = "forge"
 OURS_POSTGRES = "forge-postgres"
 RAW = "raw-sql"
-OWN = frozenset({OURS, OURS_POSTGRES, RAW})
+GATEWAY = "gateway"
+OWN = frozenset({OURS, OURS_POSTGRES, RAW, GATEWAY})
 PACKAGES = {
     "forge": "forge_jobs.backends.sqlite",
     "huey": "huey",
@@ -30,6 +31,9 @@ PACKAGES = {
     "procrastinate": "procrastinate",
     "saq": "saq.queue",
     "chancy": "chancy",
+    "gateway": "telegram_gateway.serving",
+    "aiogram": "aiogram",
+    "python-telegram-bot": "telegram.ext",
 }
 MODULES = {
     "forge": "benchmarks.systems.forge",
@@ -42,6 +46,9 @@ MODULES = {
     "procrastinate": "benchmarks.systems.procrastinate",
     "saq": "benchmarks.systems.saq",
     "chancy": "benchmarks.systems.chancy",
+    "gateway": "benchmarks.systems.gateway",
+    "aiogram": "benchmarks.systems.aiogram_door",
+    "python-telegram-bot": "benchmarks.systems.telegram_bot_door",
 }
 
 

@@ -25,10 +25,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(gateway: Gateway) -> None:
-    """The door on its socket, until SIGTERM or SIGINT; a second one ends at once."""
+def server_config(gateway: Gateway) -> uvicorn.Config:
+    """How the door is served."""
     settings = gateway.settings
-    config = uvicorn.Config(
+    return uvicorn.Config(
         gateway.app,
         host=settings.host,
         port=settings.port,
@@ -38,7 +38,12 @@ async def serve(gateway: Gateway) -> None:
         server_header=False,
         timeout_graceful_shutdown=max(int(settings.grace_s / 4), 1),
     )
-    server = _Server(config)
+
+
+async def serve(gateway: Gateway) -> None:
+    """The door on its socket, until SIGTERM or SIGINT; a second one ends at once."""
+    settings = gateway.settings
+    server = _Server(server_config(gateway))
 
     def stop() -> None:
         server.should_exit = True

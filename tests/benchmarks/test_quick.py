@@ -31,6 +31,8 @@ NEEDS_PEER = {
     "postgres-bulk": {"pgqueuer"},
     "postgres-one": {"pgqueuer"},
     "postgres-callers": {"pgqueuer"},
+    "door-sqlite": {"python-telegram-bot"},
+    "door-postgres": {"python-telegram-bot"},
 }
 
 
@@ -44,6 +46,8 @@ class Run:
 
     @property
     def targets(self) -> list[Target]:
+        if self.group == "gateway":
+            return [targets.DOOR_SQLITE, targets.DOOR_POSTGRES, targets.DOOR_P99]
         on_postgres = self.group == "postgres"
         return [one for one in targets.ALL if one.key.startswith("postgres-") is on_postgres]
 
@@ -118,6 +122,9 @@ def test_durability_is_what_the_table_claims(run: Run) -> None:
     figures = run.figures()
     if run.group == "postgres":
         assert f"{OURS}-postgres: synchronous_commit on (on its own connection)" in figures["notes"]
+        return
+    if run.group == "gateway":
+        assert any("synchronous_commit on" in note for note in figures["notes"])
         return
     found = {one["text"].partition(":")[0]: one for one in figures["durability"]}
     for level, enqueued in (("FULL", "FULL"), ("default", "FULL"), ("NORMAL", "NORMAL")):
