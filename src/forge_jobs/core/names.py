@@ -61,4 +61,4 @@ def _matched(field: str, value: object, pattern: re.Pattern[str], rule: str) -> 
 
 def _storable(text: str) -> bool:
     # Lone surrogates and control characters are stored differently by each backend.
-    return all(char.isprintable() for char in text)
+    return text.isprintable()
