@@ -175,7 +175,7 @@ async def test_a_lower_level_handler_runs_by_kind(forge: Forge) -> None:
     forge.registry.register(Echo())
     job = await forge.aenqueue("echo", {"a": 1})
     await forge.drain()
-    assert await job.aresult(timeout=10) == ["echo", {"a": 1}]
+    assert await job.aresult(timeout=60) == ["echo", {"a": 1}]
 
 
 # --------------------------------------------------------------------------- jobs from jobs

@@ -23,7 +23,7 @@ async def test_a_declared_scope_stands_in_the_store_when_a_worker_starts(forge: 
         [bucket] = await handle.storage.schedules.buckets()
         assert (bucket.scope, bucket.capacity) == ("smtp", 5.0)
         assert bucket.refill_per_s == pytest.approx(50 / 60)
-        assert await (await send.aenqueue()).aresult(timeout=20) == "sent"
+        assert await (await send.aenqueue()).aresult(timeout=60) == "sent"
         assert await handle.rate_limit.try_acquire("smtp")
 
 

@@ -145,7 +145,7 @@ async def test_closing_while_somebody_waits_for_a_result() -> None:
     await asyncio.sleep(0.05)
     await forge.aclose()
     with pytest.raises(Closed):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_sync_call_on_the_io_thread_is_refused(forge: Forge) -> None:

@@ -42,9 +42,9 @@ async def test_a_result_comes_back_typed(forge: Forge) -> None:
     point, none = await make.aenqueue(3), await nothing.aenqueue()
     report = await forge.drain()
     assert (report.ran, report.done) == (2, 2)
-    assert await point.aresult(timeout=5) == Point(3)
-    assert await none.aresult(timeout=5) is None
-    assert await forge.job(point.id).aresult(timeout=5) == {"x": 3}
+    assert await point.aresult(timeout=60) == Point(3)
+    assert await none.aresult(timeout=60) is None
+    assert await forge.job(point.id).aresult(timeout=60) == {"x": 3}
     assert point.status is JobStatus.DONE
 
 
@@ -94,7 +94,7 @@ async def test_jobs_that_end_badly(forge: Forge) -> None:
         (cancelled, "cancelled", "changed my mind"),
     ):
         with pytest.raises(JobFailed) as caught:
-            await job.aresult(timeout=5)
+            await job.aresult(timeout=60)
         assert (caught.value.job_id, caught.value.status) == (job.id, status)
         assert text in (caught.value.error or "")
         assert text in ((await job.arefresh()).error or "")

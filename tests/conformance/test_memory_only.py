@@ -117,15 +117,15 @@ async def test_a_fork_does_not_inherit_a_held_lock(store: MemoryStore) -> None:
     def hold() -> None:
         with store._tables.change():
             held.set()
-            done.wait(20)
+            done.wait(60)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(20)
+    assert held.wait(60)
     store.after_fork()
     assert len(await store.jobs.enqueue([JOB])) == 1
     done.set()
-    thread.join(20)
+    thread.join(60)
 
 
 async def test_the_same_seed_and_calls_give_the_same_store(clock: MovableClock) -> None:

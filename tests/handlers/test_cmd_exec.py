@@ -311,7 +311,7 @@ async def test_noise_is_text_that_every_store_takes(desk: Desk) -> None:
         forge.register(handler, queue="shell")
         job = await forge.aenqueue(CMD_EXEC_KIND, CmdExecPayload(command="go"))
         assert (await forge.drain()).done == 1
-        assert (await job.aresult(timeout=10))["stdout_bytes"] == 256 << 10
+        assert (await job.aresult(timeout=60))["stdout_bytes"] == 256 << 10
 
 
 async def test_small_limits_keep_less(desk: Desk) -> None:
@@ -421,7 +421,7 @@ async def test_output_and_code_stand_with_the_job() -> None:
         bad = await forge.aenqueue("cmd_exec", {"command": "bad"}, max_attempts=1)
         report = await forge.drain()
         assert (report.done, report.dead) == (1, 1)
-        told = await good.aresult(timeout=10)
+        told = await good.aresult(timeout=60)
         assert (told["exit_code"], told["stdout"]) == (0, "fine\n")
         store = await forge.aready()
         record = await store.jobs.get(bad.id)

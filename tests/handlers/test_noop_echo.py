@@ -50,7 +50,7 @@ async def test_registered_with_forge_it_runs_in_its_queue() -> None:
         record = await (await forge.aready()).jobs.get(job.id)
         assert record is not None
         assert record.queue == "try"
-        assert await job.aresult(timeout=10) == {"sleep_ms": 1}
+        assert await job.aresult(timeout=60) == {"sleep_ms": 1}
 
 
 def test_the_page_for_users_runs_as_printed(project_root: Path) -> None:

@@ -95,7 +95,7 @@ async def test_workers_show_what_they_use(forge: Forge) -> None:
     async def work() -> None: ...
 
     async with forge.worker(queues=["q:3"]) as handle:
-        await (await work.aenqueue()).aresult(timeout=20)
+        await (await work.aenqueue()).aresult(timeout=60)
         end = asyncio.get_running_loop().time() + 20
         while True:
             text = await prometheus_text(forge.store)

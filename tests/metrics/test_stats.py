@@ -65,7 +65,7 @@ def test_watching_goes_on_until_ctrl_c(url: str) -> None:
             headlines += "5 done" in process.stdout.readline()
         assert headlines == 2
         process.send_signal(signal.SIGINT)
-        _, complaints = process.communicate(timeout=20)
+        _, complaints = process.communicate(timeout=60)
         assert process.returncode == 130
         assert "Traceback" not in complaints
     finally:

@@ -172,7 +172,7 @@ async def test_a_worker_runs_hooks_on_the_loop_and_in_threads(tmp_path: Path) ->
 
     async with forge.worker(queues=["q"]):
         jobs = [await on_loop.aenqueue(), await in_thread.aenqueue()]
-        assert [await job.aresult(timeout=20) for job in jobs] == [1, 2]
+        assert [await job.aresult(timeout=60) for job in jobs] == [1, 2]
     assert sorted(seen) == ["in_thread", "on_loop"]
     await forge.aclose()
 

@@ -216,7 +216,7 @@ async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> No
     await asyncio.sleep(0)
     impatient.cancel()
     pool.give_back(held)
-    driver, used = await asyncio.wait_for(patient, 5)
+    driver, used = await asyncio.wait_for(patient, 60)
     assert used
     pool.give_back(driver)
     await pool.close()

@@ -113,7 +113,7 @@ WAYS = {
             rung = asyncio.Event()
             await store.subscribe(["q"], rung.set)
             other = await opened()
-            await asyncio.wait_for(rung.wait(), 10)
+            await asyncio.wait_for(rung.wait(), 60)
             assert store._hearing._driver is before, "the child broke the parent's line"
             await other.close()
             await store.close()

@@ -132,14 +132,14 @@ async def test_a_snapshot_that_is_too_old_is_unavailable(
 async def test_a_listener_hears_of_it_after_the_commit(
     store: SqliteStore, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.watch._LOOK_S", 60.0)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.watch._LOOK_S", 600.0)
     rung = asyncio.Event()
     subscription = await store.subscribe(["q"], rung.set)
     store.enqueue_in(connection, [A_JOB])
     await asyncio.sleep(0.05)
     assert not rung.is_set()
     connection.commit()
-    await asyncio.wait_for(rung.wait(), 10)
+    await asyncio.wait_for(rung.wait(), 60)
     await subscription.close()
 
 

@@ -22,7 +22,7 @@ NEVER = 3600.0
 
 async def heard(event: asyncio.Event) -> bool:
     try:
-        await asyncio.wait_for(event.wait(), 10)
+        await asyncio.wait_for(event.wait(), 60)
     except TimeoutError:
         return False
     event.clear()

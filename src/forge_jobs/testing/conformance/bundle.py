@@ -19,7 +19,7 @@ from .fixtures import MakeStore, SecondStore
 from .worker import Worker, claim_of, counted, enqueue, everything, new_job, record
 
 # A wake-up is a hint; this long is only waited for one that never comes.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Bell:
