@@ -24,6 +24,7 @@ SLUGS = ("echo-a", "echo-b", "shop-a", "shop-b")
 # A handful of updates that a kill interrupts again and again must not be taken for poison.
 ATTEMPTS = 20
 REFUSED_PER_TURN = 2
+HITS_MOST = 2
 PER_CHAT = 3
 
 
@@ -85,7 +86,8 @@ async def _rage(rig: GatewayRig, options: GatewayOptions) -> None:
     began = said_at = now()
     for number, step in enumerate(plan(options.kills, chance)):
         share = (options.jobs - rig.users.sent) // (options.kills - number)
-        hits = _hits(step, chance, share)
+        # Few: one exchange with the store may end all updates of a round.
+        hits = 1 if step.starting else chance.randint(1, HITS_MOST)
         write(rig, chance, share - share // 2, options.chats)
         await rig.begin(step.name, hits=hits, armed=step.starting)
         if not step.starting:
@@ -116,13 +118,6 @@ def plan(rounds: int, chance: random.Random) -> list[Step]:
     while len(found) < rounds:
         found += chance.sample([*STEPS.values()], len(STEPS))
     return found[:rounds]
-
-
-def _hits(step: Step, chance: random.Random, share: int) -> int:
-    """Few: one exchange with the store ends many updates at once."""
-    if step.starting:
-        return 1
-    return chance.randint(1, REFUSED_PER_TURN if step.dying else max(share // 10, 1))
 
 
 def write(rig: GatewayRig, chance: random.Random, share: int, chats: int) -> None:

@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import signal
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -152,14 +153,22 @@ def _half_read(strike: Strike) -> None:
     """The first half of a body arrives and is read; the second one never is."""
     protocol: Any = uvicorn.protocols.http.auto.AutoHTTPProtocol
     whole = protocol.data_received
+    # Connections whose head has come alone.
+    headed: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def halved(self: Any, data: bytes) -> None:
         head, end, body = data.partition(b"\r\n\r\n")
-        if not strike.armed or not head.startswith(b"POST /bot/") or len(body) < 2:
+        if self in headed:
+            head, end, body = b"", b"", data
+        elif not (strike.armed and head.startswith(b"POST /bot/")):
             whole(self, data)
             return
+        headed.discard(self)
         half = len(body) // 2
         whole(self, head + end + body[:half])
+        if not body:
+            headed.add(self)
+            return
 
         def rest() -> None:
             strike()
