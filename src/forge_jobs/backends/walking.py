@@ -9,14 +9,17 @@ goes on. Here is the arithmetic alone: a backend answers the questions that a wa
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
+from forge_jobs.kit import redact
 from forge_jobs.kit.redact import HIDDEN, prose
 
 LOOK_MOST: Final = 10_000
+PAYLOADS_MOST: Final = 5_000
 _FIRST: Final = 250
 _SECOND: Final = 2_500
 # Keys rise with time, but two writers may read their clocks a little apart.
@@ -49,7 +52,8 @@ class Keys(Struct, frozen=True):
 
 
 class Which(Struct, frozen=True):
-    """Asks which of these jobs match the filter: (key, last error), in any order."""
+    """Asks which of these jobs match the filter: (key, last error, payload), in any order. The
+    payload may be None unless the filter asks for a piece of it."""
 
     keys: Sequence[Key]
 
@@ -65,6 +69,7 @@ class Walked(Struct, frozen=True):
     keys: list[Key]
     rest: Key | None
     stopped: bool
+    looked: int
 
 
 class Stock(Struct, frozen=True):
@@ -83,6 +88,7 @@ def in_books(wanted: Filter) -> bool:
         wanted.tag is None
         and wanted.dedupe_key is None
         and wanted.error is None
+        and wanted.payload is None
         and wanted.enqueued_from is None
         and wanted.enqueued_until is None
     )
@@ -108,6 +114,23 @@ def raw_piece(error: str) -> str:
     return max((part.strip("*") for part in error.split(HIDDEN)), key=len)
 
 
+def plain_piece(text: str) -> str:
+    """What every payload must hold, in small letters, that has a text: its longest run of letters
+    that every database can put into small ones."""
+    return max("".join(c if c.isascii() else "\0" for c in text).lower().split("\0"), key=len)
+
+
+def holds(text: str | None, payload: bytes | None) -> bool:
+    """Whether a payload, as it is shown, has a piece; letter case aside."""
+    if text is None:
+        return True
+    needle = text.casefold()
+    if payload is None or needle not in payload.decode().casefold():
+        return False
+    shown = msgspec.json.encode(redact.value(msgspec.json.decode(payload)))
+    return needle in shown.decode().casefold()
+
+
 def told(error: str | None, last_error: str | None) -> bool:
     """Whether an error, as it is shown, has a piece."""
     return error is None or (last_error is not None and error in prose(last_error))
@@ -116,7 +139,7 @@ def told(error: str | None, last_error: str | None) -> bool:
 def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool) -> Steps:
     """Up to ``limit`` matching keys below one. ``choose`` names the sources to take keys from;
     ``exact``: whatever the sources give matches."""
-    nothing = Walked([], None, False)
+    nothing = Walked([], None, False, 0)
     counted: Stock | None = None
     if wanted.queue is not None or wanted.kind is not None or wanted.statuses:
         rows: list[Sequence[object]] = yield Books()
@@ -126,7 +149,8 @@ def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool)
     below, floor = yield from _within(wanted, below)
     sources = choose(wanted, counted)
     found: list[Key] = []
-    left = max(LOOK_MOST, limit + 1)
+    look_most = max(LOOK_MOST if wanted.payload is None else PAYLOADS_MOST, limit + 1)
+    left = look_most
     for most in (max(_FIRST, limit + 1), _SECOND, LOOK_MOST):
         keys, rest = yield from _next_keys(sources, below, min(most, left))
         left -= len(keys)
@@ -134,13 +158,15 @@ def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool)
         if keys:
             found += keys if exact else (yield from _matching(wanted, keys))
         if len(found) > limit:
-            return Walked(found[:limit], found[limit - 1], False)
+            last = found[limit - 1]
+            unseen = sum(key < last for key in keys)
+            return Walked(found[:limit], last, False, look_most - left - unseen)
         if rest is None or rest <= floor:
-            return Walked(found, None, False)
+            return Walked(found, None, False, look_most - left)
         below = rest
         if left <= 0:
             break
-    return Walked(found, below, True)
+    return Walked(found, below, True, look_most - left)
 
 
 def _next_keys(
@@ -155,8 +181,13 @@ def _next_keys(
 
 
 def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[Question, Any, list[Key]]:
-    rows: list[tuple[Key, str | None]] = yield Which(keys)
-    return sorted((key for key, error in rows if told(wanted.error, error)), reverse=True)
+    rows: list[tuple[Key, str | None, bytes | None]] = yield Which(keys)
+    fitting = (
+        key
+        for key, error, payload in rows
+        if told(wanted.error, error) and holds(wanted.payload, payload)
+    )
+    return sorted(fitting, reverse=True)
 
 
 def _within(wanted: Filter, below: Key) -> Generator[Question, Any, tuple[Key, Key]]:

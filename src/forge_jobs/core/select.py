@@ -15,7 +15,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Conditions that must all hold; an empty one means "any".
 
     ``error`` is a piece of the last error as people see it, letter for letter: secrets are hidden
-    (``kit.redact.prose``), so none can be guessed piece by piece. ``enqueued_until`` is excluded.
+    (``kit.redact.prose``), so none can be guessed piece by piece. The same holds for ``payload``, a
+    piece of the payload, letter case aside. ``enqueued_until`` is excluded.
     """
 
     queue: str | None = None
@@ -24,6 +25,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     tag: str | None = None
     dedupe_key: str | None = None
     error: str | None = None
+    payload: str | None = None
     enqueued_from: Instant | None = None
     enqueued_until: Instant | None = None
 
@@ -39,12 +41,13 @@ class Page(Struct, frozen=True):
     """One page of a list, newest first; ``next`` leads to the following page.
 
     ``stopped``: it is short, perhaps empty, because one call looks at a bounded number of jobs;
-    ``next`` goes on behind them.
+    ``next`` goes on behind them. ``looked``: at how many jobs it looked.
     """
 
     jobs: tuple[JobRecord, ...]
     next: Cursor | None = None
     stopped: bool = False
+    looked: int = 0
 
 
 class Acted(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Secrets out of everything people see."""
 
 import re
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 HIDDEN = "***"
@@ -20,6 +21,12 @@ _ASSIGNED = re.compile(
     private[_\-]?key|cookie)[\w\-]{0,20}["']?\s{0,3}[:=]\s{0,3}["']?|\bbearer\s{1,3}|
     \bauthorization["']?\s{0,3}[:=]\s{0,3}["']?(?:bearer\s|basic\s)?)[^\s"',;&]+""",
     re.IGNORECASE | re.VERBOSE,
+)
+
+
+# Without one of these there is nothing to hide; most texts have none.
+_SUSPECT = re.compile(
+    "://|pass|secret|token|key|credential|cookie|bearer|authorization", re.IGNORECASE
 )
 
 
@@ -54,7 +61,21 @@ def text(message: str) -> str:
 def prose(message: str) -> str:
     """What a program wrote for people: passwords in addresses hidden, and what is given to a
     secret-looking name."""
+    if _SUSPECT.search(message) is None:
+        return message
     return _ASSIGNED.sub(rf"\g<head>{HIDDEN}", text(message))
+
+
+def value(data: Any) -> Any:
+    """JSON as people see it: what has a secret-looking name is hidden, texts are ``prose``."""
+    if isinstance(data, dict):
+        fields = cast("dict[str, Any]", data)
+        return {
+            name: HIDDEN if looks_secret(name) else value(inner) for name, inner in fields.items()
+        }
+    if isinstance(data, list):
+        return [value(item) for item in cast("list[Any]", data)]
+    return prose(data) if isinstance(data, str) else data
 
 
 def looks_secret(name: str) -> bool:

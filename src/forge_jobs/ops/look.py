@@ -17,6 +17,7 @@ from forge_jobs.core.job import JobRecord, LogLine
 from forge_jobs.core.select import Cursor, Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tally import CappedCount, Count, Minute, together
+from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import HIDDEN, looks_secret, prose
 from forge_jobs.store.bundle import Store
@@ -117,7 +118,17 @@ async def jobs(
         raise BadOption(f"limit={limit} must lie between 1 and {PAGE_MOST:,}: page with the cursor")
     page = await store.jobs.page(filter, limit=limit, after=after)
     lines = tuple(job_line(record) for record in page.jobs)
-    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped)
+    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped, looked=page.looked)
+
+
+async def listed(
+    store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
+) -> tuple[JobsPage, CappedCount]:
+    """A page and how many jobs match in all; what the first page has seen is not counted again."""
+    page = await jobs(store, filter, limit=limit, after=after)
+    if after is None and (page.stopped or page.next is None):
+        return page, CappedCount(len(page.jobs), page.stopped)
+    return page, await count(store, filter)
 
 
 async def count(store: Store, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:
@@ -284,19 +295,7 @@ def _ran_s(record: JobRecord, now: Instant) -> float | None:
 def shown(data: bytes, reveal: bool) -> Any:
     """A payload or result as people see it; without ``reveal``, secret-looking values hidden."""
     value = json_payload.decode(data)
-    return value if reveal else _without_secrets(value)
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        return {
-            name: HIDDEN if looks_secret(name) else _without_secrets(inner)
-            for name, inner in fields.items()
-        }
-    if isinstance(value, list):
-        return [_without_secrets(item) for item in cast("list[Any]", value)]
-    return prose(value) if isinstance(value, str) else value
+    return value if reveal else redact.value(value)
 
 
 def unhidden(value: Any, original: Any) -> Any:

@@ -134,11 +134,13 @@ class JobLine(View, frozen=True, kw_only=True):
 
 class JobsPage(View, frozen=True, kw_only=True):
     """One page of jobs, newest first; ``next`` is the cursor of the following page. ``stopped``:
-    few jobs match, and one look goes through a bounded number of them; ``next`` looks further."""
+    few jobs match, and one look goes through a bounded number of them; ``next`` looks further.
+    ``looked``: at how many."""
 
     jobs: tuple[JobLine, ...]
     next: str | None
     stopped: bool = False
+    looked: int = 0
 
 
 class ErrorView(View, frozen=True, kw_only=True):

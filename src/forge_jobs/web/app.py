@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from forge_jobs.core.errors import ForgeError, StoreError
 from forge_jobs.kit.entropy import SECRET_ENTROPY
+from forge_jobs.ops.chronicle import Chronicle
 from forge_jobs.ops.operations import Operations
 
 from . import answers, login
@@ -81,6 +82,7 @@ class MissionControl:
         self._root = root.rstrip("/")
         self.hub = Hub(forge.clock)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
+        self.chronicle = Chronicle(forge.clock)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
         self._door = login.Door(access, forge.clock)
         self._app = Guard(
@@ -90,6 +92,12 @@ class MissionControl:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(_below(self._root, scope) if self._root else scope, receive, send)
+
+    async def aclose(self) -> None:
+        """End what goes on in the background: bulk work stops after its present step, and the
+        audit says how far it came."""
+        await self.operations.close()
+        await self.chronicle.close()
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -115,7 +123,9 @@ class MissionControl:
 
     async def _desk_of(self, identity: Identity, root: str) -> Desk:
         store = await self.forge.aready()
-        return Desk(self.forge, store, identity, self.operations, self.read_only, root)
+        return Desk(
+            self.forge, store, identity, self.operations, self.chronicle, self.read_only, root
+        )
 
     def _page_guard(self, role: Role, answer: Answer) -> Handle:
         async def checked(request: Request) -> Response:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from forge_jobs.app import Forge
     from forge_jobs.kit.clock import Clock
     from forge_jobs.ops.act import Store
+    from forge_jobs.ops.chronicle import Chronicle
     from forge_jobs.ops.operations import Operations
 
 
@@ -33,6 +34,7 @@ class Desk:
     store: "Store"
     identity: Identity
     operations: "Operations"
+    chronicle: "Chronicle"
     read_only: bool = False
     root: str = ""
 

@@ -86,6 +86,7 @@ async def served(
     finally:
         server.should_exit = True
         await asyncio.wait([task])
+        await app.aclose()
         place.close()
 
 

@@ -8,7 +8,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from forge_jobs.backends.walking import LOOK_MOST, told
+from msgspec import Struct
+
+from forge_jobs.backends.walking import LOOK_MOST, PAYLOADS_MOST, holds, told
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.select import Acted, Cursor, Filter, Selection
@@ -51,8 +53,9 @@ def act(
             else:
                 done[deed(row)] += 1
     else:
-        rows, following, _ = newest(tables, selection.filter, limit=limit, after=after)
-        for row in rows:
+        found = newest(tables, selection.filter, limit=limit, after=after)
+        following = found.next
+        for row in found.rows:
             done[deed(row)] += 1
     return Acted(
         changed=done[Effect.CHANGED],
@@ -63,21 +66,31 @@ def act(
     )
 
 
-def newest(
-    tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None
-) -> tuple[list[Row], Cursor | None, bool]:
-    """Up to ``limit`` matching rows, newest first, the cursor to the rest, and whether the search
-    ended for having looked at enough."""
+class Found(Struct, frozen=True):
+    """Matching rows, newest first, and the cursor to the rest; see ``core.select.Page``."""
+
+    rows: list[Row]
+    next: Cursor | None
+    stopped: bool
+    looked: int
+
+
+def newest(tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None) -> Found:
+    """Up to ``limit`` matching rows, newest first."""
     most = max(limit, 1)
+    look_most = max(LOOK_MOST if wanted.payload is None else PAYLOADS_MOST, most + 1)
     rows: list[Row] = []
-    for looked, row in enumerate(_older(tables, after)):
-        if looked >= max(LOOK_MOST, most + 1):
-            return rows, f"{tables.tag:x}-{row.key + 1:x}", True
+    looked = last = 0
+    for row in _older(tables, after):
+        if looked == look_most:
+            return Found(rows, f"{tables.tag:x}-{row.key + 1:x}", True, looked)
+        looked += 1
         if matches(row, wanted):
-            if len(rows) >= most:
-                return rows, f"{tables.tag:x}-{rows[-1].key:x}", False
+            if len(rows) == most:
+                return Found(rows, f"{tables.tag:x}-{rows[-1].key:x}", False, last)
             rows.append(row)
-    return rows, None, False
+            last = looked
+    return Found(rows, None, False, looked)
 
 
 def _older(tables: Tables, after: Cursor | None) -> Iterator[Row]:
@@ -151,6 +164,7 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
         and told(wanted.error, row.last_error)
+        and holds(wanted.payload, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
     )

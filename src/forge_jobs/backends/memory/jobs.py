@@ -128,8 +128,9 @@ class MemoryJobs:
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
         with self._tables.look():
-            rows, following, stopped = bulk.newest(self._tables, filter, limit=limit, after=after)
-            return Page(tuple(row.record() for row in rows), following, stopped)
+            found = bulk.newest(self._tables, filter, limit=limit, after=after)
+            jobs = tuple(row.record() for row in found.rows)
+            return Page(jobs, found.next, found.stopped, found.looked)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         with self._tables.look():

@@ -31,8 +31,8 @@ class MemoryLedger:
             if in_books(filter):
                 found = sum(bulk.matches(row, filter) for row in self._tables.jobs.values())
                 return CappedCount(min(found, cap), found > cap)
-            rows, following, _ = bulk.newest(self._tables, filter, limit=cap, after=None)
-            return CappedCount(len(rows), following is not None)
+            known = bulk.newest(self._tables, filter, limit=cap, after=None)
+            return CappedCount(len(known.rows), known.next is not None)
 
     async def oldest_due(self) -> dict[str, Instant]:
         with self._tables.look():

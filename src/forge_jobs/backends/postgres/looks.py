@@ -48,7 +48,7 @@ class Looks:
             keys = walked.keys
             found = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
             jobs = tuple(rows.record(row, self.tag) for row in found)
-            return Page(jobs, self.cursor(walked), walked.stopped)
+            return Page(jobs, self.cursor(walked), walked.stopped, walked.looked)
 
         return await self._server.within(work, writes=False)
 
@@ -118,7 +118,7 @@ class Looks:
             case Which(keys):
                 values = _values(wanted)
                 found = await link.fetch(self._sql["which"], _joined(keys), *values)
-                return [(row[0], row[1]) for row in found]
+                return [(row[0], row[1], row[2]) for row in found]
             case _:
                 assert_never(question)
 
@@ -163,6 +163,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else walking.raw_piece(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
+        None if wanted.payload is None else walking.plain_piece(wanted.payload),
     )  # fmt: skip
 
 

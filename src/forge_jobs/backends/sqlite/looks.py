@@ -48,7 +48,7 @@ def page(
     found = newest(connection.execute, wanted, limit=limit, after=after, tag=tag)
     rows = connection.execute(SQL["jobs"], (as_json(found.keys),)).fetchall()
     jobs = tuple(_record(row, tag) for row in rows)
-    return Page(jobs, cursor(found, tag), found.stopped)
+    return Page(jobs, cursor(found, tag), found.stopped, found.looked)
 
 
 def newest(
@@ -180,6 +180,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.tag, wanted.dedupe_key,
         None if wanted.error is None else walking.raw_piece(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
+        None if wanted.payload is None else walking.plain_piece(wanted.payload),
     )  # fmt: skip
 
 

@@ -236,6 +236,25 @@ class TestPages:
         acted = await store.jobs.retry(Selection(filter=Filter(error="hush-h")), limit=10)
         assert acted.changed == 0
 
+    async def test_a_payload_is_found_by_what_is_shown_of_it(self, store: Store) -> None:
+        long = b'{"note":"' + b"x" * 5_000 + b' The End"}'
+        payloads = {
+            "a": b'{"to":"Ada Lovelace","password":"sesame"}',
+            "b": '{"to":"Zoë Ångström","at":"redis://u:sesame@h"}'.encode(),
+            "c": long,
+        }
+        for kind, payload in payloads.items():
+            await enqueue(store, kind=kind, payload=payload)
+        expected = {
+            "lovelace": "a", "ADA": "a", "sesame": "", "ses": "", '"to"': "ba", "zoë": "b",
+            "ÅNGSTRÖM": "b", "ë å": "b", "the end": "c", "none": "",
+        }  # fmt: skip
+        for text, kinds in expected.items():
+            page = await store.jobs.page(Filter(payload=text), limit=10)
+            assert "".join(job.kind for job in page.jobs) == kinds, text
+            assert (page.looked, page.next) == (3, None)
+            assert (await store.ledger.count(Filter(payload=text), cap=10)).jobs == len(kinds)
+
     async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
         """States come from places of their own; together they are in one order all the same."""
         for n in range(24):

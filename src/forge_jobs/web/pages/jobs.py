@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.select import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.tally import CappedCount
 from forge_jobs.ops import look
 from forge_jobs.ops.act import APPLIES, Action, Operator
 from forge_jobs.ops.operations import Operation, OperationState
-from forge_jobs.ops.search import Found, Wanted, search
+from forge_jobs.ops.views import JobsPage
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
@@ -68,11 +69,10 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
     wanted = filter_of(given, fixed)
     after = given.get("after") or None
     text = given.get("payload", "").strip()
-    page, total, queues = await asyncio.gather(
-        search(desk.store, wanted, Wanted(payload=text), limit=PAGE_ROWS, after=after)
+    (page, total), queues = await asyncio.gather(
+        _found(desk, replace(wanted, payload=text), after)
         if text
-        else look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
-        look.count(desk.store, wanted),
+        else look.listed(desk.store, wanted, limit=PAGE_ROWS, after=after),
         look.queues(desk.store, clock=desk.clock),
     )
     only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
@@ -84,7 +84,7 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         "first": after is None,
         "total": total,
         "filter": {**kept(given), "payload": text},
-        "looked": page.looked if isinstance(page, Found) else None,
+        "looked": page.looked if text or page.stopped else None,
         "operations": [one for one in desk.operations.all() if one.ended_at is None],
         "fixed": fixed,
         "told": told,
@@ -97,6 +97,14 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         "everything": not text,
         "actions": actions_for(wanted.statuses),
     }
+
+
+async def _found(desk: Desk, wanted: Filter, after: str | None) -> tuple[JobsPage, CappedCount]:
+    """What a search in payloads came upon; it is counted what it would look through."""
+    return await asyncio.gather(
+        look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
+        look.count(desk.store, replace(wanted, payload=None)),
+    )
 
 
 def actions_for(statuses: tuple[JobStatus, ...]) -> list[str]:

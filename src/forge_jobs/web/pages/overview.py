@@ -20,7 +20,7 @@ async def view(desk: Desk, given: Given) -> Shown:
     span: dict[str, Any] = {"since": chosen.since, "until": chosen.until}
     seen, series, hosts, lately = await asyncio.gather(
         look.overview(desk.store, minutes=1, clock=desk.clock),
-        metrics.series(desk.store, step_s=chosen.step_s, queue=queue, **span),
+        desk.chronicle.chart(desk.store, step_s=chosen.step_s, queue=queue, **span),
         metrics.hosts(desk.store, step_s=chosen.step_s, **span),
         flows(desk.store, clock=desk.clock),
     )
@@ -39,7 +39,9 @@ async def view(desk: Desk, given: Given) -> Shown:
             for name in ("enqueued", "done", "retried", "dead")
         },
         "charts": [
-            charts.flow(points, chosen.unit),
+            charts.flow(
+                points, chosen.unit if series.whole else f"{chosen.unit}; reading the rest"
+            ),
             charts.latency("waited", "Wait before start", at, [one.waited for one in points]),
             charts.latency("ran", "Run time", at, [one.ran for one in points]),
             *charts.resources(hosts, at),

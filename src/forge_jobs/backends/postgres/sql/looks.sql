@@ -28,13 +28,17 @@ SELECT at, level, message FROM forge.logs WHERE job = $1 ORDER BY id;
 -- name: which
 -- Which of these jobs match a filter; NULL means any. One by one, so that no plan reads a table for
 -- the sake of a long list. Index: the primary keys.
-SELECT j.id, j.last_error
+SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+        CASE WHEN $10::text IS NOT NULL THEN COALESCE(
+            payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
-    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at
+    SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
+        CASE WHEN $10::text IS NOT NULL THEN COALESCE(
+            payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -45,7 +49,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($6::text IS NULL OR j.dedupe_key = $6)
     AND ($7::text IS NULL OR position($7 IN j.last_error) > 0)
     AND ($8::bigint IS NULL OR j.enqueued_at >= $8)
-    AND ($9::bigint IS NULL OR j.enqueued_at < $9);
+    AND ($9::bigint IS NULL OR j.enqueued_at < $9)
+    AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0);
 
 -- name: ends
 -- The lowest and the highest key. Index: the primary keys.

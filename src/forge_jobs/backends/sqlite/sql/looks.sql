@@ -19,7 +19,9 @@ ORDER BY j.id DESC;
 
 -- name: which
 -- Which of these jobs match a filter. Index: primary key.
-SELECT j.id, j.last_error
+SELECT j.id, j.last_error,
+       CASE WHEN ?10 IS NULL THEN NULL ELSE coalesce(
+           j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) END
 FROM json_each(?1) AS k CROSS JOIN forge_jobs AS j ON j.id = k.value
 WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?3 IS NULL OR j.kind = ?3)
@@ -29,7 +31,9 @@ WHERE (?2 IS NULL OR j.queue = ?2)
   AND (?6 IS NULL OR j.dedupe_key = ?6)
   AND (?7 IS NULL OR instr(j.last_error, ?7) > 0)
   AND (?8 IS NULL OR j.enqueued_at >= ?8)
-  AND (?9 IS NULL OR j.enqueued_at < ?9);
+  AND (?9 IS NULL OR j.enqueued_at < ?9)
+  AND (?10 IS NULL OR instr(lower(CAST(coalesce(
+       j.payload, (SELECT b.payload FROM forge_bodies AS b WHERE b.job = j.id)) AS TEXT)), ?10) > 0);
 
 -- name: keys_of_all
 -- The next keys, whatever the jobs are. Index: primary key.
