@@ -111,7 +111,7 @@ def _take_notes(history: History) -> None:
             history.write("unsent", label=label, error=repr(error))
             raise
 
-    BotApi.call = call  # type: ignore[method-assign]
+    BotApi.call = call
     for store in STORES:
         _note_exchanges(store, history)
 

@@ -22,7 +22,7 @@ def _acknowledge_early() -> None:
         later.add(asyncio.create_task(at_leisure()))
         return Verdict.ACCEPTED
 
-    Door.take = take  # type: ignore[method-assign]
+    Door.take = take
 
 
 def _forget_lanes() -> None:
@@ -46,8 +46,8 @@ def _forget_lanes() -> None:
         object.__setattr__(self.bot, "ordering", Ordering.NONE)
         return await taken(self, update)
 
-    Echo.answer = answer  # type: ignore[method-assign]
-    BotQueue.take_in = take_in  # type: ignore[method-assign]
+    Echo.answer = answer
+    BotQueue.take_in = take_in
 
 
 def _forget_keys() -> None:
@@ -64,7 +64,7 @@ def _forget_keys() -> None:
     def update_task(self: Any, forge: Any) -> Any:
         return Keyless(whole(self, forge))
 
-    BotQueue._update_task = update_task  # type: ignore[method-assign]
+    BotQueue._update_task = update_task
 
 
 def _send_in_the_handler() -> None:
@@ -75,7 +75,7 @@ def _send_in_the_handler() -> None:
             await self._outgoing.send_now(call)
         return []
 
-    BotQueue._answered = answered  # type: ignore[method-assign]
+    BotQueue._answered = answered
 
 
 SABOTAGES = {
