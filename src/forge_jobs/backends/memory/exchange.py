@@ -77,6 +77,9 @@ def promote(tables: Tables, now: Instant, *, limit: int) -> Promoted:
 
 def _promote_queue(tables: Tables, queue: str, now: Instant, limit: int) -> int:
     promoted = 0
+    # Jobs that come due together go on in the order of their lot, not in that of their times.
+    lanes: dict[str, None] = {}
+    keys: dict[str, None] = {}
     while promoted < limit:
         row = tables.lines.first_due(queue)
         if row is None or row.run_at > now:
@@ -84,8 +87,14 @@ def _promote_queue(tables: Tables, queue: str, now: Instant, limit: int) -> int:
         if row.expired(now):
             moves.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
         else:
-            moves.move(tables, row, Event.PROMOTE, JobStatus.PENDING, now)
+            lots = row.bound_by
+            first = lots[0] if lots else None
+            moves.move(tables, row, Event.PROMOTE, JobStatus.PENDING, now, wait_in=first)
+            lanes |= {} if row.lane_lot is None else {row.lane_lot: None}
+            keys |= {} if row.job.limit_key is None else {row.job.limit_key: None}
         promoted += 1
+    for lot in (*lanes, *keys):
+        moves.admit(tables, lot, now)
     return promoted
 
 

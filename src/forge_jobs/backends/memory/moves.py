@@ -83,8 +83,10 @@ def move(
     attempts: Attempts = Attempts.KEPT,
     owner: int | None = None,
     lot: str | None = None,
+    wait_in: str | None = None,
 ) -> None:
-    """One legal move; anything else is refused and changes nothing.
+    """One legal move; anything else is refused and changes nothing. ``wait_in``: the lot in which a
+    job that comes due waits in any case, until somebody looks at that.
 
     Keeps the invariants: owner if and only if running, ``finished_at`` if and only if ended, an
     epoch that never falls, keys, counters and lines; a death stores the ``on_dead`` job. A job that
@@ -93,8 +95,8 @@ def move(
     """
     source = row.status
     _check(source, event, target, attempts)
-    waits_in = None
-    if target is JobStatus.PENDING and source not in _HAS_ROOM:
+    waits_in = wait_in
+    if waits_in is None and target is JobStatus.PENDING and source not in _HAS_ROOM:
         waits_in = tables.lines.lots.lot_for(row, tables.limits)
     tables.lines.withdraw(row)
     row.lot = lot

@@ -45,6 +45,20 @@ class TestLanes:
         assert seen == [made[0].key, made[1].key, made[3].key]
         assert await counted(store) == {("q", JobStatus.DONE): 4}
 
+    async def test_those_that_come_due_together_keep_their_order(
+        self, store: Store, worker: Worker
+    ) -> None:
+        """In a lane that of enqueueing, in a key that of priorities; not that of their times."""
+        await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
+        first = await put(store, "a", SERIAL, delay_s=8.0)
+        await put(store, "a", SERIAL, delay_s=2.0)
+        key = key_lot("fetch", "x")
+        await enqueue(store, kind="fetch", limit_key=key, delay_s=2.0)
+        urgent = await enqueue(store, kind="fetch", limit_key=key, delay_s=8.0, priority=-1)
+        await worker.wait(10)
+        assert {job.key for job in await worker.claim(free=9)} == {first.key, urgent.key}
+        assert await counted(store) == {("q", JobStatus.RUNNING): 2, ("q", JobStatus.HELD): 2}
+
     async def test_none_binds_nobody(self, store: Store, worker: Worker) -> None:
         for _ in range(3):
             await put(store, "a", NONE)

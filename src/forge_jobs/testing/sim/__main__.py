@@ -35,7 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             twice=asked.twice,
             progress=_progress,
         )
-    options = Options(jobs=asked.jobs, nodes=asked.nodes or Options().nodes, minutes=asked.minutes)
+    options = Options(
+        jobs=asked.jobs,
+        bound=asked.bound,
+        nodes=asked.nodes or Options().nodes,
+        minutes=asked.minutes,
+    )
     began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
     virtual_s = 0.0
     for place, seed in enumerate(seeds, 1):
@@ -68,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="where to begin counting seeds (0)")
     parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
     parser.add_argument(
+        "--bound", type=int, default=defaults.bound, help="jobs besides, bound by limits and lanes"
+    )
+    parser.add_argument(
         "--nodes", type=_count, help=f"worker processes ({defaults.nodes}, {CRON_NODES} of cron)"
     )
     parser.add_argument(
@@ -90,6 +98,8 @@ def _count(text: str) -> int:
 def _report(ended: Ended) -> None:
     options = ended.options
     given = f"--jobs {options.jobs} --nodes {options.nodes} --minutes {options.minutes:g}"
+    if options.bound:
+        given += f" --bound {options.bound}"
     print(f"\nseed {ended.seed} broke {len(ended.violations)} promises ({given}):")
     for violation in ended.violations[:_SHOWN_MOST]:
         print(f"  {violation.rule}: {violation.text}")

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.limits import Limit
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import Beat, NewProcess
@@ -15,10 +16,12 @@ from forge_jobs.store.queues import QueueChange
 
 from .history import (
     Beaten,
+    Bound,
     Claimed,
     Finished,
     History,
     Left,
+    Limited,
     Moved,
     Paused,
     Registered,
@@ -76,6 +79,12 @@ class Recorder:
             )
         )  # fmt: skip
 
+    def bound(self, key: int, job: NewJob) -> None:
+        """A job of the bound workload was stored."""
+        self._history.add(
+            Bound(self._now(), self._who, key, job.kind, job.limit_key, job.lane, job.order)
+        )
+
     def slotted(self, who: str, queue: str, slots: int) -> None:
         """A queue was given so many slots."""
         self._history.add(Slotted(self._now(), who, queue, slots))
@@ -106,6 +115,9 @@ class Recorder:
                     self._history.add(Paused(self._now(), who, args[0], change.paused))
                 if change.slots is not UNSET:
                     self.slotted(who, args[0], change.slots)
+            case "limits.change":
+                limit: Limit = result
+                self._history.add(Limited(self._now(), who, limit.name, limit.concurrency))
             case _:
                 pass
 

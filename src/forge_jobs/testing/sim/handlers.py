@@ -13,6 +13,8 @@ from forge_jobs.core.retry import Retry
 from forge_jobs.engine.context import Context
 from forge_jobs.engine.registry import Handler, HandlerRegistry, RunIn
 
+from .bound import KINDS as BOUND_KINDS
+from .bound import declared
 from .clocks import pass_time
 from .history import History, Ran
 from .plan import CHILD_KIND, FRESH_KIND, LETTER_KIND, WORK_KIND, Deed, Plan, child_job
@@ -50,10 +52,14 @@ class Stage:
         return self._numbers
 
 
-def registry(stage: Stage, who: str, *, fresh: bool) -> HandlerRegistry:
-    """The handlers of one node; an older release (``fresh`` False) lacks one kind."""
+def registry(stage: Stage, who: str, *, fresh: bool, bound: bool = False) -> HandlerRegistry:
+    """The handlers of one node; an older release (``fresh`` False) lacks one kind. ``bound``: the
+    world has limits and lanes."""
     known = HandlerRegistry()
     kinds = (WORK_KIND, CHILD_KIND, LETTER_KIND, *((FRESH_KIND,) if fresh else ()))
+    if bound:
+        kinds += BOUND_KINDS
+        known.limits.update(declared())
     for kind in kinds:
         known.register(
             Handler(kind=kind, run_in=RunIn.LOOP, call=_acting(stage, who), retry=_RETRY)

@@ -72,6 +72,23 @@ class Moved(Record, frozen=True):
     former: int | None = None
 
 
+class Bound(Record, frozen=True):
+    """A job that limits or lanes bind was stored: its task, key and lane."""
+
+    key: int
+    kind: str
+    limit_key: str | None = None
+    lane: str | None = None
+    order: str = ""
+
+
+class Limited(Record, frozen=True):
+    """So many jobs of a task, or of each of its keys, may run at once from now on."""
+
+    name: str
+    most: int | None
+
+
 class Claimed(Record, frozen=True):
     """A claim given to a worker process."""
 

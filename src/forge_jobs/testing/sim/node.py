@@ -15,6 +15,7 @@ from forge_jobs.core.errors import ForgeError
 from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 from forge_jobs.store.bundle import Store
 
+from .bound import BOUND_QUEUE
 from .clocks import SimClock
 from .dice import Dice
 from .effects import Recorder
@@ -38,6 +39,7 @@ class Ground:
     recorder: Recorder
     stage: Stage
     settings: EngineSettings
+    bound: bool = False
 
     def now(self) -> int:
         """Virtual microseconds since the world began."""
@@ -133,13 +135,13 @@ class Node:
         runtime = (
             QueueRuntime(
                 store,
-                registry(ground.stage, self.who, fresh=self.fresh),
+                registry(ground.stage, self.who, fresh=self.fresh, bound=ground.bound),
                 settings=ground.settings,
                 clock=self.clock,
                 entropy=self._entropy,
                 io=_Io(ground.loop, self._io),
             )
-            .with_queues(list(QUEUES))
+            .with_queues([*QUEUES, BOUND_QUEUE] if ground.bound else list(QUEUES))
             .with_worker_id(self.who)
         )
         if replaces is not None:

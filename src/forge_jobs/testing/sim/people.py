@@ -4,7 +4,7 @@ Both reach the store over a faulty line of their own and behave as careful calle
 what certainly had no effect, and what may have had one only under a dedupe key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forge_jobs.core.errors import NotFound, StoreError, Unavailable
 from forge_jobs.core.job import Enqueued, NewJob
@@ -28,10 +28,20 @@ NORMAL_SLOTS = 10
 class Producer:
     """Enqueues all jobs of the world, a few at a time; remembers what it was promised."""
 
-    def __init__(self, ground: Ground, store: Store, dice: Dice) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        store: Store,
+        dice: Dice,
+        *,
+        make: Callable[[int, Dice], NewJob] = new_job,
+        first: int = 0,
+    ) -> None:
         self._ground = ground
         self._store = store
         self._dice = dice
+        self._make = make
+        self._first = first
         self.acked: list[str] = []
 
     async def produce(self, jobs: int, over_s: float) -> None:
@@ -39,8 +49,9 @@ class Producer:
         number = 0
         while number < jobs:
             count = min(jobs - number, 1 + int(self._dice.skewed(0, 12)))
-            wanted = [new_job(number + place, self._dice) for place in range(count)]
-            await self._store_them(number, wanted)
+            first = self._first + number
+            wanted = [self._make(first + place, self._dice) for place in range(count)]
+            await self._store_them(first, wanted)
             number += count
             await pass_time(self._dice.between(0, 2 * over_s * count / jobs))
 

@@ -15,6 +15,7 @@ _EVENTS = {
     Event.SNOOZE: "snoozes",
     Event.THROTTLE: "throttles",
     Event.MISSING: "kinds unknown to a node",
+    Event.HOLD: "jobs held for want of room",
     Event.RETRY: "retries by a person",
     Event.RUN_NOW: "run-nows by a person",
     Event.DELETE: "deletions by a person",
@@ -40,6 +41,7 @@ _FAULTS = {
     "pause": "queues paused",
     "slots": "slot changes",
     "quiet": "nodes asked to be quiet",
+    "limit": "limits changed",
 }
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final as Constant
 
-from . import checkers, life_checkers, run_checkers, slot_checkers
+from . import bound_checkers, checkers, life_checkers, run_checkers, slot_checkers
 from .checkers import Checker, Violation
 from .final import Final
 from .history import History
@@ -27,6 +27,9 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     run_checkers.started_rightly,
     run_checkers.every_run_ended,
     slot_checkers.within_slots,
+    bound_checkers.within_limits,
+    bound_checkers.within_rate,
+    bound_checkers.none_is_left,
 )
 
 

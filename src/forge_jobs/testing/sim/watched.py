@@ -11,6 +11,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.processes import Share
 
+from .bound import BOUND_QUEUE
 from .effects import Recorder
 
 
@@ -23,6 +24,8 @@ class WatchedBooks(Books):
 
     def entered(self, row: Row, now: Instant) -> None:
         super().entered(row, now)
+        if row.queue == BOUND_QUEUE:
+            self._recorder.bound(row.key, row.job)
         self._recorder.moved(row, Event.ENQUEUE, None, gone=False)
 
     def moved(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:

@@ -13,6 +13,7 @@ from forge_jobs.core.decide import Budgets
 from forge_jobs.core.status import TERMINAL
 from forge_jobs.store.bundle import Store
 
+from .bound import BOUND_QUEUE, FIRST_NUMBER, GOVERNOR, Governor, bound_job
 from .chaos import Climate, Fleet
 from .checkers import OPERATOR, Violation
 from .clocks import SimClock, pass_time
@@ -36,10 +37,12 @@ _BURIAL_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What makes a world besides its seed. ``drain_s`` bounds how long it may take to come to rest
-    after the last fault, in virtual seconds."""
+    """What makes a world besides its seed. ``bound`` is how many jobs there are besides that limits
+    and lanes bind; ``drain_s`` bounds how long it may take to come to rest after the last fault, in
+    virtual seconds."""
 
     jobs: int = 150
+    bound: int = 0
     nodes: int = 3
     minutes: float = 2.5
     drain_s: float = 240.0
@@ -93,6 +96,8 @@ def lay_ground(
     seed: int,
     settings: EngineSettings,
     make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore,
+    *,
+    bound: bool = False,
 ) -> Ground:
     """A loop, a watched store and an empty history; no actors yet."""
     loop = VirtualLoop(Dice(f"{seed}:order"))
@@ -104,7 +109,8 @@ def lay_ground(
     recorder = Recorder(history, now)
     store = make_store(SimClock(loop), Dice(f"{seed}:store"))
     watch(store, recorder)
-    return Ground(loop, Realm("wire"), store, history, recorder, Stage(history, now), settings)
+    stage = Stage(history, now)
+    return Ground(loop, Realm("wire"), store, history, recorder, stage, settings, bound)
 
 
 async def bury(ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()) -> None:
@@ -140,7 +146,7 @@ class _World:
             isolate_after_crashes=1_000_000,
             budgets=Budgets(missing_delay_s=4.0),
         )
-        self.ground = lay_ground(seed, settings, options.make_store)
+        self.ground = lay_ground(seed, settings, options.make_store, bound=options.bound > 0)
 
     def run(self) -> Final:
         loop = self.ground.loop
@@ -164,7 +170,7 @@ class _World:
 
     async def _live(self) -> None:
         ground, options, dice = self.ground, self._options, self._dice
-        for queue in QUEUES:
+        for queue in (*QUEUES, BOUND_QUEUE) if ground.bound else QUEUES:
             await ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
             ground.recorder.slotted("world", queue, NORMAL_SLOTS)
         climate = Climate.draw(dice)
@@ -183,6 +189,16 @@ class _World:
             self._task(operator.meddle(raging_s)),
             self._task(fleet.rage(raging_s)),
         ]
+        governor = None
+        if ground.bound:
+            lines.append(self._line(GOVERNOR))
+            lines[-1].weather = climate.weather
+            store, dice = self._store(lines[-1]), Dice(f"{self._seed}:{GOVERNOR}")
+            governor = Governor(ground, store, dice)
+            bound = Producer(ground, stores[0], dice, make=bound_job, first=FIRST_NUMBER)
+            bound.acked = producer.acked
+            acts.append(self._task(governor.govern(raging_s)))
+            acts.append(self._task(bound.produce(options.bound, raging_s * 0.8)))
         for act in acts:
             await act
         for line in lines:
@@ -192,6 +208,8 @@ class _World:
         # What an impatient operator gave up may still arrive, and must not undo the restoring.
         await pass_time(LATE_MOST_S + 1)
         await operator.restore()
+        if governor is not None:
+            await governor.restore()
         await self._rest()
         parent.cancel()
         await fleet.end(timeout_s=30.0)

@@ -1,0 +1,103 @@
+"""Limits and lanes in simulated worlds: promises kept, and broken code that is noticed."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from forge_jobs.backends.memory import lots, moves, serving
+from forge_jobs.backends.memory.rows import Row
+from forge_jobs.backends.memory.tables import Tables
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.limits import Limit
+from forge_jobs.testing.sim.world import Options, simulate
+from tests.sim.test_simulation import assert_kept
+
+OPTIONS = Options(jobs=10, bound=60, minutes=1.0)
+SEEDS = 6
+SEEDS_MOST = 20
+
+
+def test_worlds_with_limits_and_lanes_keep_every_promise() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        ended = simulate(seed, OPTIONS)
+        assert_kept(ended)
+        seen.update(ended.seen)
+    bit = ("jobs held for want of room", "limits changed", "jobs reaped", "crashes")
+    assert [name for name in bit if not seen[name]] == []
+
+
+def test_a_world_with_limits_repeats_itself() -> None:
+    first, second = simulate(2, OPTIONS), simulate(2, OPTIONS)
+    assert first.history.records == second.history.records
+
+
+def _a_key_counts_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lots.Lots, "taken", lambda self, limit_key: 0)
+
+
+def _a_cap_counts_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(serving, "running_under", lambda tables, limit: 0)
+
+
+def _a_start_costs_nothing(patch: pytest.MonkeyPatch) -> None:
+    def free(limit: Limit, starts: int, now: Instant) -> Limit:
+        return limit
+
+    patch.setattr(serving, "spent", free)
+
+
+def _an_end_lets_nobody_on(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(tables: Tables, row: Row, now: Instant) -> None:
+        pass
+
+    patch.setattr(moves, "_make_room", forgetful)
+
+
+def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
+    """Room is counted up at the start and down at an end, as by a counter: a reap is neither."""
+    real = lots.Lots.taken
+    worst: dict[str, int] = {}
+
+    def counted(self: lots.Lots, limit_key: str) -> int:
+        lost = sum(row.crashes for row in self._going.get(limit_key, {}).values())
+        worst[limit_key] = max(worst.get(limit_key, 0), lost)
+        return real(self, limit_key) + worst[limit_key]
+
+    patch.setattr(lots.Lots, "taken", counted)
+
+
+def _a_lane_has_two_seats(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lots.Lots, "seated", lambda self, lane: None)
+
+
+def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lots.Lots, "blocker", lambda self, lane, row: self.seated(lane))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "rules"),
+    [
+        (_a_key_counts_nobody, {"limit"}),
+        (_a_cap_counts_nobody, {"limit"}),
+        (_a_start_costs_nothing, {"rate"}),
+        (_an_end_lets_nobody_on, {"leak", "starved"}),
+        (_a_death_leaks_its_room, {"leak", "starved"}),
+        (_a_lane_has_two_seats, {"lane", "limit"}),
+        (_strict_is_serial, {"order"}),
+    ],
+)
+def test_broken_limits_are_noticed(
+    sabotage: Callable[[pytest.MonkeyPatch], None],
+    rules: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sabotage(monkeypatch)
+    others: set[str] = set()
+    for seed in range(SEEDS_MOST):
+        broken = {violation.rule for violation in simulate(seed, OPTIONS).violations}
+        if broken & rules:
+            return
+        others |= broken
+    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
