@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import uvicorn
 
 from forge_jobs import Context, Dead, Forge, NoopEcho
-from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
@@ -101,11 +100,6 @@ class Site:
     def enqueue(self, *jobs: NewJob) -> list[str]:
         made = self.ask(lambda store: store.jobs.enqueue(jobs))
         return [job.id for job in made]
-
-    def enqueued_at(self, job_id: str) -> Instant:
-        found = self.ask(lambda store: store.jobs.get(job_id))
-        assert found is not None
-        return found.enqueued_at
 
     def count(self, status: JobStatus, **wanted: Any) -> int:
         asked = Filter(statuses=(status,), **wanted)

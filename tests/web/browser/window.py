@@ -36,4 +36,4 @@ def open_window(browser: Browser, address: str, **options: Any) -> Iterator[Page
         yield page
     finally:
         room.close()
-    assert said == []
+    assert said == [], said
