@@ -26,7 +26,14 @@ def environment() -> Environment:
     )
     untyped = cast("Any", env)
     untyped.filters.update(
-        moment=moment, span=span, number=number, size=size, json=as_json, pretty=pretty, brief=brief
+        moment=moment,
+        until=until,
+        span=span,
+        number=number,
+        size=size,
+        json=as_json,
+        pretty=pretty,
+        brief=brief,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
     return env
@@ -49,6 +56,11 @@ def moment(at: datetime | None) -> Markup:
         return Markup('<span class="none">–</span>')
     text = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), text)
+
+
+def until(at: datetime | None) -> Markup:
+    """The same for an end that is awaited: once it has passed the script shows "now"."""
+    return Markup(str(moment(at)).replace("<time ", "<time data-until ", 1))
 
 
 def span(seconds: float | None) -> str:

@@ -63,6 +63,7 @@
       hooks: {
         setSelect: [function (plot) { zoom(figure, plot); }],
         setCursor: [function (plot) { tell(figure, plot); }],
+        setLegend: [newest],
         ready: [function (plot) { pinnable(plot); }]
       }
     };
@@ -100,12 +101,16 @@
     });
   }
 
+  // nobody points anywhere: the newest values stand in the legend
+  function newest(plot) {
+    var last = plot.data[0].length - 1;
+    if ((plot.cursor.idx === null || plot.cursor.idx === undefined) && last >= 0 && plot.legend.idx !== last) plot.setLegend({ idx: last }, false);
+  }
+
   // what stands at the crosshair, for people who hear it
   function tell(figure, plot) {
     var at = plot.cursor.idx, place = figure.querySelector(".plot");
-    // nobody points anywhere: the newest values stand in the legend
-    if (at === null || at === undefined) { plot.setLegend({ idx: plot.data[0].length - 1 }, false); return; }
-    if (place !== document.activeElement) return;
+    if (at === null || at === undefined || place !== document.activeElement) return;
     var data = JSON.parse(figure.dataset.chart), said = Object.keys(data.series).map(function (name) { return name + " " + told(data.series[name][at], data.unit); });
     place.setAttribute("aria-valuenow", String(at));
     place.setAttribute("aria-valuetext", moment(data.at[at]) + ": " + said.join(", "));

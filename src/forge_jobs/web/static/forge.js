@@ -23,7 +23,9 @@
   function tellTimes(from) {
     var now = Date.now();
     all("time[datetime]", from).forEach(function (one) {
-      var at = new Date(one.getAttribute("datetime")), text = ago((now - at.getTime()) / 1000);
+      var at = new Date(one.getAttribute("datetime")), passed = (now - at.getTime()) / 1000;
+      // what is awaited cannot be over: the next change takes it away
+      var text = passed > 0 && one.dataset.until !== undefined ? "now" : ago(passed);
       if (!one.title) one.title = at.toLocaleString();
       if (one.textContent !== text) one.textContent = text;
     });
