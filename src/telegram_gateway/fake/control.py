@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .world import FakeBot
 
 _WAIT_MOST_S: Final = 25.0
+_SECONDS_MOST: Final = 366 * 86_400
+_TAKEN: Final = frozenset({"text", "chat", "user", "name", "from", "message_id", "date", "bot"})
 
 
 class _Bad(Exception):
@@ -128,7 +130,7 @@ class _Control:
             chat=_whole(body, "chat", 7),
             user=_whole(body, "user", 0) or None,
             name=_text(body, "name", "Ann"),
-            **body.get("more", {}),
+            **_more(body),
         )
         return {"update_id": update}
 
@@ -183,7 +185,7 @@ class _Control:
                 method=_text(body, "method", ""),
                 bot_id=bot or None,
                 times=_whole(body, "times", 1),
-                seconds=float(body.get("seconds", 1.0)),
+                seconds=_seconds(body, 1.0),
                 code=_whole(body, "code", 0) or None,
                 chat=_whole(body, "chat", 0),
             )
@@ -196,7 +198,7 @@ class _Control:
         clock = self._fake.clock
         if not isinstance(clock, LeapClock):
             raise _Bad("this server's clock cannot leap: start it with a LeapClock")
-        clock.leap(float(body.get("seconds", 0.0)))
+        clock.leap(_seconds(body, 0.0))
         return {"now": clock.now() // 1_000_000}
 
     def _bot(self, request: Request) -> "FakeBot":
@@ -229,3 +231,23 @@ def _whole(body: dict[str, Any], name: str, default: int | None = None) -> int:
     if not isinstance(found, int) or isinstance(found, bool):
         raise _Bad(f"{name} must be a whole number")
     return found
+
+
+def _seconds(body: dict[str, Any], default: float) -> float:
+    found = body.get("seconds", default)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise _Bad("seconds must be a number")
+    if not 0 <= found <= _SECONDS_MOST:
+        raise _Bad(f"seconds must be from 0 to {_SECONDS_MOST:,}")
+    return float(found)
+
+
+def _more(body: dict[str, Any]) -> dict[str, Any]:
+    found = body.get("more", {})
+    if not isinstance(found, dict):
+        raise _Bad("more must be an object: further fields of the message")
+    fields = cast("dict[str, Any]", found)
+    taken = sorted(fields.keys() & _TAKEN)
+    if taken:
+        raise _Bad(f"more must not hold {', '.join(taken)}: the message has that already")
+    return fields

@@ -168,7 +168,7 @@ class Delivery:
             return asked.result()
         except httpx2.ConnectError:
             return "Connection refused"
-        except (httpx2.HTTPError, httpx2.InvalidURL):
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, RuntimeError):
             return "Webhook connection closed"
         finally:
             patience.cancel()

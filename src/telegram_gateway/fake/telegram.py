@@ -75,9 +75,10 @@ class FakeTelegram:
 
     def known(self, token: str) -> FakeBot:
         """The bot that calls; 401 for a stranger."""
-        number = token.partition(":")[0]
-        found = self.bots.get(int(number)) if number.isascii() and number.isdigit() else None
-        if found is None and not self._known_only and _TOKEN.fullmatch(token):
+        if not _TOKEN.fullmatch(token):
+            raise Refusal(401, "Unauthorized")
+        found = self.bots.get(int(token.partition(":")[0]))
+        if found is None and not self._known_only:
             found = self.bot(token)
         if found is None or found.token != token or found.revoked:
             raise Refusal(401, "Unauthorized")

@@ -79,7 +79,7 @@ def chosen_kinds(named: Any, before: frozenset[str] | None) -> frozenset[str] | 
     """What ``allowed_updates`` leads to; None stands for the default."""
     if named is None:
         return before
-    known = frozenset(str(kind) for kind in named if kind in KINDS)
+    known = frozenset(kind for kind in named if isinstance(kind, str) and kind in KINDS)
     return known or None
 
 

@@ -81,6 +81,10 @@ async def test_what_cannot_be_done_is_said(
     await control.post("/bots", token=TOKEN)
     assert "bot 99" in (await control.post("/bots/99/messages", 404, text="hi"))["error"]
     assert "chat" in (await control.post("/bots/4711/messages", 400, chat="x"))["error"]
+    assert "more" in (await control.post("/bots/4711/messages", 400, more=[1]))["error"]
+    assert "chat" in (await control.post("/bots/4711/messages", 400, more={"chat": 1}))["error"]
+    assert "seconds" in (await control.post("/clock", 400, seconds=-1))["error"]
+    assert "seconds" in (await control.post("/clock", 400, seconds="1h"))["error"]
     assert "trouble" in (await control.post("/faults", 400, trouble="earthquake"))["error"]
     assert "token" in (await control.post("/bots", 400, token="nonsense"))["error"]
     assert "body" in (await control.post("/bots/4711/updates", 400, kind="message"))["error"]
