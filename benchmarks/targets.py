@@ -60,6 +60,25 @@ POSTGRES_SNAPSHOT = Target(
     "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 2, "×", Sense.AT_MOST
 )
 
+PAGES = Target("pages", "the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW)
+PAGES_BUSY = Target("pages-busy", "drain with 20 pages open, to none", 0.95, 0.98, "×")
+PAGES_SIGHT = Target(
+    "pages-sight", "from a change to its sight on a page, p99", 2, 1.5, "s", Sense.BELOW
+)
+PAGES_IDLE = Target("pages-idle", "50 open streams while nothing happens", 5, 2, "%", Sense.BELOW)
+POSTGRES_PAGES = Target(
+    "postgres-pages", "Postgres: the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW
+)
+POSTGRES_PAGES_BUSY = Target(
+    "postgres-pages-busy", "Postgres: drain with 20 pages open, to none", 0.95, 0.98, "×"
+)
+POSTGRES_PAGES_SIGHT = Target(
+    "postgres-pages-sight", "Postgres: from a change to its sight, p99", 2, 1.5, "s", Sense.BELOW
+)
+POSTGRES_PAGES_IDLE = Target(
+    "postgres-pages-idle", "Postgres: 50 open streams, nothing happens", 5, 2, "%", Sense.BELOW
+)
+
 ALL = (
     DRAIN_FULL, DRAIN_NORMAL, ENQUEUE_NORMAL, ENQUEUE_FULL, IDLE_P50, IDLE_P99, IDLE_CPU, MEMORY,
     AWAIT, DEF_FULL, DEF_NORMAL, DEPTH, METRICS, POSTGRES_METRICS, LIMITS, POSTGRES_LIMITS, POOL,
@@ -67,6 +86,8 @@ ALL = (
     POSTGRES_CEILING, POSTGRES_BULK,
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
     POSTGRES_SNAPSHOT,
+    PAGES, PAGES_BUSY, PAGES_SIGHT, PAGES_IDLE, POSTGRES_PAGES, POSTGRES_PAGES_BUSY,
+    POSTGRES_PAGES_SIGHT, POSTGRES_PAGES_IDLE,
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from benchmarks.measures.enqueue import Enqueue
 from benchmarks.measures.idle import Idle
 from benchmarks.measures.limits import Limits, PostgresLimits
 from benchmarks.measures.metrics import Metrics, PostgresMetrics
+from benchmarks.measures.pages import Pages, PostgresPages
 from benchmarks.measures.pool import Pool
 from benchmarks.measures.postgres_depth import PostgresDepth
 from benchmarks.measures.postgres_drain import PostgresDrain
@@ -31,6 +32,7 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "metrics": Metrics,
     "limits": Limits,
     "pool": Pool,
+    "pages": Pages,
     "postgres-drain": PostgresDrain,
     "postgres-enqueue": PostgresEnqueue,
     "postgres-idle": PostgresIdle,
@@ -38,6 +40,7 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "postgres-metrics": PostgresMetrics,
     "postgres-limits": PostgresLimits,
     "postgres-snapshot": PostgresSnapshot,
+    "postgres-pages": PostgresPages,
     "door": Door,
 }
 # Names that stand for several measures.

@@ -1,0 +1,137 @@
+"""A store full of jobs of every sort, made inside the database: states, queues, kinds, tags, keys,
+errors, and a week of minutes behind them. The oldest jobs have a tag, a kind and an error that no
+other has, so that whoever looks for those has to go far.
+
+Beside `forge_rows` and `forge_postgres_rows` this knows our schema.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import psycopg
+
+from benchmarks import postgres
+from benchmarks.systems import forge_rows
+
+WEEK = 7 * 86_400 * 1_000_000
+MINUTE = 60_000_000
+KINDS = 20
+QUEUES = 8
+RARE = "rare"
+RARE_JOBS = 5
+HISTOGRAM = '{"sum_s":1.5,"buckets":{"80":3,"82":2,"85":1,"90":1}}'
+
+# Of a thousand jobs in a row: 700 done, 90 pending, 70 scheduled, 60 dead, 40 cancelled, 30 failed,
+# 9 held, 1 running.
+STATE = (
+    "CASE WHEN i % 1000 < 700 THEN 'done' WHEN i % 1000 < 790 THEN 'pending'"
+    " WHEN i % 1000 < 860 THEN 'scheduled' WHEN i % 1000 < 920 THEN 'dead'"
+    " WHEN i % 1000 < 960 THEN 'cancelled' WHEN i % 1000 < 990 THEN 'failed'"
+    " WHEN i % 1000 < 999 THEN 'held' ELSE 'running' END"
+)
+KIND = f"CASE WHEN i <= {RARE_JOBS} THEN '{RARE}' ELSE 'kind_' || (i % {KINDS}) END"
+QUEUE = f"'queue_' || (i % {KINDS} % {QUEUES})"
+ERROR = (
+    f"CASE WHEN i <= {RARE_JOBS} THEN 'ValueError: {RARE} trouble' WHEN s IN ('dead', 'failed')"
+    " THEN 'TimeoutError: host ' || (i % 97) || ' did not answer within 30 s' END"
+)
+
+SQLITE_JOBS = f"""
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)
+INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, attempts, max_attempts,
+    enqueued_at, owner, exchange, started_at, finished_at, due_at, line, options, last_error, odd,
+    dedupe_key, lot, payload)
+SELECT i, s, {QUEUE}, {KIND}, i % 3,
+    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
+    s IN ('done', 'dead', 'failed', 'running'), 5, at,
+    CASE WHEN s = 'running' THEN 1 END, CASE WHEN s = 'running' THEN 1 END,
+    CASE WHEN s IN ('done', 'dead', 'failed', 'running') THEN at + 1000 END,
+    CASE WHEN s IN ('done', 'dead', 'cancelled') THEN at + 5000 END,
+    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} END,
+    CASE WHEN s = 'pending' THEN 1 END,
+    CASE WHEN i <= {RARE_JOBS} THEN '{{"tags":["{RARE}"]}}'
+         WHEN i % 10 < 3 THEN '{{"tags":["tag_' || (i % 7) || '","batch"]}}' END,
+    {ERROR}, CASE WHEN s IN ('failed', 'held', 'dead', 'cancelled') THEN s END,
+    CASE WHEN i % 10 = 0 THEN 'key-' || i END, CASE WHEN s = 'held' THEN 'key:crowd' END,
+    CAST('{{"number":' || i || ',"to":"somebody@example.org"}}' AS BLOB)
+FROM (SELECT i, {STATE} AS s, :now - (:rows - i) * ({WEEK} / :rows) AS at FROM n)
+"""
+SQLITE_MINUTES = f"""
+WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :minutes * {KINDS})
+INSERT INTO forge_minutes (at, queue, kind, told)
+SELECT at, queue, kind, json_object('at', at, 'queue', queue, 'kind', kind, 'enqueued', 5,
+    'started', 5, 'done', 4, 'retried', 1, 'waited', json(:histogram), 'ran', json(:histogram),
+    'took', json(:histogram))
+FROM (SELECT (:now / {MINUTE} - i / {KINDS}) * {MINUTE} AS at,
+             'queue_' || (i % {KINDS} % {QUEUES}) AS queue, 'kind_' || (i % {KINDS}) AS kind FROM n)
+"""
+POSTGRES_JOBS = f"""
+INSERT INTO forge.{{table}} (id, status, queue, kind, priority, run_at, attempts, max_attempts,
+    enqueued_at, owner, exchange, started_at, finished_at, tags, last_error, dedupe_key, lot,
+    payload)
+SELECT i, s, {QUEUE}, {KIND}, i % 3,
+    CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
+    (s IN ('done', 'dead', 'failed', 'running'))::int, 5, at,
+    CASE WHEN s = 'running' THEN 1 END, CASE WHEN s = 'running' THEN 1 END,
+    CASE WHEN s IN ('done', 'dead', 'failed', 'running') THEN at + 1000 END,
+    CASE WHEN s IN ('done', 'dead', 'cancelled') THEN at + 5000 END,
+    CASE WHEN i <= {RARE_JOBS} THEN ARRAY['{RARE}']
+         WHEN i % 10 < 3 THEN ARRAY['tag_' || (i % 7), 'batch'] END,
+    {ERROR}, CASE WHEN i % 10 = 0 THEN 'key-' || i END, CASE WHEN s = 'held' THEN 'key:crowd' END,
+    convert_to('{{{{"number":' || i || ',"to":"somebody@example.org"}}}}', 'UTF8')
+FROM (SELECT i, {STATE} AS s, {{now}} - ({{rows}} - i) * ({WEEK} / {{rows}}) AS at
+      FROM generate_series(1, {{rows}}) AS i) AS n
+WHERE (s IN ('done', 'dead', 'cancelled')) = {{over}}
+"""
+POSTGRES_MINUTES = f"""
+INSERT INTO forge.minutes (at, queue, kind, enqueued, started, done, retried, dead, cancelled,
+    throttled, released, waited, ran, took)
+SELECT ({{now}} / {MINUTE} - i / {KINDS}) * {MINUTE}, 'queue_' || (i % {KINDS} % {QUEUES}),
+    'kind_' || (i % {KINDS}), 5, 5, 4, 1, 0, 0, 0, 0, h, h, h
+FROM generate_series(0, {{minutes}} * {KINDS} - 1) AS i, (SELECT '{HISTOGRAM}'::jsonb AS h) AS h
+"""
+
+
+def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
+    """The tables must be there and empty."""
+    now = time.time_ns() // 1_000
+    connection = sqlite3.connect(forge_rows.path_in(store), isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA cache_size = -200000")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(SQLITE_JOBS, {"rows": rows, "now": now})
+        told = {"minutes": minutes, "now": now, "histogram": HISTOGRAM}
+        connection.execute(SQLITE_MINUTES, told)
+        connection.execute(
+            "INSERT INTO forge_counts (queue, kind, status, jobs)"
+            " SELECT queue, kind, status, count(*) FROM forge_jobs GROUP BY queue, kind, status"
+        )
+        connection.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+def fill_postgres(store: Path, rows: int, minutes: int) -> None:
+    """The same on Postgres."""
+    now = time.time_ns() // 1_000
+    with psycopg.connect(postgres.address(store), autocommit=True) as link:
+        link.execute("SET synchronous_commit = off")
+        for table, over in (("jobs", "false"), ("history", "true")):
+            text = POSTGRES_JOBS.format(table=table, now=now, rows=rows, over=over)
+            link.execute(text.encode())
+        link.execute(
+            POSTGRES_MINUTES.replace("{now}", str(now)).replace("{minutes}", str(minutes)).encode()
+        )
+        link.execute(
+            b"INSERT INTO forge.counters (queue, kind, status, jobs)"
+            b" SELECT queue, kind, status, count(*) FROM ("
+            b" SELECT queue, kind, status FROM forge.jobs UNION ALL"
+            b" SELECT queue, kind, status FROM forge.history) AS j"
+            b" GROUP BY queue, kind, status"
+        )
+        link.execute(b"SELECT setval(pg_get_serial_sequence('forge.jobs', 'id'), %s)", [rows])
