@@ -11,8 +11,8 @@ from forge_jobs import BadOption, Context, Forge, Snooze, Throttled, metrics_rol
 from forge_jobs.cli.health_port import serve_health
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.tally import Minute
+from forge_jobs.core.vitals import EVER, Vitals
 from forge_jobs.ops import metrics, prometheus
-from forge_jobs.ops.metrics import spans
 from forge_jobs.ops.prometheus import Seen, prometheus_text
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -118,15 +118,17 @@ async def test_workers_show_what_they_use(forge: Forge) -> None:
 
 def test_odd_names_are_escaped() -> None:
     total = Minute(at=0, queue='a"b\\c', kind="d\ne", done=1, ran=histogram([0.5]))
-    text = prometheus.render(Seen([], [], [total], spans(histogram([0.001, 0.002]))))
-    samples, _ = read(text)
+    trips = Vitals(at=EVER, host_id="", exchange=histogram([0.001, 0.002]), errors=3)
+    samples, kinds = read(prometheus.render(Seen([], [], [total], trips)))
     own = {"queue": 'a"b\\c', "kind": "d\ne"}
     assert value(samples, "forge_jobs_done_total", **own) == 1
     assert value(samples, "forge_job_run_seconds_sum", **own) == 0.5
     assert value(samples, "forge_job_run_seconds_bucket", **own, le="0.5") == 0
     assert value(samples, "forge_job_run_seconds_bucket", **own, le="1") == 1
-    quantile = value(samples, "forge_store_exchange_seconds", quantile="0.5")
-    assert quantile == pytest.approx(0.001, rel=0.07)
+    assert kinds["forge_store_exchange_seconds"] == "histogram"
+    assert value(samples, "forge_store_exchange_seconds_bucket", le="0.0025") == 2
+    assert value(samples, "forge_store_exchange_seconds_count") == 2
+    assert value(samples, "forge_store_exchange_errors_total") == 3
 
 
 async def test_series_and_kinds_follow_the_books(forge: Forge) -> None:

@@ -1,6 +1,7 @@
 """How a worker process fared within one minute: what it used, and how its store answered."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -35,6 +36,15 @@ class Vitals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def cores(self) -> float | None:
         """How many cores it kept busy on average."""
         return self.cpu_s / self.span_s if self.span_s > 0 else None
+
+
+# Under this minute the store keeps what grows only, of all processes together.
+EVER: Final = -1
+
+
+def ever(told: Vitals) -> Vitals:
+    """What a report adds to the store's own row, which no clean-up removes."""
+    return Vitals(at=EVER, host_id="", exchange=told.exchange, errors=told.errors)
 
 
 def combined(parts: Sequence[Vitals]) -> Vitals:

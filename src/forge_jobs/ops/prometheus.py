@@ -13,12 +13,12 @@ from typing import Final
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tally import Minute
+from forge_jobs.core.vitals import Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
 from . import look, metrics
 from .limits import RateLimitView, rate_limits
-from .metrics import Spans
 from .views import QueueView, WorkerView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -54,30 +54,30 @@ class Seen:
     queues: Sequence[QueueView]
     workers: Sequence[WorkerView]
     totals: Sequence[Minute]
-    latency: Spans
+    trips: Vitals
     scopes: Mapping[str, bool] = field(default_factory=dict[str, bool])
     permits: Sequence[RateLimitView] = ()
 
 
 async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
     """Everything about a store, as text in Prometheus' format."""
-    queues, workers, totals, latency, gates, permits = await asyncio.gather(
+    queues, workers, totals, trips, gates, permits = await asyncio.gather(
         look.queues(store, clock=clock),
         look.workers(store, clock=clock),
         metrics.totals(store),
-        metrics.store_latency(store, clock=clock),
+        store.ledger.vitals_ever(),
         store.limits.gates(),
         rate_limits(store),
     )
     now = clock.now()
     scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
-    return render(Seen(queues, workers, totals, latency, scopes, permits))
+    return render(Seen(queues, workers, totals, trips, scopes, permits))
 
 
 def render(seen: Seen) -> str:
     """The text."""
     lines = [*_queues(seen.queues), *_scopes(seen.scopes, seen.permits)]
-    lines += [*_workers(seen.workers), *_latency(seen.latency)]
+    lines += [*_workers(seen.workers), *_trips(seen.trips)]
     lines += _counters(seen.totals)
     lines += _histograms(seen.totals)
     return "\n".join(lines) + "\n"
@@ -135,11 +135,13 @@ def _workers(workers: Sequence[WorkerView]) -> Iterator[str]:
         yield from _metric(f"forge_worker_{name}", "gauge", words, samples)
 
 
-def _latency(latency: Spans) -> Iterator[str]:
-    figures = {"0.5": latency.p50_s, "0.95": latency.p95_s, "0.99": latency.p99_s}
-    samples = (({"quantile": q}, value) for q, value in figures.items() if value is not None)
-    words = "Round trips of workers to the store in the last five minutes."
-    yield from _metric("forge_store_exchange_seconds", "gauge", words, samples)
+def _trips(trips: Vitals) -> Iterator[str]:
+    name = "forge_store_exchange_seconds"
+    yield f"# HELP {name} Round trips of workers to the store."
+    yield f"# TYPE {name} histogram"
+    yield from _histogram(name, {}, trips.exchange)
+    words = "Round trips of workers to the store that failed."
+    yield from _metric("forge_store_exchange_errors_total", "counter", words, [({}, trips.errors)])
 
 
 def _counters(totals: Sequence[Minute]) -> Iterator[str]:

@@ -46,6 +46,11 @@ class LedgerStore(Protocol):
         """Keep how a process fared; further reports about the same minute are added to it."""
         ...
 
+    async def vitals_ever(self) -> Vitals:
+        """The round trips to the store of all processes that ever reported, and how many failed:
+        what grows only. Other fields say nothing."""
+        ...
+
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         """How processes fared, oldest minute first, then by host_id; ``until`` is excluded."""
         ...
@@ -61,6 +66,11 @@ class LedgerStore(Protocol):
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         """Forget minutes older than that, of queues and processes, at most ``limit`` of each; how
         many were removed. ``totals`` stay."""
+        ...
+
+    async def stamp(self) -> str:
+        """A mark that changes with every commit. As long as it is the same, nothing was written;
+        that it differs may be due to others in the same database."""
         ...
 
     async def note_action(self, entry: AuditEntry) -> None:

@@ -7,7 +7,7 @@ from forge_jobs.core.histogram import EMPTY, Histogram, bucket_of
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.tally import Count, Minute, for_ever
-from forge_jobs.core.vitals import Vitals, combined
+from forge_jobs.core.vitals import EVER, Vitals, combined, ever
 
 from .rows import Row
 
@@ -67,6 +67,7 @@ class Books:
         self._minutes: dict[tuple[Instant, str, str], _Sums] = {}
         self._forgotten: list[Minute] = []
         self._vitals: dict[tuple[Instant, str], Vitals] = {}
+        self.vitals_ever = Vitals(at=EVER, host_id="")
 
     def entered(self, row: Row, now: Instant) -> None:
         """A job came into being in its present state."""
@@ -142,6 +143,7 @@ class Books:
         name = (vitals.at, vitals.host_id)
         known = self._vitals.get(name)
         self._vitals[name] = vitals if known is None else combined([known, vitals])
+        self.vitals_ever = combined([self.vitals_ever, ever(vitals)])
 
     def vitals(self, since: Instant, until: Instant) -> list[Vitals]:
         return [

@@ -55,6 +55,10 @@ class MemoryLedger:
         with self._tables.change():
             self._tables.books.noted(vitals)
 
+    async def vitals_ever(self) -> Vitals:
+        with self._tables.look():
+            return self._tables.books.vitals_ever
+
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         with self._tables.look():
             return self._tables.books.vitals(since, until)
@@ -71,6 +75,9 @@ class MemoryLedger:
         with self._tables.change():
             books = self._tables.books
             return books.forget(before, limit) + books.forget_vitals(before, limit)
+
+    async def stamp(self) -> str:
+        return str(self._tables.changes)
 
     async def note_action(self, entry: AuditEntry) -> None:
         with self._tables.change():

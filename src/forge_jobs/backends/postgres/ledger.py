@@ -8,7 +8,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
 from forge_jobs.core.tally import CappedCount, Count, Minute, by_name, for_ever
-from forge_jobs.core.vitals import Vitals, combined
+from forge_jobs.core.vitals import EVER, Vitals, combined, ever
 
 from . import roll, rows, sqlfiles
 from .looks import Looks
@@ -51,12 +51,20 @@ class PostgresLedger:
 
     async def note_vitals(self, vitals: Vitals) -> None:
         async def work(link: Link) -> None:
-            known = await link.row(self._sql["known_vitals"], vitals.at, vitals.host_id)
-            told = vitals if known is None else combined([_vitals_of(known["told"]), vitals])
-            text = msgspec.json.encode(told).decode()
-            await link.fetch(self._sql["set_vitals"], told.at, told.host_id, text)
+            for part in (vitals, ever(vitals)):
+                empty = rows.as_json(Vitals(at=part.at, host_id=part.host_id))
+                # Processes share the second row: it has to be there before it can be locked.
+                await link.fetch(self._sql["begin_vitals"], part.at, part.host_id, empty)
+                known = await link.row(self._sql["known_vitals"], part.at, part.host_id)
+                assert known is not None
+                whole = rows.as_json(combined([_vitals_of(known["told"]), part]))
+                await link.fetch(self._sql["set_vitals"], part.at, part.host_id, whole)
 
         await self._server.within(work)
+
+    async def vitals_ever(self) -> Vitals:
+        found = await self._server.ask(self._sql["vitals"], EVER, 0, writes=False)
+        return _vitals_of(found[0]["told"]) if found else Vitals(at=EVER, host_id="")
 
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         found = await self._server.ask(self._sql["vitals"], since, until, writes=False)
@@ -93,6 +101,10 @@ class PostgresLedger:
         most = max(limit, 0)
         minutes = await self._server.ask(self._sql["purge_minutes"], before, most)
         return len(minutes) + len(await self._server.ask(self._sql["purge_vitals"], before, most))
+
+    async def stamp(self) -> str:
+        row = await self._server.ask_row(self._sql["stamp"], writes=False)
+        return "" if row is None else str(row["stamp"])
 
     async def note_action(self, entry: AuditEntry) -> None:
         told = msgspec.json.encode(entry).decode()

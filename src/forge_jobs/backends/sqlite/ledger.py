@@ -53,6 +53,9 @@ class SqliteLedger:
     async def note_vitals(self, vitals: Vitals) -> None:
         await self._writer.call(partial(roll.note_vitals, vitals))
 
+    async def vitals_ever(self) -> Vitals:
+        return await self._reader.call(roll.vitals_ever)
+
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         return await self._reader.call(partial(roll.vitals, since, until))
 
@@ -67,6 +70,9 @@ class SqliteLedger:
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
         return await self._writer.call(partial(_purge, before, max(limit, 0)))
+
+    async def stamp(self) -> str:
+        return await self._reader.call(_stamp)
 
     async def note_action(self, entry: AuditEntry) -> None:
         await self._writer.call(partial(_note_action, entry))
@@ -102,6 +108,11 @@ def _actions(after: int | None, limit: int, connection: sqlite3.Connection) -> l
 
 def _purge_actions(before: Instant, limit: int, tx: Tx) -> int:
     return tx.execute(SQL["purge_actions"], (before, limit)).rowcount
+
+
+def _stamp(connection: sqlite3.Connection) -> str:
+    # the number is told anew to every connection
+    return f"{id(connection)} {connection.execute('PRAGMA data_version').fetchone()[0]}"
 
 
 def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@ import msgspec
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.tally import Minute, by_name, for_ever
-from forge_jobs.core.vitals import Vitals, combined
+from forge_jobs.core.vitals import EVER, Vitals, combined, ever
 
 from .books import SQL, Execute
 from .transaction import Tx
@@ -63,11 +63,17 @@ def totals(connection: sqlite3.Connection) -> list[Minute]:
 
 
 def note_vitals(told: Vitals, tx: Tx) -> None:
-    """Add a report to what is known of the minute."""
-    known = tx.row(SQL["known_vitals"], (told.at, told.host_id))
-    if known is not None:
-        told = combined([_one_of(known[0]), told])
-    tx.execute(SQL["set_vitals"], (told.at, told.host_id, _text(told)))
+    """Add a report to what is known of the minute, and to what grows only."""
+    for part in (told, ever(told)):
+        known = tx.row(SQL["known_vitals"], (part.at, part.host_id))
+        whole = part if known is None else combined([_one_of(known[0]), part])
+        tx.execute(SQL["set_vitals"], (whole.at, whole.host_id, _text(whole)))
+
+
+def vitals_ever(connection: sqlite3.Connection) -> Vitals:
+    """What grows only."""
+    known = connection.execute(SQL["known_vitals"], (EVER, "")).fetchone()
+    return Vitals(at=EVER, host_id="") if known is None else _one_of(known[0])
 
 
 def vitals(since: Instant, until: Instant, connection: sqlite3.Connection) -> list[Vitals]:

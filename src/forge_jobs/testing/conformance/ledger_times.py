@@ -245,3 +245,19 @@ class TestVitals:
         assert removed == [3, 1, 0]
         left = await store.ledger.vitals(since=at, until=at + 9 * MINUTE)
         assert [(row.at, row.host_id) for row in left] == [(before, "a"), (before, "b")]
+
+    async def test_round_trips_are_counted_for_ever(
+        self, store: Store, clock: MovableClock
+    ) -> None:
+        """Whatever becomes of the minutes: what Prometheus calls a histogram must not fall."""
+        assert (await store.ledger.vitals_ever()).exchange == histogram([])
+        at = clock.now() - clock.now() % MINUTE
+        for turn, host_id in enumerate(("a", "b", "a")):
+            trips = histogram([0.001 * (turn + 1)])
+            told = Vitals(at=at + turn * MINUTE, host_id=host_id, exchange=trips, errors=turn)
+            await store.ledger.note_vitals(told)
+        await store.ledger.purge_minutes(before=at + 9 * MINUTE, limit=99)
+        assert await store.ledger.vitals(since=0, until=at + 9 * MINUTE) == []
+        known = await store.ledger.vitals_ever()
+        assert known.exchange.buckets == histogram([0.001, 0.002, 0.003]).buckets
+        assert (known.exchange.count, known.errors) == (3, 3)

@@ -132,14 +132,18 @@ ON CONFLICT (queue, kind) DO UPDATE SET
     waited = forge.merged(m.waited, EXCLUDED.waited), ran = forge.merged(m.ran, EXCLUDED.ran),
     took = forge.merged(m.took, EXCLUDED.took);
 
+-- name: begin_vitals
+-- A row to add reports to, unless there is one. Index: the primary key.
+INSERT INTO forge.vitals (at, host_id, told) VALUES ($1, $2, $3)
+ON CONFLICT (at, host_id) DO NOTHING;
+
 -- name: known_vitals
 -- What is known of a process in a minute; the row is nobody else's until the transaction ends.
 SELECT told FROM forge.vitals WHERE at = $1 AND host_id = $2 FOR UPDATE;
 
 -- name: set_vitals
 -- The new state of it. Index: the primary key.
-INSERT INTO forge.vitals (at, host_id, told) VALUES ($1, $2, $3)
-ON CONFLICT (at, host_id) DO UPDATE SET told = EXCLUDED.told;
+UPDATE forge.vitals SET told = $3 WHERE at = $1 AND host_id = $2;
 
 -- name: vitals
 -- How processes fared. Index: the primary key.
@@ -148,9 +152,13 @@ SELECT told FROM forge.vitals WHERE at >= $1 AND at < $2 ORDER BY at, host_id;
 -- name: purge_vitals
 -- Forget old ones. Index: the primary key.
 DELETE FROM forge.vitals WHERE (at, host_id) IN (
-    SELECT at, host_id FROM forge.vitals WHERE at < $1
+    SELECT at, host_id FROM forge.vitals WHERE at >= 0 AND at < $1
     ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING 1;
+
+-- name: stamp
+-- How far the server has written: nobody commits anything without it. No table is read.
+SELECT pg_current_wal_insert_lsn()::text AS stamp;
 
 -- name: note_action
 -- What an operator did. Index: the primary key.

@@ -150,7 +150,7 @@ FROM (SELECT told FROM forge_vitals WHERE at >= ?1 AND at < ?2 ORDER BY at, host
 -- Old ones, oldest first, no more than asked for. Index: primary key.
 DELETE FROM forge_vitals
 WHERE (at, host_id) IN (
-    SELECT at, host_id FROM forge_vitals WHERE at < ?1 ORDER BY at, host_id LIMIT ?2
+    SELECT at, host_id FROM forge_vitals WHERE at >= 0 AND at < ?1 ORDER BY at, host_id LIMIT ?2
 );
 
 -- name: note_action
