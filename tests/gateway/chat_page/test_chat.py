@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.gateway.browser.conftest import Demo
+from tests.gateway.chat_page.conftest import Demo
 from tests.web.browser.window import PATIENCE_MS, open_window
 
 expect.set_options(timeout=PATIENCE_MS)
