@@ -27,10 +27,11 @@ from .janitor import Janitor
 from .keeping import Keeping, Reply, keeping_at
 from .masking import Mask
 from .meters import Meters
+from .pages import pages
 from .queueing import BotQueue, DirectReply, QueuedReply
 from .sending import Outgoing
 from .update import Update
-from .webhook import Webhook, asgi
+from .webhook import Webhook
 
 _LOG: Final = logging.getLogger("telegram_gateway")
 _CHECK_S: Final = 1.0
@@ -63,9 +64,14 @@ class Gateway:
         self.door = Door(settings, self.keeping, self.api, self.clock, self.meters)
         self.desks = {bot.slug: self._desk(bot) for bot in bots}
         self.webhook = Webhook(
-            self.desks, self.door, self.meters, self.clock, body_most=settings.body_most
+            self.desks,
+            self.door,
+            self.meters,
+            self.clock,
+            body_most=settings.body_most,
+            others=pages(self.checks, self.metrics, self._admin()),
         )
-        self.app = asgi(self.webhook, self.checks, self.metrics, self._admin())
+        self.app: ASGIApp = self.webhook
         self._works = False
 
     # ------------------------------------------------------------------ running
@@ -116,8 +122,9 @@ class Gateway:
 
     async def checks(self) -> list[tuple[str, bool]]:
         """What readiness depends on; Telegram is no part of it."""
+        found = [("not draining", not self.webhook.draining)]
         if self.forge is None:
-            return []
+            return found
         try:
             async with asyncio.timeout(_CHECK_S):
                 store = await self.forge.aready()
@@ -125,7 +132,7 @@ class Gateway:
             answers = True
         except (TimeoutError, StoreError):
             answers = False
-        found = [("database answers", answers)]
+        found.append(("database answers", answers))
         if any(bot.in_queue for bot in self.bots):
             found.append(("workers run", self._works))
         return found

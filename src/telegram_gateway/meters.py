@@ -1,7 +1,9 @@
 """What the gateway counts, as Prometheus text. Labels hold slugs and outcomes, never secrets."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 Samples: TypeAlias = Mapping[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -25,9 +27,8 @@ class Meters:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self._shown: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-        self._door: Counter[float] = Counter()
+        self._door = [0] * (len(_BOUNDS_S) + 1)
         self._door_sum = 0.0
-        self._door_count = 0
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -45,19 +46,18 @@ class Meters:
     def door(self, seconds: float) -> None:
         """One request took that long."""
         self._door_sum += seconds
-        self._door_count += 1
-        for bound in _BOUNDS_S:
-            if seconds <= bound:
-                self._door[bound] += 1
+        self._door[bisect_left(_BOUNDS_S, seconds)] += 1
 
     def page(self) -> str:
         """Everything, in Prometheus' text format."""
         lines = [*_lines(self._counts, "counter"), *_lines(self._shown, "gauge")]
         name = "gateway_door_seconds"
         lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} histogram"]
-        lines += [f'{name}_bucket{{le="{bound:g}"}} {self._door[bound]}' for bound in _BOUNDS_S]
-        lines.append(f'{name}_bucket{{le="+Inf"}} {self._door_count}')
-        lines += [f"{name}_sum {self._door_sum:.6f}", f"{name}_count {self._door_count}"]
+        counts = list(accumulate(self._door))
+        bounds = [*(f"{bound:g}" for bound in _BOUNDS_S), "+Inf"]
+        for bound, count in zip(bounds, counts, strict=True):
+            lines.append(f'{name}_bucket{{le="{bound}"}} {count}')
+        lines += [f"{name}_sum {self._door_sum:.6f}", f"{name}_count {counts[-1]}"]
         return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,10 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
+        # A forwarded address would be believed by whoever counts wrong secrets.
+        proxy_headers=False,
         server_header=False,
+        date_header=False,
         timeout_graceful_shutdown=max(int(settings.grace_s / 4), 1),
     )
 

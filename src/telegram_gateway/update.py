@@ -6,7 +6,7 @@ no update.
 
 import base64
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -24,11 +24,7 @@ _LIVES_S: Final = {
 }
 
 
-class _Head(msgspec.Struct):
-    update_id: int
-
-
-_HEAD: Final = msgspec.json.Decoder(_Head)
+_DECODE: Final = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +75,16 @@ def unpacked(text: str) -> Update:
 def read_update(raw: bytes) -> Update:
     """The update in these bytes; ValueError when there is none."""
     try:
-        head = _HEAD.decode(raw)
-        whole: Any = msgspec.json.decode(raw)
+        whole: Any = _DECODE(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError("no JSON object with a whole update_id") from error
-    kind, part = _part(whole)
+        raise ValueError("no JSON") from error
+    if type(whole) is not dict:
+        raise ValueError("no JSON object")
+    fields = cast("dict[str, Any]", whole)
+    number: Any = fields.get("update_id")
+    if type(number) is not int:
+        raise ValueError("no JSON object with a whole update_id")
+    kind, part = _part(fields)
     chat = _inner(part, "chat")
     message = part if kind in _MESSAGES else _inner(part, "message")
     if not chat:
@@ -91,7 +92,7 @@ def read_update(raw: bytes) -> Update:
     user = _inner(part, "from") or _inner(part, "user")
     return Update(
         raw=raw,
-        id=head.update_id,
+        id=number,
         kind=kind,
         chat_id=_whole(chat.get("id")),
         chat_type=str(chat.get("type", "")),

@@ -1,15 +1,15 @@
-"""The HTTP side of the door: slug, secret, then the body, in this order, and health."""
+"""The HTTP side of the door: slug, secret, then the body, in this order.
+
+Plain ASGI: this is the one path that Telegram calls thousands of times, and it needs one header, a
+body and one of a dozen answers. Everything else is in ``pages``.
+"""
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forge_jobs import Clock
 
@@ -17,15 +17,43 @@ from .door import Desk, Door
 from .meters import Meters
 from .strangers import Strangers
 
+PREFIX: Final = "/bot/"
 SECRET_HEADER: Final = b"x-telegram-bot-api-secret-token"
 _BODY_WITHIN_S: Final = 10.0
-_LATER: Final = {"retry-after": "5"}
-_MUCH_LATER: Final = {"retry-after": "60", "connection": "close"}
-Check = Callable[[], Awaitable[list[tuple[str, bool]]]]
+
+
+class Answer(NamedTuple):
+    """A whole answer, made once."""
+
+    head: Message
+    body: Message
+
+
+def _answer(status: int, text: str = "", **headers: str) -> Answer:
+    body = f"{text}\n".encode() if text else b""
+    named = {"content-type": "text/plain; charset=utf-8"} if text else {}
+    named |= {name.replace("_", "-"): value for name, value in headers.items()}
+    named["content-length"] = str(len(body))
+    pairs = [(name.encode(), value.encode()) for name, value in named.items()]
+    head = {"type": "http.response.start", "status": status, "headers": pairs}
+    return Answer(head, {"type": "http.response.body", "body": body})
+
+
+_TAKEN: Final = _answer(200)
+_GONE: Final = _answer(400, "the body did not come")
+_WRONG: Final = _answer(401, "wrong secret")
+_UNKNOWN: Final = _answer(404, "unknown bot")
+_METHOD: Final = _answer(405, "use POST", allow="POST")
+_SLOW: Final = _answer(408, "the body came too slowly", connection="close")
+_LARGE: Final = _answer(413, "the body is too large", connection="close")
+_KIND: Final = _answer(415, "application/json is expected")
+_WRONG_AGAIN: Final = _answer(429, "too many wrong secrets", retry_after="60", connection="close")
+_STOPPING: Final = _answer(503, "stopping", retry_after="5")
+_LATER: Final = _answer(503, "try again later", retry_after="5")
 
 
 class Webhook:
-    """Answers Telegram."""
+    """Answers Telegram at /bot/SLUG and leaves every other path to ``others``."""
 
     def __init__(
         self,
@@ -35,103 +63,87 @@ class Webhook:
         clock: Clock,
         *,
         body_most: int,
+        others: ASGIApp,
     ) -> None:
         self._desks = desks
         self._door = door
         self._meters = meters
         self._clock = clock
         self._body_most = body_most
+        self._others = others
         self._strangers = Strangers(clock)
         self.draining = False
 
-    async def receive(self, request: Request) -> Response:
-        """POST /bot/{slug}."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+            await self._others(scope, receive, send)
+            return
         started = self._clock.mono()
-        try:
-            return await self._received(request)
-        finally:
-            self._meters.door(self._clock.mono() - started)
+        answer = await self._received(scope, receive)
+        await send(answer.head)
+        await send(answer.body)
+        self._meters.door(self._clock.mono() - started)
 
-    async def _received(self, request: Request) -> Response:
-        desk = self._desks.get(request.path_params["slug"])
+    async def _received(self, scope: Scope, receive: Receive) -> Answer:
+        desk = self._desks.get(scope["path"][len(PREFIX) :])
         if desk is None:
-            return PlainTextResponse("unknown bot\n", 404)
-        if not _is_known(request, desk.bot.secrets):
-            return self._turned_away(request, desk)
-        return await self._from_telegram(request, desk)
+            return _UNKNOWN
+        if scope["method"] != "POST":
+            return _METHOD
+        secrets: list[bytes] = []
+        kind = length = b""
+        for name, value in scope["headers"]:
+            if name == SECRET_HEADER:
+                secrets.append(value)
+            elif name == b"content-type":
+                kind = value
+            elif name == b"content-length":
+                length = value
+        if not _is_known(secrets, desk.bot.secrets):
+            return self._turned_away(scope, desk)
+        return await self._from_telegram(desk, receive, kind, length)
 
-    def _turned_away(self, request: Request, desk: Desk) -> Response:
+    def _turned_away(self, scope: Scope, desk: Desk) -> Answer:
         self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome="unauthorised")
-        if self._strangers.failed(request.client.host if request.client else ""):
-            return PlainTextResponse("too many wrong secrets\n", 429, _MUCH_LATER)
-        return PlainTextResponse("wrong secret\n", 401)
+        source = scope.get("client")
+        return _WRONG_AGAIN if self._strangers.failed(source[0] if source else "") else _WRONG
 
-    async def _from_telegram(self, request: Request, desk: Desk) -> Response:
+    async def _from_telegram(
+        self, desk: Desk, receive: Receive, kind: bytes, length: bytes
+    ) -> Answer:
         if self.draining:
-            return PlainTextResponse("stopping\n", 503, _LATER)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            return PlainTextResponse("application/json is expected\n", 415)
+            return _STOPPING
+        if kind.partition(b";")[0].strip().lower() != b"application/json":
+            return _KIND
+        if length.isdigit() and int(length) > self._body_most:
+            return _LARGE
         try:
             async with asyncio.timeout(_BODY_WITHIN_S):
-                body = await self._body(request)
+                body = await self._body(receive)
         except TimeoutError:
-            return PlainTextResponse("the body came too slowly\n", 408)
-        except ClientDisconnect:
-            return PlainTextResponse("the body did not come\n", 400)
-        if body is None:
-            return PlainTextResponse("the body is too large\n", 413, {"connection": "close"})
-        if not (await self._door.take(desk, body)).taken:
-            return PlainTextResponse("try again later\n", 503, _LATER)
-        return Response(status_code=200)
+            return _SLOW
+        if isinstance(body, Answer):
+            return body
+        return _TAKEN if (await self._door.take(desk, body)).taken else _LATER
 
-    async def _body(self, request: Request) -> bytes | None:
-        """The body, or None as soon as it is too large: a chunked one tells no length."""
-        length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._body_most:
-            return None
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
+    async def _body(self, receive: Receive) -> bytes | Answer:
+        """The body, or a refusal as soon as it is too large: a chunked one tells no length."""
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return _GONE
+            part: bytes = message.get("body", b"")
+            body = body + part if body else part
             if len(body) > self._body_most:
-                return None
-        return bytes(body)
+                return _LARGE
+            if not message.get("more_body", False):
+                return body
 
 
-def _is_known(request: Request, secrets: tuple[bytes, ...]) -> bool:
-    given = [value for name, value in request.headers.raw if name == SECRET_HEADER]
+def _is_known(given: list[bytes], secrets: tuple[bytes, ...]) -> bool:
     if len(given) != 1:
         return False
     # Every secret is compared, so that the time tells nothing about which of them is near.
     matches = [hmac.compare_digest(given[0], secret) for secret in secrets]
     return any(matches)
-
-
-def asgi(
-    webhook: Webhook,
-    checks: Check,
-    metrics: Callable[[], Awaitable[str]],
-    admin: ASGIApp | None = None,
-) -> Starlette:
-    """The whole application."""
-
-    async def healthz(request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(request: Request) -> Response:
-        found = [("not draining", not webhook.draining), *await checks()]
-        lines = "".join(f"{'ok' if good else 'FAILED'} {name}\n" for name, good in found)
-        return PlainTextResponse(lines, 200 if all(good for _, good in found) else 503)
-
-    async def page(request: Request) -> Response:
-        return PlainTextResponse(await metrics(), media_type="text/plain; version=0.0.4")
-
-    return Starlette(
-        routes=[
-            Route("/bot/{slug}", webhook.receive, methods=["POST"]),
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/metrics", page),
-            *([] if admin is None else [Mount("/admin", admin)]),
-        ]
-    )
