@@ -24,6 +24,7 @@ from forge_jobs.core.select import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
 from forge_jobs.core.tally import CappedCount
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.redact import prose
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.processes import ProcessRecord
@@ -158,12 +159,14 @@ class Operator:
 
         Secrets that were hidden from the editor and come back as they were shown are kept.
         """
-        copy = edited(await existing(self._store, job_id), payload)
+        record = await existing(self._store, job_id)
+        copy = edited(record, payload)
         limits = {limit.name: limit for limit in await self._store.limits.all()}
         limit = limits.get(task_limit(copy.kind))
         copy = replace(copy, **{"limit_key": None, **bounds(copy.kind, limit, copy.payload)})
         made = (await self._store.jobs.enqueue([copy]))[0]
-        await self.note(Action.DUPLICATE, job_id, {"copy": made.id, "edited": True})
+        changed = json_payload.decode(copy.payload) != json_payload.decode(record.payload)
+        await self.note(Action.DUPLICATE, record.id, {"copy": made.id, "edited": changed})
         return made.id
 
     async def perform(
@@ -259,10 +262,10 @@ class Operator:
             if total != Acted():
                 with contextlib.suppress(ForgeError):
                     await self.note(
-                        action, _subject(selection), {**_counted(total), "whole": False}
+                        action, subject_of(selection), {**_counted(total), "whole": False}
                     )
             raise
-        await self.note(action, _subject(selection), _counted(total))
+        await self.note(action, subject_of(selection), _counted(total))
         return total
 
     async def _settled(self, name: str, *, create: bool = False) -> None:
@@ -369,15 +372,16 @@ def _counted(total: Acted) -> dict[str, int]:
     }
 
 
-def _subject(selection: Selection) -> str:
+def subject_of(selection: Selection) -> str:
+    """What a selection is called in the audit."""
     if selection.filter is None:
         ids = selection.ids
         return ids[0] if len(ids) == 1 else f"{len(ids)} jobs"
     chosen = selection.filter
     parts = [
         f"{name}={getattr(chosen, name)}"
-        for name in ("queue", "kind", "tag")
+        for name in ("queue", "kind", "tag", "dedupe_key", "error")
         if getattr(chosen, name) is not None
     ]
     parts.extend(chosen.statuses)
-    return "jobs where " + (" ".join(parts) or "any")
+    return "jobs where " + (prose(" ".join(parts)) or "any")

@@ -63,6 +63,8 @@ class Chronicle:
         self._pieces: OrderedDict[_Place, _Piece] = OrderedDict()
         self._wanted: list[_Place] = []
         self._reading: asyncio.Task[None] | None = None
+        # Pieces that were read while nobody waited for them.
+        self.caught_up = 0
 
     async def chart(
         self,
@@ -137,6 +139,7 @@ class Chronicle:
             begun = self._clock.mono()
             try:
                 await self._read(store, place)
+                self.caught_up += 1
             except ForgeError as error:
                 # the page that shows the chart tells people of a store that is away
                 _LOG.info("older minutes cannot be read now", extra={"code": error.code})

@@ -1,7 +1,9 @@
 """Bulk work in the background: started once, looked at while it goes on, stopped between steps.
 
 Operations live in the process that runs them and are remembered for as long as it lives, the last
-hundred of them; what they did is in the audit in any case.
+hundred of them. The audit has an entry when one begins and one when it ends, also when it is
+stopped half-way; a beginning without an end means that the process was lost, and that what is left
+to do can be seen by the same filter.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 
-from .act import Action, Operator
+from .act import Action, Operator, subject_of
 from .views import View
 
 REMEMBERED: Final = 100
@@ -90,6 +92,9 @@ class Operations:
             expected_more=more,
             begun_at=to_datetime(now),
         )
+        # if this process ends before the work does, the audit still says that it began
+        told = {"operation": begun.id, "expected": expected, "more": more}
+        await operator.note(f"{action} begins", subject_of(selection), told)
         self._remember(begun)
         work = self._run(begun.id, operator, action, selection)
         self._tasks[begun.id] = asyncio.create_task(work, name=f"bulk {action} {begun.id}")
@@ -107,6 +112,11 @@ class Operations:
     def all(self) -> tuple[Operation, ...]:
         """All that are remembered, newest first."""
         return tuple(reversed(self._all.values()))
+
+    @property
+    def running(self) -> int:
+        """How many go on now."""
+        return len(self._tasks)
 
     def stop(self, operation_id: str) -> Operation:
         """Ask it to stop after its present step; what is done stays done."""

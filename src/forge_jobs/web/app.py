@@ -80,7 +80,7 @@ class MissionControl:
         self.access = access
         self.read_only = read_only
         self._root = root.rstrip("/")
-        self.hub = Hub(forge.clock)
+        self.hub = Hub(forge.clock, self._stamp)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
         self.chronicle = Chronicle(forge.clock)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
@@ -126,6 +126,11 @@ class MissionControl:
         return Desk(
             self.forge, store, identity, self.operations, self.chronicle, self.read_only, root
         )
+
+    async def _stamp(self) -> str:
+        """Changes with everything that pages show: the store, and what this process does itself."""
+        store = await self.forge.aready()
+        return f"{await store.ledger.stamp()} {self.chronicle.caught_up} {self.operations.running}"
 
     def _page_guard(self, role: Role, answer: Answer) -> Handle:
         async def checked(request: Request) -> Response:

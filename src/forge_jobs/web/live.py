@@ -1,4 +1,5 @@
-"""Live pages: each page that somebody looks at is rendered at most once a second for all of them.
+"""Live pages: each page that somebody looks at is rendered at most once a second for all of them,
+and hardly ever while nothing is written.
 
 A reader that is slow sees the newest state next, never a backlog: nothing is queued for it.
 """
@@ -13,11 +14,17 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 
 Render: TypeAlias = Callable[[], Awaitable[str]]
+Stamp: TypeAlias = Callable[[], Awaitable[str]]
 
 PERIOD_S: Final = 1.0
 KEEP_ALIVE_S: Final = 15.0
-# A page that is dear to make is made less often: at most a twentieth of the time goes into it.
+# A page that is dear to make is made less often, but a change has to show within two seconds.
 _SHARE: Final = 20
+_LONGEST_S: Final = 1.5
+# While nothing is written only time passes: what is old becomes older, and workers may fall silent.
+QUIET_S: Final = 10.0
+# Views that wake together share one look at the stamp.
+_SAME_S: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -43,8 +50,11 @@ class _View:
 class Hub:
     """All live pages of one process."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, stamp: Stamp | None = None) -> None:
+        """``stamp`` tells whether anything was written; without it pages are always rendered."""
         self._clock = clock
+        self._stamp = stamp
+        self._stamped: tuple[float, str] | None = None
         self._views: dict[str, _View] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -91,14 +101,30 @@ class Hub:
                 task.cancel()
 
     async def _keep(self, view: _View) -> None:
+        rendered: tuple[float, str] | None = None
         while True:
             begun = self._clock.mono()
             try:
-                view.show("view", await view.render())
+                # before it is rendered: what is written meanwhile is seen next time
+                stamp = await self._present()
+                quiet = rendered is not None and rendered[1] == stamp != ""
+                if not quiet or rendered is None or begun - rendered[0] >= QUIET_S:
+                    view.show("view", await view.render())
+                    rendered = (begun, stamp)
             except ForgeError as error:
+                rendered = None
                 view.show("trouble", redact.prose(str(error)))
             took = self._clock.mono() - begun
-            await self._clock.sleep(max(PERIOD_S, took * _SHARE))
+            await self._clock.sleep(max(PERIOD_S, min(took * _SHARE, _LONGEST_S)))
+
+    async def _present(self) -> str:
+        """The stamp of now; empty when nobody can tell."""
+        if self._stamp is None:
+            return ""
+        if self._stamped is None or self._clock.mono() - self._stamped[0] > _SAME_S:
+            at = self._clock.mono()
+            self._stamped = (at, await self._stamp())
+        return self._stamped[1]
 
 
 def _event(name: str, body: str) -> str:

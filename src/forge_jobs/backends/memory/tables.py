@@ -91,11 +91,13 @@ class Tables:
         self.buckets: dict[str, Bucket] = {}
         self._due_queues: dict[str, None] = {}
         self._operated = False
+        self.changes = 0
 
     @contextmanager
     def change(self) -> Generator[Instant, None, None]:
         """A transaction that may write; listeners are rung after it, outside the lock."""
         with self._lock:
+            self.changes += 1
             yield self._clock.now()
             due, self._due_queues = self._due_queues, {}
             operated, self._operated = self._operated, False

@@ -53,6 +53,18 @@ class TestLedger:
         assert not await store.ledger.fold(limit=1)
         assert await counted(store) == {("q", JobStatus.PENDING): 5}
 
+    async def test_the_stamp_follows_every_commit(self, store: Store, worker: Worker) -> None:
+        seen = [await store.ledger.stamp()]
+        await enqueue(store)
+        seen.append(await store.ledger.stamp())
+        job = await worker.claim_one()
+        seen.append(await store.ledger.stamp())
+        await worker.end(job, Done())
+        seen.append(await store.ledger.stamp())
+        await store.queues.ensure("other", slots=3)
+        seen.append(await store.ledger.stamp())
+        assert len(set(seen)) == len(seen)
+
     async def test_a_count_stops_at_its_cap(self, store: Store) -> None:
         await store.jobs.enqueue([new_job() for _ in range(12)])
         count = store.ledger.count

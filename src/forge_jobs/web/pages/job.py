@@ -1,18 +1,14 @@
 """One job in full: what it is, what it said, why it is not running; and a copy with other data."""
 
-from typing import Any, Final, cast
-
-from msgspec.structs import replace
+from typing import Final
 
 from forge_jobs.core import payload as json_payload
-from forge_jobs.kit.redact import HIDDEN, looks_secret
 from forge_jobs.ops import look
-from forge_jobs.ops.act import APPLIES, Action, again
-from forge_jobs.ops.audit import AuditEntry
+from forge_jobs.ops.act import APPLIES, Action
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
 
-from .acting import actor, trail
+from .acting import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
@@ -31,34 +27,10 @@ async def view(desk: Desk, given: Given) -> Shown:
 async def copy(desk: Desk, given: Given) -> Notice:
     """Enqueue the job once more with the payload as it was edited."""
     record = await look.existing(desk.store, given["id"])
-    before = json_payload.decode(record.payload)
-    wanted = unhidden(json_payload.decode_text(given.get("payload", "")), before)
-    job = replace(again(record), payload=json_payload.encode(wanted, what="payload"))
-    made = await desk.store.jobs.enqueue([job])
-    entry = AuditEntry(
-        at=desk.clock.now(), actor=actor(desk), action="duplicate", subject=record.id,
-        detail={"job": made[0].id, "edited": wanted != before},
-    )  # fmt: skip
-    await trail(desk).record(entry)
-    words = ("--queue", job.queue, "--payload", "…")
-    return Notice(f"enqueued as {made[0].id}", forge("enqueue", job.kind, *words))
-
-
-def unhidden(edited: Any, before: Any) -> Any:
-    """The edited payload, with what was hidden from view as it was before."""
-    if isinstance(edited, dict) and isinstance(before, dict):
-        known = cast("dict[str, Any]", before)
-        return {
-            name: known[name]
-            if value == HIDDEN and looks_secret(name) and name in known
-            else unhidden(value, known.get(name))
-            for name, value in cast("dict[str, Any]", edited).items()
-        }
-    if isinstance(edited, list) and isinstance(before, list):
-        items, old = cast("list[Any]", edited), cast("list[Any]", before)
-        padded = old + [None] * (len(items) - len(old))
-        return [unhidden(item, was) for item, was in zip(items, padded, strict=False)]
-    return cast("Any", edited)
+    wanted = json_payload.decode_text(given.get("payload", ""))
+    made = await operator(desk).duplicate_with(record.id, wanted)
+    words = ("--queue", record.queue, "--payload", "…")
+    return Notice(f"enqueued as {made}", forge("enqueue", record.kind, *words))
 
 
 PAGE: Final = Page(
