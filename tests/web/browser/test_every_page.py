@@ -46,15 +46,16 @@ def addresses(site: Site) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("third", [0, 1, 2])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_every_page_passes_axe_and_has_its_picture(
-    browser: Browser, site: Site, colours: Any
+    browser: Browser, site: Site, colours: Any, third: int
 ) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     found: list[str] = []
     # axe is put into the page from outside, which the policy of the pages forbids to everybody else
     with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
-        for name, address in addresses(site).items():
+        for name, address in list(addresses(site).items())[third::3]:
             page.goto(address)
             page.add_script_tag(path=AXE)
             for width in WIDTHS:

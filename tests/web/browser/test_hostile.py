@@ -102,10 +102,6 @@ def test_nothing_executes_on_any_page(browser: Browser, attacked: tuple[Site, li
             expect(page.locator("#drawer .card.bad")).to_be_visible()
             check(page)
             page.keyboard.press("Escape")
-        for at in range(0, len(STRINGS) - 4, 12):
-            names = ("kind", "tag", "key", "error")
-            page.goto("/jobs?" + urlencode(dict(zip(names, STRINGS[at:], strict=False))))
-            check(page)
     assert strange == []
 
 
@@ -174,8 +170,9 @@ def test_every_string_in_every_field_stays_text(
     with open_window(browser, site.address) as page:
         page.goto("/scheduled?kind=bear")
         check(page)
-        while page.get_by_role("link", name="Older").count():
-            page.get_by_role("link", name="Older").click()
+        older = page.get_by_role("link", name="Older")
+        while older.count():
+            page.goto(older.get_attribute("href") or "")
             check(page)
         page.wait_for_function("window.forge && window.htmx")
         bare = MADE.replace("#view ", "")
