@@ -16,7 +16,7 @@ from typing import Any
 from forge_jobs.backends.url import open_store
 from forge_jobs.core.job import JobRecord
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @dataclass(frozen=True)

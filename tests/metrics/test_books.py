@@ -51,7 +51,7 @@ async def test_a_worker_tells_how_long_jobs_waited_ran_and_took(forge: Forge) ->
     assert (total.enqueued, total.done) == (6, 6)
     assert total.waited.count == total.ran.count == total.took.count == 6
     # Two at a time: each pair waits for the one before it.
-    assert total.ran.quantile(0.5) == pytest.approx(0.05, rel=1.0)
+    assert total.ran.quantile(0.5) > 0.025
     assert total.waited.sum_s > 6 * 0.15
     assert total.took.sum_s > total.waited.sum_s
     assert total.took.sum_s >= total.ran.sum_s

@@ -39,7 +39,7 @@ class RateOptions:
     least: float = 0.7
 
 
-QUICK = RateOptions(seconds=2.0, kills=1, least=0.3)
+QUICK = RateOptions(seconds=2.0, kills=1, least=0.1)
 
 
 def storm(backend: str, order: Order) -> bool:
