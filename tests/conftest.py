@@ -49,7 +49,7 @@ def _nothing_left_running() -> Iterator[None]:
     before = set(psutil.Process().children(recursive=True))
     yield
     left = [child for child in psutil.Process().children(recursive=True) if child not in before]
-    _, alive = psutil.wait_procs(left, timeout=5)
+    _, alive = psutil.wait_procs(left, timeout=30)
     described: list[str] = []
     for child in alive:
         try:
