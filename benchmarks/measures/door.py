@@ -22,7 +22,7 @@ from benchmarks.processes import Agent
 from benchmarks.systems.doors import PATH, SECRET
 
 CONNECTIONS = 40
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0
 OURS = {"gateway, SQLite": ("gateway", "default"), "gateway, Postgres": ("gateway", "postgres")}
 PEERS = {
     "aiogram, in memory": ("aiogram", "memory"),
@@ -57,7 +57,7 @@ class Door:
         return figures
 
     def _measured(self, bench: Bench, label: str, agent: Agent, port: int) -> list[Figure]:
-        warm, many = bench.size.jobs(500, 50), bench.size.jobs(12_000, 200)
+        warm, many = bench.size.jobs(500, 50), bench.size.jobs(6_000, 200)
         asyncio.run(self._sent(port, warm, CONNECTIONS))
         before = self._settled(agent, warm)
         seconds, waits = asyncio.run(self._sent(port, many, CONNECTIONS))
