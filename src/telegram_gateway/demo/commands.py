@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from telegram_gateway.fake import LeapClock, fake_telegram
+from telegram_gateway.masking import log_to
 
 from .stage import Stage
 
@@ -23,6 +24,7 @@ async def run_demo(port: int, folder: Path | None, say: Say) -> None:
         else:
             folder.mkdir(parents=True, exist_ok=True)
         async with Stage(folder, port=port).running() as stage:
+            log_to(None, stage.gateway.mask, level="warning", as_json=False)
             say(f"chat      {stage.address}")
             say(f"jobs      {stage.address}/jobs/")
             say(f"telegram  {stage.fake.base} (a fake one, for this demo)")

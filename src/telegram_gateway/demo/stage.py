@@ -17,6 +17,7 @@ from telegram_gateway.fake.server import listen, served
 from telegram_gateway.fake.world import Chat
 from telegram_gateway.gateway import Gateway
 
+from .ending import Ending
 from .page import chat_page
 from .service import Shop
 
@@ -82,8 +83,9 @@ class Stage:
             await stack.enter_async_context(self.gateway.running())
             base = await stack.enter_async_context(served(self.gateway.app, door))
             await self._open_bots(base)
-            page = chat_page(self)
+            page = Ending(chat_page(self))
             self.address = await stack.enter_async_context(served(page, place))
+            stack.callback(page.end)
             yield self
 
     # ------------------------------------------------------------------ what the page does

@@ -79,6 +79,11 @@ class Delivery:
         if len(lane) == 1:
             self._line_up(update.lane)
 
+    @property
+    def under_way(self) -> int:
+        """How many updates are with the bot, their answers not yet here."""
+        return len(self._under_way)
+
     def close(self) -> None:
         """Stop; what was not confirmed keeps waiting."""
         for task in (self._running, *self._under_way):
@@ -99,8 +104,7 @@ class Delivery:
             self._wake.clear()
             self._start_due()
             full = len(self._under_way) >= self._webhook.connections
-            wait_s = None if full or not self._ready else self._ready[0][0] - self._clock.mono()
-            await self._pause(wait_s)
+            await self._pause(None if full or not self._ready else self._ready[0][0])
 
     def _start_due(self) -> None:
         while self._ready and len(self._under_way) < self._webhook.connections:
@@ -116,16 +120,20 @@ class Delivery:
         self._under_way.discard(task)
         self._wake.set()
 
-    async def _pause(self, seconds: float | None) -> None:
-        """Until something changes, or that long."""
+    async def _pause(self, due: float | None) -> None:
+        """Until something changes, or until then."""
         woken = asyncio.ensure_future(self._wake.wait())
-        slept = None if seconds is None else asyncio.ensure_future(self._clock.sleep(seconds))
+        slept = None if due is None else asyncio.ensure_future(self._sleep(due))
         both = {woken} if slept is None else {woken, slept}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in both:
                 one.cancel()
+
+    async def _sleep(self, due: float) -> None:
+        # Reckoned here and not by the caller: the clock may leap between the two.
+        await self._clock.sleep(due - self._clock.mono())
 
     # ------------------------------------------------------------------ one update
 

@@ -1,13 +1,17 @@
 """The control side: acting as a user and reading along, over HTTP."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from telegram_gateway.fake import FakeTelegram, LeapClock, fake_telegram
+from telegram_gateway.fake.control import control_routes
+from telegram_gateway.fake.faults import Trouble
 from tests.gateway.fake.conftest import TOKEN, Caller
 
 
@@ -94,3 +98,14 @@ async def test_what_cannot_be_done_is_said(
     assert (asked.status_code, "chat 5" in asked.text) == (404, True)
     form = await client.post(f"{fake.base}/control/faults", data={"trouble": "flood"})
     assert form.status_code == 415
+
+
+def test_its_page_names_every_method_and_route(project_root: Path) -> None:
+    page = (project_root / "docs" / "gateway-demo.md").read_text(encoding="utf-8")
+    fake = FakeTelegram()
+    words = set(re.findall(r"\w+", page.lower()))
+    assert set(fake._methods) <= words
+    for route in control_routes(fake):
+        assert f"/{route.path.split('/')[-1]}".replace("{chat}", "CHAT") in page
+    for trouble in Trouble:
+        assert f"`{trouble}`" in page

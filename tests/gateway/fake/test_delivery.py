@@ -11,9 +11,11 @@ from tests.gateway.fake.receiver import Receiver
 from tests.gateway.fake_api import until
 
 
-async def quiet(hook: Receiver, count: int) -> None:
-    """Nothing further comes although the engine had every chance."""
-    await until(lambda: len(hook.got) == count)
+async def quiet(bot: FakeBot, hook: Receiver, count: int, under_way: int = 0) -> None:
+    """That many came and were answered, and nothing further although there was every chance."""
+    sent = bot.delivery
+    assert sent is not None
+    await until(lambda: len(hook.got) == count and sent.under_way == under_way)
     for _ in range(20):
         await asyncio.sleep(0.005)
     assert len(hook.got) == count
@@ -43,15 +45,16 @@ async def test_a_failure_holds_its_chat_and_no_other(
         hook.say(500)
     fake.say(bot, "fails", chat=1)
     # at once, then after 2, 4 and 8 seconds; nothing a moment before
-    await quiet(hook, 2)
+    await quiet(bot, hook, 2)
     for count, pause_s in ((3, 2), (4, 4), (5, 8)):
         clock.advance(pause_s - 0.01)
-        await quiet(hook, count - 1)
+        await quiet(bot, hook, count - 1)
         clock.advance(0.02)
-        await quiet(hook, count)
+        await quiet(bot, hook, count)
     fake.say(bot, "waits behind it", chat=1)
     fake.say(bot, "another chat", chat=2)
     await until(lambda: "another chat" in hook.texts())
+    await until(lambda: len(bot.waiting) == 2)
     assert "waits behind it" not in hook.texts()
     info = await call("getWebhookInfo")
     assert info["pending_update_count"] == 2
@@ -70,10 +73,10 @@ async def test_pauses_grow_to_a_minute_or_two(
     for _ in range(12):
         hook.say(500)
     fake.say(bot, "fails")
-    await quiet(hook, 2)
+    await quiet(bot, hook, 2)
     for count in range(3, 13):
         clock.advance(min(2.0 ** (count - 2), 120))
-        await quiet(hook, count)
+        await quiet(bot, hook, count)
     clock.advance(121)
     await until(lambda: not bot.waiting)
 
@@ -85,13 +88,13 @@ async def test_retry_after_is_honoured_up_to_an_hour(
     hook.say(503, retry_after="5")
     hook.say(503, retry_after="99999")
     fake.say(bot, "later")
-    await quiet(hook, 1)
+    await quiet(bot, hook, 1)
     clock.advance(4.9)
-    await quiet(hook, 1)
+    await quiet(bot, hook, 1)
     clock.advance(0.2)
-    await quiet(hook, 2)
+    await quiet(bot, hook, 2)
     clock.advance(3_599)
-    await quiet(hook, 2)
+    await quiet(bot, hook, 2)
     clock.advance(2)
     await until(lambda: not bot.waiting)
     assert hook.texts() == ["later"] * 3
@@ -114,9 +117,9 @@ async def test_an_update_expires_after_a_day_a_query_after_minutes(
     for _ in range(2):
         hook.say(500, retry_after="3600")
     late = fake.say(bot, "dies")
-    await quiet(hook, 3)
+    await quiet(bot, hook, 3)
     clock.advance(3_601)
-    await quiet(hook, 4)
+    await quiet(bot, hook, 4)
     clock.advance(23 * 3_600)
     await until(lambda: late not in bot.waiting)
     assert bot.expired == [query, late]
@@ -129,7 +132,7 @@ async def test_as_many_at_once_as_the_bot_allows(
     hook.hold = asyncio.Event()
     for chat in range(1, 9):
         fake.say(bot, "hi", chat=chat)
-    await quiet(hook, 3)
+    await quiet(bot, hook, 3, 3)
     hook.hold.set()
     await until(lambda: not bot.waiting)
     assert hook.most == 3
@@ -141,7 +144,7 @@ async def test_no_answer_in_a_minute_is_a_failure(
     await call("setWebhook", url=hook.url)
     hook.hold = asyncio.Event()
     fake.say(bot, "hangs")
-    await quiet(hook, 1)
+    await quiet(bot, hook, 1, 1)
     clock.advance(61)
     await until(lambda: len(hook.got) == 2)
     hook.hold.set()
@@ -186,15 +189,11 @@ async def test_410_for_a_day_removes_the_webhook(
     for _ in range(40):
         hook.say(410, retry_after="3600")
     fake.say(bot, "hi")
-    for count in range(1, 26):
-        if bot.webhook is None:
-            break
-        await until(lambda count=count: len(hook.got) == count or bot.webhook is None)
-        await asyncio.sleep(0.01)
-        clock.advance(3_590 if count == 1 else 3_601)
-        if count == 1:
-            clock.advance(11)
-    assert bot.webhook is None
+    for count in range(1, 24):
+        await quiet(bot, hook, count)
+        clock.advance(3_601)
+    await until(lambda: bot.webhook is None)
+    assert len(hook.got) == 24
     assert (await call("getWebhookInfo"))["url"] == ""
 
 
