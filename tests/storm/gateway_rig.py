@@ -60,7 +60,7 @@ class Lives:
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 cwd=ROOT,
             )  # fmt: skip
-        self.port = (await self._heard(60))["port"]
+        self.port = (await self._heard(120))["port"]
 
     async def begin(self, environment: dict[str, str], **order: Any) -> None:
         """A new gateway; the one before it has ended."""
