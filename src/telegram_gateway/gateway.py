@@ -11,7 +11,15 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp
 
-from forge_jobs import SYSTEM_CLOCK, Clock, EngineSettings, Forge, StoreError, prometheus_text
+from forge_jobs import (
+    SYSTEM_CLOCK,
+    Clock,
+    Closed,
+    EngineSettings,
+    Forge,
+    StoreError,
+    prometheus_text,
+)
 
 from .addresses import Resolve, look_up
 from .bot_api import ApiError, BotApi, Unreachable
@@ -34,6 +42,7 @@ from .update import Update
 from .webhook import Webhook
 
 _LOG: Final = logging.getLogger("telegram_gateway")
+_SECOND: Final = 1_000_000
 _CHECK_S: Final = 1.0
 # Tasks of a gateway live in its process; there is no other that one of them could be moved to. What
 # kills the process again and again is dead when its attempts are used up, and not before.
@@ -72,7 +81,6 @@ class Gateway:
             others=pages(self.checks, self.metrics, self._admin()),
         )
         self.app: ASGIApp = self.webhook
-        self._works = False
 
     # ------------------------------------------------------------------ running
 
@@ -91,7 +99,6 @@ class Gateway:
                     grace_s = self.settings.grace_s * 3 / 4
                     worker = self.forge.worker(self._queues(), shutdown_timeout=grace_s)
                     await stack.enter_async_context(worker)
-                    self._works = True
                     cleaning = asyncio.create_task(janitor.run(), name="janitor")
                     stack.push_async_callback(_ended, cleaning)
             yield self
@@ -125,17 +132,20 @@ class Gateway:
         found = [("not draining", not self.webhook.draining)]
         if self.forge is None:
             return found
+        wanted = {bot.updates_queue for bot in self.bots if bot.in_queue}
+        served: set[str] = set()
         try:
             async with asyncio.timeout(_CHECK_S):
                 store = await self.forge.aready()
-                await store.queues.all()
+                # Whoever has beaten lately counts, in this process or another.
+                for process in await store.processes.all():
+                    if self.clock.now() - process.beat_at < process.lease_s * _SECOND:
+                        served.update(process.queues)
             answers = True
-        except (TimeoutError, StoreError):
+        except (TimeoutError, StoreError, Closed):
             answers = False
         found.append(("database answers", answers))
-        if any(bot.in_queue for bot in self.bots):
-            found.append(("workers run", self._works))
-        return found
+        return [*found, ("workers run", wanted <= served)] if wanted else found
 
     async def metrics(self) -> str:
         """The gateway's own counters, then what the queue knows about its jobs."""
