@@ -77,7 +77,7 @@ async def served(app: Any) -> AsyncGenerator[str, None]:
     server.capture_signals = _nothing  # type: ignore[method-assign]
     running = asyncio.create_task(server.serve(sockets=[place]))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not server.started:
                 await asyncio.sleep(0.01)
         yield f"http://127.0.0.1:{place.getsockname()[1]}"
@@ -108,7 +108,7 @@ def _nothing() -> _Nothing:
     return _Nothing()
 
 
-async def until(found: Callable[[], bool], within_s: float = 30) -> None:
+async def until(found: Callable[[], bool], within_s: float = 60) -> None:
     async with asyncio.timeout(within_s):
         while not found():
             await asyncio.sleep(0.01)

@@ -169,7 +169,7 @@ async def test_a_handlers_job_by_kind_is_a_job_of_its_task(forge: Forge) -> None
 async def test_a_serial_lane_goes_on_while_one_waits_for_its_retry(forge: Forge) -> None:
     crowd, failed = Crowd(), set[int]()
 
-    @forge.task(queue="q", retry=Retry(base="300ms", jitter=0))
+    @forge.task(queue="q", retry=Retry(base="1s", jitter=0))
     async def step(number: int) -> None:
         await crowd.visit("lane")
         crowd.order[-1] = number
