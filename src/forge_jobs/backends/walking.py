@@ -18,8 +18,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.kit import redact
 from forge_jobs.kit.redact import HIDDEN, prose
 
-LOOK_MOST: Final = 10_000
-PAYLOADS_MOST: Final = 5_000
+LOOK_MOST: Final = 5_000
 _FIRST: Final = 250
 _SECOND: Final = 2_500
 # Keys rise with time, but two writers may read their clocks a little apart.
@@ -136,9 +135,12 @@ def told(error: str | None, last_error: str | None) -> bool:
     return error is None or (last_error is not None and error in prose(last_error))
 
 
-def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool) -> Steps:
+def walk(
+    wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool, counting: bool = False
+) -> Steps:
     """Up to ``limit`` matching keys below one. ``choose`` names the sources to take keys from;
-    ``exact``: whatever the sources give matches."""
+    ``exact``: whatever the sources give matches. A page may be larger than what is looked at
+    otherwise; a count (``counting``) may not."""
     nothing = Walked([], None, False, 0)
     counted: Stock | None = None
     if wanted.queue is not None or wanted.kind is not None or wanted.statuses:
@@ -149,9 +151,10 @@ def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool)
     below, floor = yield from _within(wanted, below)
     sources = choose(wanted, counted)
     found: list[Key] = []
-    look_most = max(LOOK_MOST if wanted.payload is None else PAYLOADS_MOST, limit + 1)
-    left = look_most
-    for most in (max(_FIRST, limit + 1), _SECOND, LOOK_MOST):
+    page = 0 if counting else limit
+    most_of_all = max(LOOK_MOST, page + 1)
+    left = most_of_all
+    for most in (max(_FIRST, page + 1), _SECOND, most_of_all):
         keys, rest = yield from _next_keys(sources, below, min(most, left))
         left -= len(keys)
         keys = [key for key in keys if key >= floor]
@@ -160,13 +163,13 @@ def walk(wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool)
         if len(found) > limit:
             last = found[limit - 1]
             unseen = sum(key < last for key in keys)
-            return Walked(found[:limit], last, False, look_most - left - unseen)
+            return Walked(found[:limit], last, False, most_of_all - left - unseen)
         if rest is None or rest <= floor:
-            return Walked(found, None, False, look_most - left)
+            return Walked(found, None, False, most_of_all - left)
         below = rest
         if left <= 0:
             break
-    return Walked(found, below, True, look_most - left)
+    return Walked(found, below, True, most_of_all - left)
 
 
 def _next_keys(

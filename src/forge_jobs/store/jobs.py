@@ -257,9 +257,9 @@ class JobStore(Protocol):
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
         """Jobs that match, newest first, by cursor. Raises BadOption for a foreign cursor.
 
-        One call looks at a bounded number of jobs, some ten thousand: where few match, a page may
-        be short or empty although ``next`` leads on (``Page.stopped``). The same holds for the
-        bulk verbs above.
+        One call looks at a bounded number of jobs, some thousand: where few match, a page may be
+        short or empty although ``next`` leads on (``Page.stopped``). The same holds for the bulk
+        verbs above.
         """
         ...
 

@@ -10,7 +10,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from forge_jobs.backends.walking import LOOK_MOST, PAYLOADS_MOST, holds, told
+from forge_jobs.backends.walking import LOOK_MOST, holds, told
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.select import Acted, Cursor, Filter, Selection
@@ -75,10 +75,17 @@ class Found(Struct, frozen=True):
     looked: int
 
 
-def newest(tables: Tables, wanted: Filter, *, limit: int, after: Cursor | None) -> Found:
-    """Up to ``limit`` matching rows, newest first."""
+def newest(
+    tables: Tables,
+    wanted: Filter,
+    *,
+    limit: int,
+    after: Cursor | None = None,
+    counting: bool = False,
+) -> Found:
+    """Up to ``limit`` matching rows, newest first; see ``backends.walking``."""
     most = max(limit, 1)
-    look_most = max(LOOK_MOST if wanted.payload is None else PAYLOADS_MOST, most + 1)
+    look_most = LOOK_MOST if counting else max(LOOK_MOST, most + 1)
     rows: list[Row] = []
     looked = last = 0
     for row in _older(tables, after):

@@ -31,7 +31,7 @@ class MemoryLedger:
             if in_books(filter):
                 found = sum(bulk.matches(row, filter) for row in self._tables.jobs.values())
                 return CappedCount(min(found, cap), found > cap)
-            known = bulk.newest(self._tables, filter, limit=cap, after=None)
+            known = bulk.newest(self._tables, filter, limit=cap, counting=True)
             return CappedCount(len(known.rows), known.next is not None)
 
     async def oldest_due(self) -> dict[str, Instant]:

@@ -84,13 +84,17 @@ class Looks:
             return CappedCount(min(fitting, cap), fitting > cap)
 
         async def work(link: Link) -> Walked:
-            return await self._walked(link, wanted, cap, KEY_MOST)
+            return await self._walked(link, wanted, cap, KEY_MOST, counting=True)
 
         walked = await self._server.within(work, writes=False)
         return CappedCount(len(walked.keys), walked.rest is not None)
 
-    async def _walked(self, link: Link, wanted: Filter, limit: int, below: int) -> Walked:
-        steps = walking.walk(wanted, _sources, limit=limit, below=below, exact=wanted == Filter())
+    async def _walked(
+        self, link: Link, wanted: Filter, limit: int, below: int, *, counting: bool = False
+    ) -> Walked:
+        steps = walking.walk(
+            wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
+        )
         answer: Any = None
         try:
             while True:
@@ -109,12 +113,13 @@ class Looks:
                 row = await link.row(self._sql["at_or_after"], key)
                 return None if row is None else (row[0], row[1])
             case Keys(sources, below, most):
-                parts: dict[str, list[int]] = {source: [] for source in sources}
                 queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
                 values = (below, most, *queues, wanted.dedupe_key or "")
-                for row in await link.fetch(self._keys_of(sources), *values):
-                    parts[row[0]].append(row[1])
-                return [sorted(part, reverse=True) for part in parts.values()]
+                found = await link.fetch(self._keys_of(sources), *values)
+                return [sorted(_split(row["keys"]), reverse=True) for row in found]
+            case Which(keys) if wanted.error is None and wanted.payload is None:
+                row = await link.row(self._sql["which_plain"], _joined(keys), *_plain(wanted))
+                return [(key, None, None) for key in _split(None if row is None else row[0])]
             case Which(keys):
                 values = _values(wanted)
                 found = await link.fetch(self._sql["which"], _joined(keys), *values)
@@ -154,6 +159,15 @@ def _joined(keys: Sequence[int]) -> str:
 def _lines(found: Sequence[Row]) -> list[tuple[str, str, str, int]]:
     """Of the books: queue, kind, state, jobs."""
     return [(row[0], row[1], row[2], row[3]) for row in found]
+
+
+def _split(keys: str | None) -> list[int]:
+    return [] if not keys else list(map(int, keys.split(",")))
+
+
+def _plain(wanted: Filter) -> tuple[object, ...]:
+    values = _values(wanted)
+    return (*values[:5], *values[6:8])
 
 
 def _values(wanted: Filter) -> tuple[object, ...]:

@@ -69,18 +69,22 @@ def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
     if walking.in_books(wanted):
         counted = walking.stock(execute(BOOKS["count_plain"]).fetchall(), wanted)
         return CappedCount(min(counted.fitting, cap), counted.fitting > cap)
-    found = _walked(execute, wanted, cap, _KEY_MOST)
+    found = _walked(execute, wanted, cap, _KEY_MOST, counting=True)
     return CappedCount(len(found.keys), found.rest is not None)
 
 
-def _walked(execute: Execute, wanted: Filter, limit: int, below: int) -> Walked:
+def _walked(
+    execute: Execute, wanted: Filter, limit: int, below: int, *, counting: bool = False
+) -> Walked:
     values = _values(wanted)
     queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
     more: dict[str, tuple[object, ...]] = {
         "key": (wanted.dedupe_key,), "due": queues, "line": queues, "side": queues,
         **{status: (status,) for status in _ODD},
     }  # fmt: skip
-    steps = walking.walk(wanted, _sources, limit=limit, below=below, exact=wanted == Filter())
+    steps = walking.walk(
+        wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
+    )
     answer: Any = None
     try:
         while True:

@@ -52,6 +52,27 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($9::bigint IS NULL OR j.enqueued_at < $9)
     AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0);
 
+-- name: which_plain
+-- The same for a filter that neither errors nor payloads matter to, as one text. Index: the primary
+-- keys.
+SELECT string_agg(j.id::text, ',') AS keys
+FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
+CROSS JOIN LATERAL (
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    FROM forge.jobs WHERE id = k.id
+    UNION ALL
+    SELECT id, queue, kind, status, tags, dedupe_key, enqueued_at
+    FROM forge.history WHERE id = k.id
+    OFFSET 0
+) AS j
+WHERE ($2::text IS NULL OR j.queue = $2)
+    AND ($3::text IS NULL OR j.kind = $3)
+    AND ($4::text[] IS NULL OR j.status = ANY ($4))
+    AND ($5::text IS NULL OR $5 = ANY (j.tags))
+    AND ($6::text IS NULL OR j.dedupe_key = $6)
+    AND ($7::bigint IS NULL OR j.enqueued_at >= $7)
+    AND ($8::bigint IS NULL OR j.enqueued_at < $8);
+
 -- name: ends
 -- The lowest and the highest key. Index: the primary keys.
 SELECT LEAST((SELECT min(id) FROM forge.jobs), (SELECT min(id) FROM forge.history)) AS low,
@@ -69,79 +90,79 @@ ORDER BY f.id LIMIT 1;
 -- name: keys_of_live
 -- The next keys of jobs that are not over. Index: the primary key. As all below it is one part of a
 -- statement: $1 is where to begin, $2 how many, $3 and $4 a range of queues, $5 a dedupe key.
-SELECT 'live' AS source, id FROM (
+SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_ended
 -- The next keys of jobs that are over. Index: the primary key.
-SELECT 'ended' AS source, id FROM (
+SELECT 'ended' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_key
 -- The next jobs of a dedupe key that are not over. Index: jobs_dedupe.
-SELECT 'key' AS source, id FROM (
+SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE dedupe_key = $5 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_ended_key
 -- Those that are. Index: history_dedupe.
-SELECT 'ended_key' AS source, id FROM (
+SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_failed
 -- The next failed jobs. Index: jobs_failed.
-SELECT 'failed' AS source, id FROM (
+SELECT 'failed' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE status = 'failed' AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_dead
 -- The next dead jobs. Index: history_odd.
-SELECT 'dead' AS source, id FROM (
+SELECT 'dead' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE status = 'dead' AND status <> 'done' AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_cancelled
 -- The next cancelled jobs. Index: history_odd.
-SELECT 'cancelled' AS source, id FROM (
+SELECT 'cancelled' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE status = 'cancelled' AND status <> 'done' AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_running
 -- The next running jobs. There are few of them, as of those below when they are asked for; the sum
 -- keeps the planner from walking down the primary key instead. Index: jobs_owner.
-SELECT 'running' AS source, id FROM (
+SELECT 'running' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE status = 'running' AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_held
 -- The next held jobs. Index: jobs_held.
-SELECT 'held' AS source, id FROM (
+SELECT 'held' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE status = 'held' AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_due
 -- The next jobs that wait for their time. Index: jobs_due.
-SELECT 'due' AS source, id FROM (
+SELECT 'due' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
     WHERE status IN ('scheduled', 'failed') AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_line
 -- The next jobs in line. Index: jobs_claim.
-SELECT 'line' AS source, id FROM (
+SELECT 'line' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
     WHERE status = 'pending' AND track IS NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_track
 -- The next jobs in lines of their own. Index: jobs_track.
-SELECT 'track' AS source, id FROM (
+SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
     WHERE status = 'pending' AND track IS NOT NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_none
 -- Nothing: here every value has its type, whichever parts are asked.
-SELECT '' AS source, 0::bigint AS id
+SELECT '' AS source, '' AS keys
 WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = '';
