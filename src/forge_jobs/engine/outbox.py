@@ -36,7 +36,7 @@ class Outbox:
     """
 
     __slots__ = (
-        "_bell", "_finishes", "_in_flight", "_kept_notes", "_mark_s", "_marked_at",
+        "_alone", "_bell", "_finishes", "_in_flight", "_kept_notes", "_mark_s", "_marked_at",
         "_marks", "_most", "_noted", "_noted_at", "_oldest", "_releases", "_since", "_span_s",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class Outbox:
         self._noted: list[Run] = []
         self._kept_notes: list[Note] = []
         self._in_flight = 0
+        self._alone = (self._most + 1) // 2
         self._since = self._oldest = self._marked_at = self._noted_at = NEVER
 
     def add(self, finish: Finish, at: float) -> None:
@@ -87,10 +88,13 @@ class Outbox:
         self._noted.append(run)
 
     def has_room(self, now: float) -> bool:
-        """Whether another job may start although some endings are not written yet."""
-        return (
-            len(self._finishes) + self._in_flight < self._most and now - self._oldest < self._span_s
-        )
+        """Whether another job may start although some endings are not written yet.
+
+        Half of what may be unwritten is for the batch that gathers while another is under way, so
+        that neither this process nor the store waits for the other. While calls fail there is none.
+        """
+        most = self._most if self._in_flight else self._alone
+        return len(self._finishes) + self._in_flight < most and now - self._oldest < self._span_s
 
     @property
     def unwritten(self) -> int:
@@ -128,6 +132,7 @@ class Outbox:
     def written(self) -> None:
         """The batch under way has been judged."""
         self._in_flight = 0
+        self._alone = (self._most + 1) // 2
         self._oldest = self._since
 
     def put_back(self, batch: Batch) -> None:
@@ -137,6 +142,7 @@ class Outbox:
         self._marks[:0] = batch.marks
         self._kept_notes = batch.notes
         self._in_flight = 0
+        self._alone = self._most
         self._since = self._oldest
 
     def _running_marks(self) -> list[Run]:

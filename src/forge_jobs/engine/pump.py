@@ -160,8 +160,9 @@ class Pump:
     async def _exchange(self) -> None:
         floor = self._floor
         now = self._mono()
-        wants = self._wants(now)
+        # Taken first: then there is room for what runs while the call does.
         batch = floor.outbox.take(1 if self._one_by_one else BATCH_MOST)
+        wants = self._wants(now)
         hints = self._hints
         life, owner = self._life, self._life.owner
         self._number += 1
@@ -175,6 +176,7 @@ class Pump:
             want=wants,
             timed=self._settings.metrics,
         )
+        floor.pour()
         try:
             answer = await self._jobs.exchange(request)
         except Exception as error:
@@ -256,6 +258,7 @@ class Pump:
             # never reached us are looked for.
             self._doubt.rouse(self._mono())
         self._back_off(error)
+        floor.pour()
 
     def _isolate(self, batch: Batch, error: Invalid) -> None:
         """One ending that the store can never take must not hold up the others."""
