@@ -6,6 +6,7 @@ secret and body, is in ``webhook``.
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from enum import StrEnum
 from typing import Any, Final
@@ -24,6 +25,7 @@ from .update import Update, read_update
 
 _LOG: Final = logging.getLogger("telegram_gateway.door")
 _SEEN_MOST: Final = 10_000
+_ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
 _QUARANTINE_BYTES: Final = 4_096
 _PROMPT_EVERY_S: Final = 60.0
 _SYNC_MOST_S: Final = 45.0
@@ -98,7 +100,7 @@ class Door:
             update = read_update(body)
         except ValueError:
             # What might hold a code is not kept, whatever shape it has.
-            kept = b"" if b"auth" in body.lower() else body[:_QUARANTINE_BYTES]
+            kept = b"" if b"auth" in _unescaped(body) else body[:_QUARANTINE_BYTES]
             await self._keeping.quarantine(bot.id, self._clock.now(), kept)
             return Verdict.QUARANTINED
         if not bot.in_queue and update.id in desk.seen:
@@ -106,7 +108,7 @@ class Door:
         if not self._is_allowed(bot, update):
             return Verdict.DROPPED
         if bot.handler is not HandlerName.AUTH:
-            if holds_code(update):
+            if holds_code(update) or self._holds_secret(update):
                 return Verdict.DROPPED
             if bot.require_auth and not await self._has_session(update):
                 if update.user_id is not None:
@@ -132,6 +134,11 @@ class Door:
         if bot.allowed_users and update.user_id not in bot.allowed_users:
             return False
         return not bot.allowed_chats or update.chat_id in bot.allowed_chats
+
+    def _holds_secret(self, update: Update) -> bool:
+        """Whether the code stands anywhere in it: sent without its command, or quoted."""
+        secret = self._settings.auth_secret
+        return secret is not None and secret in update.raw
 
     async def _has_session(self, update: Update) -> bool:
         if update.user_id is None:
@@ -179,6 +186,11 @@ class Door:
             return await self._api.call(bot, call.method, call.parameters)
         except (ApiError, Unreachable) as error:
             _LOG.info("bot %s: %s could not be sent: %s", bot.slug, call.method, error)
+
+
+def _unescaped(body: bytes) -> bytes:
+    """In lower case, and ASCII characters that JSON hides behind \\u as they are."""
+    return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), body).lower()
 
 
 def holds_code(update: Update) -> bool:

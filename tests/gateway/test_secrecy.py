@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -77,7 +78,7 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
     bots.api.faults.append((502, {"description": f"proxy of {TOKENS['door']}"}))
     numbers = iter(range(1, 100))
 
-    async def say(slug: str, text: str, secret: str | None = None, **more: int) -> int:
+    async def say(slug: str, text: str, secret: str | None = None, **more: Any) -> int:
         sent = {"x_telegram_bot_api_secret_token": secret or SECRETS[slug]}
         body = update(next(numbers), text, **more)
         return (await post(gateway, slug, body, **sent)).status_code
@@ -86,15 +87,18 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
     assert await say("door", "refused, too") == 200
     assert await say("echo", CANARY) == 200
     assert await say("echo", "with the old one", OLD) == 200
+    assert await say("echo", f"my code is {AUTH}") == 200
+    assert await say("back", "a reply", reply_to_message={"text": f"/auth {AUTH}"}) == 200
     assert await say("back", CANARY) == 200
     for slug, code in zip(("access", "echo", "door"), WRONG_CODES, strict=False):
         assert await say(slug, f"/auth {code}", chat=8, user=8) == 200
         assert await say(slug, f" /AUTH@Bot {code}", chat=8, user=8) == 200
         assert await say(slug, f"/auth {AUTH}") == 200
         assert await say(slug, "hello", WRONG_SECRET) == 401
-    broken = b'{"text": "/auth ' + WRONG_CODES[3].encode() + b'"}'
     sent = {"x_telegram_bot_api_secret_token": SECRETS["echo"]}
-    assert (await post(gateway, "echo", broken, **sent)).status_code == 200
+    for command in (b"/auth", b"/\\u0061UTH"):
+        broken = b'{"text": "' + command + b" " + WRONG_CODES[3].encode() + b'"}'
+        assert (await post(gateway, "echo", broken, **sent)).status_code == 200
     await until(lambda: {CANARY, "with the old one"} <= set(bots.api.texts()), 60)
     await until(lambda: any(text.startswith("Sorry, your") for text in bots.api.texts()), 60)
 
