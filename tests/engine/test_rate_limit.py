@@ -185,8 +185,9 @@ async def test_a_throttled_job_waits_its_time_and_spends_no_attempt(rig: Rig) ->
 
     rig.on("waits", waits)
     rig.on("thread", in_a_thread)
+    # There before the worker is: they run at once, and some of them must wait.
+    ids = [await rig.add(kind) for kind in ("waits", "thread") * 3]
     async with rig.working(settings=dataclasses.replace(FAST, poll_s=0.1)) as handle:
-        ids = [await rig.add(kind) for kind in ("waits", "thread") * 3]
         records = [await rig.reaches(job_id, JobStatus.DONE) for job_id in ids]
         assert handle.rate_limit is handle._process.rate_limit
     assert ran == [1] * 6

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from forge_jobs import Forge
+from forge_jobs import EngineSettings, Forge
 
 
 @pytest.fixture
 def forge(any_url: str) -> Iterator[Forge]:
-    made = Forge(any_url)
+    # A store on a busy machine may need seconds to hear of a worker's end.
+    made = Forge(any_url, settings=EngineSettings(leave_s=10.0))
     yield made
     made.close()

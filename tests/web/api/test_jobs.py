@@ -1,8 +1,10 @@
 """Jobs over HTTP: lists, searches, single jobs, actions, bulk operations."""
 
 import asyncio
+from typing import Any
 
 import httpx
+import pytest
 
 from forge_jobs.core.select import Selection
 from forge_jobs.ops.act import Operator
@@ -123,15 +125,38 @@ async def test_a_bulk_operation_is_previewed_started_and_polled(
     assert (await admin.get("/api/bulk")).json()[0] == seen
 
 
-async def test_a_bulk_operation_stops_between_steps(desk: Panel, admin: httpx.AsyncClient) -> None:
-    await desk.forge.aready()
+class Unhurried:
+    """The jobs of a store whose second step of cancelling waits for a word."""
+
+    def __init__(self, jobs: Any) -> None:
+        self._jobs = jobs
+        self.steps = 0
+        self.go_on = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)
+
+    async def cancel(self, *given: Any, **more: Any) -> Any:
+        self.steps += 1
+        if self.steps > 1:
+            await self.go_on.wait()
+        return await self._jobs.cancel(*given, **more)
+
+
+async def test_a_bulk_operation_stops_between_steps(
+    desk: Panel, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await desk.forge.aready()
     for _ in range(13):
         job = desk.forge.aenqueue
         await asyncio.gather(*(job("send", {"n": n}, queue="mail") for n in range(100)))
     wish = {"action": "cancel", "filter": {"queues": ["mail"]}}
+    jobs = Unhurried(store.jobs)
+    monkeypatch.setattr(store, "jobs", jobs)
     begun = (await admin.post("/api/bulk", json=wish)).json()
     await admin.post(f"/api/bulk/{begun['id']}/stop")
-    async with asyncio.timeout(30):
+    jobs.go_on.set()
+    async with asyncio.timeout(60):
         while (seen := (await admin.get(f"/api/bulk/{begun['id']}")).json())["state"] == "running":
             await asyncio.sleep(0.02)
     assert seen["state"] == "stopped"
