@@ -36,7 +36,8 @@ SECRET = "S" * 40
 TOKEN = "{number}:AAabcdefghijklmnopqrstuvwxyz_storm"
 GONE = "gone"
 REFUSE = "refuse"
-LEASE_S = 2
+# SQLite sees a death at once; on Postgres every round waits for the lease of the dead.
+LEASE_S = {True: 10, False: 2}
 TERMINAL = ("done", "dead", "cancelled")
 # Dying updates have chats of their own: their notices stand in no order with answers.
 ALONE = 1_000_000
@@ -309,7 +310,7 @@ def _environment(
         "BOTS_CONFIG": str(config),
         "DATABASE_URL": url,
         "TELEGRAM_API_BASE": api,
-        "LEASE": f"{LEASE_S}s",
+        "LEASE": f"{LEASE_S[url.startswith('sqlite')]}s",
         "LOG_LEVEL": "warning",
     }
     for slug, token in tokens.items():
