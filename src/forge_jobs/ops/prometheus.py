@@ -13,7 +13,7 @@ from typing import Final
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.tally import Minute
-from forge_jobs.core.vitals import Vitals
+from forge_jobs.core.vitals import EVER, Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
@@ -65,13 +65,14 @@ async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
         look.queues(store, clock=clock),
         look.workers(store, clock=clock),
         metrics.totals(store),
-        store.ledger.vitals_ever(),
+        store.ledger.vitals(since=EVER, until=EVER + 1),
         store.limits.gates(),
         rate_limits(store),
     )
     now = clock.now()
     scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
-    return render(Seen(queues, workers, totals, trips, scopes, permits))
+    ever = trips[0] if trips else Vitals(at=EVER, host_id="")
+    return render(Seen(queues, workers, totals, ever, scopes, permits))
 
 
 def render(seen: Seen) -> str:

@@ -46,13 +46,10 @@ class LedgerStore(Protocol):
         """Keep how a process fared; further reports about the same minute are added to it."""
         ...
 
-    async def vitals_ever(self) -> Vitals:
-        """The round trips to the store of all processes that ever reported, and how many failed:
-        what grows only. Other fields say nothing."""
-        ...
-
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
-        """How processes fared, oldest minute first, then by host_id; ``until`` is excluded."""
+        """How processes fared, oldest minute first, then by host_id; ``until`` is excluded. The
+        minute ``EVER`` has one row without a host: the round trips of all that ever reported, and
+        how many failed, which grow only."""
         ...
 
     async def logs(self, job_id: str) -> list[LogLine]:

@@ -67,7 +67,6 @@ class Books:
         self._minutes: dict[tuple[Instant, str, str], _Sums] = {}
         self._forgotten: list[Minute] = []
         self._vitals: dict[tuple[Instant, str], Vitals] = {}
-        self.vitals_ever = Vitals(at=EVER, host_id="")
 
     def entered(self, row: Row, now: Instant) -> None:
         """A job came into being in its present state."""
@@ -140,10 +139,10 @@ class Books:
 
     def noted(self, vitals: Vitals) -> None:
         """A process told how it fared."""
-        name = (vitals.at, vitals.host_id)
-        known = self._vitals.get(name)
-        self._vitals[name] = vitals if known is None else combined([known, vitals])
-        self.vitals_ever = combined([self.vitals_ever, ever(vitals)])
+        for part in (vitals, ever(vitals)):
+            name = (part.at, part.host_id)
+            known = self._vitals.get(name)
+            self._vitals[name] = part if known is None else combined([known, part])
 
     def vitals(self, since: Instant, until: Instant) -> list[Vitals]:
         return [
@@ -153,7 +152,7 @@ class Books:
         ]
 
     def forget_vitals(self, before: Instant, limit: int) -> int:
-        old = sorted(name for name in self._vitals if name[0] < before)[: max(limit, 0)]
+        old = sorted(name for name in self._vitals if EVER < name[0] < before)[: max(limit, 0)]
         for name in old:
             del self._vitals[name]
         return len(old)

@@ -55,10 +55,6 @@ class MemoryLedger:
         with self._tables.change():
             self._tables.books.noted(vitals)
 
-    async def vitals_ever(self) -> Vitals:
-        with self._tables.look():
-            return self._tables.books.vitals_ever
-
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         with self._tables.look():
             return self._tables.books.vitals(since, until)

@@ -8,7 +8,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.select import Filter
 from forge_jobs.core.tally import CappedCount, Count, Minute, by_name, for_ever
-from forge_jobs.core.vitals import EVER, Vitals, combined, ever
+from forge_jobs.core.vitals import Vitals, combined, ever
 
 from . import roll, rows, sqlfiles
 from .looks import Looks
@@ -61,10 +61,6 @@ class PostgresLedger:
                 await link.fetch(self._sql["set_vitals"], part.at, part.host_id, whole)
 
         await self._server.within(work)
-
-    async def vitals_ever(self) -> Vitals:
-        found = await self._server.ask(self._sql["vitals"], EVER, 0, writes=False)
-        return _vitals_of(found[0]["told"]) if found else Vitals(at=EVER, host_id="")
 
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         found = await self._server.ask(self._sql["vitals"], since, until, writes=False)

@@ -53,9 +53,6 @@ class SqliteLedger:
     async def note_vitals(self, vitals: Vitals) -> None:
         await self._writer.call(partial(roll.note_vitals, vitals))
 
-    async def vitals_ever(self) -> Vitals:
-        return await self._reader.call(roll.vitals_ever)
-
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         return await self._reader.call(partial(roll.vitals, since, until))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.tally import Minute, by_name, for_ever
-from forge_jobs.core.vitals import EVER, Vitals, combined, ever
+from forge_jobs.core.vitals import Vitals, combined, ever
 
 from .books import SQL, Execute
 from .transaction import Tx
@@ -68,12 +68,6 @@ def note_vitals(told: Vitals, tx: Tx) -> None:
         known = tx.row(SQL["known_vitals"], (part.at, part.host_id))
         whole = part if known is None else combined([_one_of(known[0]), part])
         tx.execute(SQL["set_vitals"], (whole.at, whole.host_id, _text(whole)))
-
-
-def vitals_ever(connection: sqlite3.Connection) -> Vitals:
-    """What grows only."""
-    known = connection.execute(SQL["known_vitals"], (EVER, "")).fetchone()
-    return Vitals(at=EVER, host_id="") if known is None else _one_of(known[0])
 
 
 def vitals(since: Instant, until: Instant, connection: sqlite3.Connection) -> list[Vitals]:
