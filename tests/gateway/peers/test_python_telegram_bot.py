@@ -117,14 +117,13 @@ async def test_its_polling(fake: FakeTelegram, bot: FakeBot, application: Any) -
 async def test_its_webhook_accepts_our_deliveries(
     fake: FakeTelegram, bot: FakeBot, application: Any
 ) -> None:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
+    # "unix" takes any socket that listens, so that nobody else can take its port
+    place = socket.create_server(("127.0.0.1", 0))
+    place.setblocking(False)
     await application.updater.start_webhook(
-        listen="127.0.0.1",
-        port=port,
+        unix=place,
         url_path="hook",
-        webhook_url=f"http://127.0.0.1:{port}/hook",
+        webhook_url=f"http://127.0.0.1:{place.getsockname()[1]}/hook",
         secret_token=SECRET,
     )
     fake.say(bot, "/start")
