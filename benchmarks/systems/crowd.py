@@ -93,6 +93,13 @@ SELECT ({{now}} / {MINUTE} - i / {KINDS}) * {MINUTE}, 'queue_' || (i % {KINDS} %
     'kind_' || (i % {KINDS}), 5, 5, 4, 1, 0, 0, 0, 0, h, h, h
 FROM generate_series(0, {{minutes}} * {KINDS} - 1) AS i, (SELECT '{HISTOGRAM}'::jsonb AS h) AS h
 """
+POSTGRES_COUNTERS = """
+INSERT INTO forge.counters (queue, kind, status, jobs)
+SELECT queue, kind, status, count(*) FROM (
+    SELECT queue, kind, status FROM forge.jobs UNION ALL
+    SELECT queue, kind, status FROM forge.history) AS j
+GROUP BY queue, kind, status
+"""
 
 
 def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
@@ -116,22 +123,19 @@ def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
         connection.close()
 
 
-def fill_postgres(store: Path, rows: int, minutes: int) -> None:
+def fill_postgres(store: Path, rows: int, minutes: int, schema: str = "forge") -> None:
     """The same on Postgres."""
     now = time.time_ns() // 1_000
+    statements = [
+        "SET synchronous_commit = off",
+        *(
+            POSTGRES_JOBS.format(table=table, now=now, rows=rows, over=over)
+            for table, over in (("jobs", "false"), ("history", "true"))
+        ),
+        POSTGRES_MINUTES.replace("{now}", str(now)).replace("{minutes}", str(minutes)),
+        POSTGRES_COUNTERS,
+        f"SELECT setval(pg_get_serial_sequence('forge.jobs', 'id'), {rows})",
+    ]
     with psycopg.connect(postgres.address(store), autocommit=True) as link:
-        link.execute("SET synchronous_commit = off")
-        for table, over in (("jobs", "false"), ("history", "true")):
-            text = POSTGRES_JOBS.format(table=table, now=now, rows=rows, over=over)
-            link.execute(text.encode())
-        link.execute(
-            POSTGRES_MINUTES.replace("{now}", str(now)).replace("{minutes}", str(minutes)).encode()
-        )
-        link.execute(
-            b"INSERT INTO forge.counters (queue, kind, status, jobs)"
-            b" SELECT queue, kind, status, count(*) FROM ("
-            b" SELECT queue, kind, status FROM forge.jobs UNION ALL"
-            b" SELECT queue, kind, status FROM forge.history) AS j"
-            b" GROUP BY queue, kind, status"
-        )
-        link.execute(b"SELECT setval(pg_get_serial_sequence('forge.jobs', 'id'), %s)", [rows])
+        for text in statements:
+            link.execute(text.replace("forge.", f"{schema}.").encode())

@@ -1,75 +1,224 @@
-"""On SQLite no page and no route that looks reads the table of jobs without an index or a key.
+"""No page and no route that looks scans the jobs: every statement they send is recorded while all
+of them are visited with all filters, and its plan is read, on SQLite and on Postgres.
 
-A list goes from the newest job downwards until its page is full. This says nothing about how far it
-has to go when few jobs match: a tag, a piece of an error or a rare state may lead it far.
+The tables are large enough and analysed, so that a plan that reads one of them whole is a choice
+and no thrift. How much is read by way of indexes is counted in ``tests/postgres/test_plans.py``.
 """
 
+import asyncio
+import json
+import re
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from benchmarks.systems import crowd, forge_pages, forge_rows
+from forge_jobs.backends.postgres import session
 from forge_jobs.backends.sqlite import reader
-from forge_jobs.core.job import NewJob
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.select import Filter
+from forge_jobs.core.status import JobStatus
 from forge_jobs.web import Role
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import place
 from forge_jobs.web.pages.all import PAGES
-from tests.web.panel import panel
+from tests.postgres.places import Places
+from tests.postgres.server import PrivateServer
+from tests.web.panel import Panel, panel
 
-_FILTERS = (
-    "", "?status=dead", "?status=pending,failed", "?queue=q1", "?queue=q1&status=done",
-    "?kind=send", "?tag=t1", "?from=2026-01-01T00:00:00Z", "?queue=q1&kind=send&status=dead",
-)  # fmt: skip
+ROWS = 60_000
+MINUTES = 30
+BY_INDEX = "SET LOCAL enable_seqscan = off"
+WRITES = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
+SCAN = re.compile(r"SCAN (forge_jobs|j|y)\b(?!.* (INDEX|KEY))")
+
+
+async def visited(made: Panel) -> dict[str, int]:
+    """Every page and every route that looks, with every filter; the status of each answer."""
+    store = await made.forge.aready()
+    found = [await store.jobs.page(Filter(statuses=(one,)), limit=1) for one in JobStatus]
+    jobs = [job for page in found for job in page.jobs]
+    assert len(jobs) == len(JobStatus)
+    middle = max(job.enqueued_at for job in jobs) - 3 * 86_400_000_000
+    times = [to_datetime(middle + n * 3_600_000_000).strftime("%Y-%m-%dT%H:%M") for n in (0, 1)]
+    paths = forge_pages.addresses([job.id for job in jobs], *times)
+    paths += [page.path for page in PAGES] + [place(one) for one in ROUTES if one.method == "GET"]
+    paths += [f"/api/jobs?{given}" for given in forge_pages.FILTERS if "=" in given]
+    named = {"{id}": jobs[0].id, "{name}": "queue_1", "{action}": "retry"}
+    answers: dict[str, int] = {}
+    async with made.client(Role.ADMIN) as client:
+        for path in paths:
+            for word, value in named.items():
+                path = path.replace(word, value)
+            answers[path] = (await client.get(path)).status_code
+    await made.app.aclose()
+    return answers
+
+
+def check(answers: dict[str, int]) -> None:
+    assert len(answers) > 150
+    assert {path for path, status in answers.items() if status >= 500} == set()
+    assert sum(status == 200 for status in answers.values()) > 140
+
+
+# ---------------------------------------------------------------------------------------- SQLite
+
+
+class Traced:
+    """What the readers of SQLite were asked."""
+
+    def __init__(self) -> None:
+        self.statements: dict[str, None] = {}
+
+    def connect(self, *given: Any, **named: Any) -> sqlite3.Connection:
+        made = _connect(*given, **named)
+        made.set_trace_callback(self.statements.setdefault)
+        return made
+
+
+_connect = reader.connect
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> dict[str, None]:
-    """Everything a reader was asked."""
-    seen: dict[str, None] = {}
-    connect = reader.connect
-
-    def traced(*given: Any, **named: Any) -> sqlite3.Connection:
-        made = connect(*given, **named)
-        made.set_trace_callback(seen.setdefault)
-        return made
-
-    monkeypatch.setattr(reader, "connect", traced)
-    return seen
+def traced(monkeypatch: pytest.MonkeyPatch) -> Traced:
+    found = Traced()
+    monkeypatch.setattr(reader, "connect", found.connect)
+    return found
 
 
-async def test_pages_and_routes_look_through_indexes(
-    tmp_path: Path, statements: dict[str, None]
-) -> None:
-    made = panel(f"sqlite:///{tmp_path}/web.db")
-    store = await made.forge.aready()
-    jobs = [
-        NewJob(kind=f"k{n % 3}", queue=f"q{n % 4}", tags=(f"t{n % 5}",), delay_s=float(n % 2) * 60)
-        for n in range(2_000)
+def scans_of(connection: sqlite3.Connection, statements: list[str]) -> list[str]:
+    """Plans that read the jobs from one end to the other."""
+    return [
+        f"{step[3]}: {text}"
+        for text in statements
+        for step in connection.execute(f"EXPLAIN QUERY PLAN {text}").fetchall()
+        if SCAN.match(step[3])
     ]
-    ids = [job.id for job in await store.jobs.enqueue(jobs)]
-    while await store.ledger.fold(limit=500):
-        pass
-    paths = [place(route) for route in ROUTES if route.method == "GET"]
-    paths += [page.path for page in PAGES]
-    lists = [p + f for p in ("/api/jobs", "/jobs", "/dead", "/retries") for f in _FILTERS]
-    async with made.client(Role.ADMIN) as client:
-        for path in [*paths, *lists]:
-            where = path.replace("{id}", ids[7]).replace("{name}", "q1")
-            assert (await client.get(where.replace("{action}", "retry"))).status_code < 500
+
+
+async def test_on_sqlite_no_statement_of_a_page_scans_the_jobs(
+    tmp_path: Path, traced: Traced
+) -> None:
+    made = panel(forge_rows.url(tmp_path, "default"))
+    await made.forge.aready()
+    crowd.fill_sqlite(tmp_path, ROWS, MINUTES)
+    with sqlite3.connect(forge_rows.path_in(tmp_path)) as connection:
+        connection.execute("ANALYZE")
+    check(await visited(made))
     await made.forge.aclose()
-    scans: list[str] = []
-    with sqlite3.connect(tmp_path / "web.db") as connection:
-        for text in statements:
-            if "forge_jobs" not in text or text.lstrip().upper().startswith(("PRAGMA", "BEGIN")):
-                continue
-            steps = connection.execute(f"EXPLAIN QUERY PLAN {text}").fetchall()
-            scans += [f"{step[3]}: {text}" for step in steps if _scans(step[3])]
+    asked = [
+        text
+        for text in traced.statements
+        if "forge_jobs" in text and not text.lstrip().upper().startswith(WRITES)
+    ]
+    assert len(asked) > 100
+    assert scans_of(connection, asked) == []
+    planted = "SELECT id FROM forge_jobs WHERE kind = 'rare' ORDER BY enqueued_at LIMIT 5"
+    assert len(scans_of(connection, [*asked, planted])) == 1
     connection.close()
-    assert any("forge_jobs" in text for text in statements)
-    assert scans == []
 
 
-def _scans(step: str) -> bool:
-    return step.startswith("SCAN forge_jobs") and "USING" not in step
+# -------------------------------------------------------------------------------------- Postgres
+
+
+class Asked:
+    """What Postgres was asked, with the values of the first time."""
+
+    def __init__(self) -> None:
+        self.statements: dict[str, tuple[Any, ...]] = {}
+
+    def recording(self, connect: Any) -> Any:
+        async def recorded(*given: Any, **named: Any) -> Any:
+            made = await connect(*given, **named)
+            made.add_query_logger(self._keep)
+            return made
+
+        return recorded
+
+    def _keep(self, record: Any) -> None:
+        if record.query.lstrip().upper().startswith(("SELECT", "WITH", "SET LOCAL")):
+            self.statements.setdefault(record.query, record.args)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    found = Asked()
+    monkeypatch.setattr(session.drivers, "connect", found.recording(session.drivers.connect))
+    return found
+
+
+@pytest.fixture
+def crowded(postgres: PrivateServer, places: Places, tmp_path: Path) -> Iterator[str]:
+    """A schema full of jobs."""
+    name = places.take()
+    asyncio.run(_migrated(postgres.url(schema=name)))
+    (tmp_path / "url").write_text(postgres.url())
+    crowd.fill_postgres(tmp_path, ROWS, MINUTES, name)
+    postgres.sql(f"VACUUM ANALYZE {name}.jobs", f"VACUUM ANALYZE {name}.history")
+    yield name
+    postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.counters, {name}.minutes")
+    places.give_back(name)
+
+
+async def _migrated(url: str) -> None:
+    made = panel(url)
+    await made.forge.aready()
+    await made.forge.aclose()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from nodes(inner)
+
+
+async def seq_scans_of(link: Any, statements: dict[str, tuple[Any, ...]]) -> list[str]:
+    """Plans that read jobs or history whole, be it through an index that holds all of them."""
+    found: list[str] = []
+    for text, values in statements.items():
+        async with link.transaction():
+            if " AS source, " in text:
+                # sent in a transaction that begins with it
+                await link.execute(BY_INDEX)
+            told = await link.fetchval(f"EXPLAIN (FORMAT JSON) {text}", *values)
+        plan = json.loads(told)[0]["Plan"]
+        limited = {id(inner) for node in nodes(plan) if node["Node Type"] == "Limit"
+                   for inner in node["Plans"]}  # fmt: skip
+        found += [
+            f"{node['Node Type']} {node.get('Index Name', '')}: {text}"
+            for node in nodes(plan)
+            if node.get("Relation Name") in ("jobs", "history")
+            and (
+                node["Node Type"] == "Seq Scan"
+                or (
+                    node.get("Index Name", "").endswith("_pkey")
+                    and "Index Cond" not in node
+                    and id(node) not in limited
+                )
+            )
+        ]
+    return found
+
+
+async def test_on_postgres_no_statement_of_a_page_scans_the_jobs(
+    postgres: PrivateServer, crowded: str, asked: Asked
+) -> None:
+    made = panel(postgres.url(schema=crowded))
+    check(await visited(made))
+    await made.forge.aclose()
+    assert BY_INDEX in asked.statements
+    statements = {text: values for text, values in asked.statements.items() if crowded in text}
+    assert len(statements) > 25
+    link = await asyncpg.connect(postgres.url())
+    try:
+        assert await seq_scans_of(link, statements) == []
+        bad = f"SELECT id FROM {crowded}.jobs WHERE kind = $1 ORDER BY enqueued_at LIMIT 5"
+        hidden = f"SELECT 'x' AS source, id FROM {crowded}.jobs WHERE kind = $1 ORDER BY id + 0"
+        for planted in (bad, hidden):
+            assert len(await seq_scans_of(link, {planted: ("rare",)})) == 1
+    finally:
+        await link.close()

@@ -96,6 +96,7 @@ class Looks:
             wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
         )
         answer: Any = None
+        await link.fetch(self._sql["by_index"])
         try:
             while True:
                 answer = await self._answer(link, wanted, steps.send(answer))

@@ -73,6 +73,11 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($7::bigint IS NULL OR j.enqueued_at >= $7)
     AND ($8::bigint IS NULL OR j.enqueued_at < $8);
 
+-- name: by_index
+-- For the rest of a transaction that walks: a small table is read whole where an index would do as
+-- well, and nobody knows how large it is when the plan is used again.
+SET LOCAL enable_seqscan = off;
+
 -- name: ends
 -- The lowest and the highest key. Index: the primary keys.
 SELECT LEAST((SELECT min(id) FROM forge.jobs), (SELECT min(id) FROM forge.history)) AS low,
