@@ -11,6 +11,12 @@ def at(page: Page, chart: str) -> str:
     return page.locator(f"#plot-{chart} .u-legend .u-value").first.text_content() or ""
 
 
+def settled(page: Page) -> None:
+    """Every point is there, and no new minute moves them while they are compared."""
+    expect(page.locator("#flow-title")).not_to_contain_text("reading the rest")
+    page.get_by_label("Updates").select_option("off")
+
+
 def point(page: Page, share: float) -> None:
     """Move the mouse to that part of the first chart."""
     box = page.locator("#plot-flow .u-over").bounding_box()
@@ -36,6 +42,7 @@ def test_a_drag_zooms_and_a_click_goes_back(page: Page) -> None:
 def test_the_crosshair_is_shared_and_charts_are_tables_too(page: Page, site: Site) -> None:
     site.enqueue(NewJob(kind="note", queue="quick"))
     page.goto("/?range=5m")
+    settled(page)
     newest = at(page, "ran")
     point(page, 0.25)
     expect(page.locator("#plot-ran .u-legend .u-value").first).not_to_have_text(newest)
@@ -69,6 +76,7 @@ def test_a_click_pins_the_crosshair_of_all_charts(page: Page, site: Site) -> Non
 
 def test_keys_read_a_chart_and_zoom_into_it(page: Page) -> None:
     page.goto("/?range=1h")
+    settled(page)
     chart = page.get_by_role("slider", name="Jobs: enqueued, done, retried, dead")
     chart.focus()
     page.keyboard.press("Home")

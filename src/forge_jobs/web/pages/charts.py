@@ -20,17 +20,25 @@ def chart(
     unit: str = "",
     note: str = "",
     tones: Sequence[str] = (),
+    span: Sequence[float] = (),
 ) -> Shown:
-    """What a chart's figure carries, and what its table shows."""
+    """What a chart's figure carries, and what its table shows. ``span`` has its ends, where not all
+    points are there yet."""
     return {
         "name": name,
         "title": title,
         "note": note,
-        "data": {"at": at, "series": series, "unit": unit, "tones": list(tones)},
+        "data": {
+            "at": at,
+            "span": (*span[:1], *span[-1:]) or (*at[:1], *at[-1:]),
+            "series": series,
+            "unit": unit,
+            "tones": list(tones),
+        },
     }
 
 
-def flow(points: Sequence[Point], unit: str) -> Shown:
+def flow(points: Sequence[Point], unit: str, span: Sequence[float]) -> Shown:
     """How many jobs came and ended."""
     names = ("enqueued", "done", "retried", "dead")
     return chart(
@@ -40,13 +48,20 @@ def flow(points: Sequence[Point], unit: str) -> Shown:
         {name: [getattr(point, name) for point in points] for name in names},
         note=unit,
         tones=("info", "good", "warn", "bad"),
+        span=span,
     )
 
 
-def latency(name: str, title: str, at: Sequence[float], spans: Sequence[Spans]) -> Shown:
+def latency(
+    name: str,
+    title: str,
+    at: Sequence[float],
+    spans: Sequence[Spans],
+    span: Sequence[float] = (),
+) -> Shown:
     """Half of all, 95 and 99 in a hundred took no longer."""
-    series = {one: [getattr(span, f"{one}_s") for span in spans] for one in QUANTILES}
-    return chart(name, title, at, series, unit="s", tones=("info", "wait", "warn"))
+    series = {one: [getattr(told, f"{one}_s") for told in spans] for one in QUANTILES}
+    return chart(name, title, at, series, unit="s", tones=("info", "wait", "warn"), span=span)
 
 
 def resources(hosts: Sequence[HostSeries], at: Sequence[float]) -> list[Shown]:

@@ -25,7 +25,7 @@ async def view(desk: Desk, given: Given) -> Shown:
         flows(desk.store, clock=desk.clock),
     )
     points = series.points
-    at = charts.times(points)
+    at, whole = charts.times(points), chosen.moments
     return {
         "seen": seen,
         "sparks": {name: spark(flow) for name, flow in lately.items()},
@@ -40,11 +40,11 @@ async def view(desk: Desk, given: Given) -> Shown:
         },
         "charts": [
             charts.flow(
-                points, chosen.unit if series.whole else f"{chosen.unit}; reading the rest"
+                points, chosen.unit if series.whole else f"{chosen.unit}; reading the rest", whole
             ),
-            charts.latency("waited", "Wait before start", at, [one.waited for one in points]),
-            charts.latency("ran", "Run time", at, [one.ran for one in points]),
-            *charts.resources(hosts, at),
+            charts.latency("waited", "Wait before start", at, [p.waited for p in points], whole),
+            charts.latency("ran", "Run time", at, [p.ran for p in points], whole),
+            *charts.resources(hosts, whole),
         ],
     }
 

@@ -39,6 +39,12 @@
 
   function moment(seconds) { var at = new Date(seconds * 1000); return day.format(at) + " " + clock.format(at); }
 
+  // the whole span, also while older points are still on their way
+  function ends(figure) {
+    var span = JSON.parse(figure.dataset.chart).span;
+    return [span[0], Math.max(span[1], span[0] + 60)];
+  }
+
   function options(figure, data, width) {
     var names = Object.keys(data.series), line = colour("line"), soft = colour("soft");
     var axis = { stroke: soft, font: "12px system-ui, sans-serif", grid: { stroke: line, width: 1 }, ticks: { show: false } };
@@ -51,12 +57,12 @@
         drag: { x: true, y: false, setScale: false },
         points: { size: 7 }
       },
-      scales: { y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
+      scales: { x: { range: function () { return ends(figure); } }, y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
       axes: [
         Object.assign({ size: 34, gap: 8, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
         Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
       ],
-      series: [{ label: "at", value: function (_, at) { return at === null ? "–" : moment(at); } }].concat(names.map(function (name, place) {
+      series: [{ label: "at", value: function (_, at) { return at === null || at === undefined ? "–" : moment(at); } }].concat(names.map(function (name, place) {
         var tone = colour(data.tones[place] || TONES[place % TONES.length]);
         return { label: name, stroke: tone, fill: place === 0 ? faint(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: alone }, value: function (_, one) { return told(one, data.unit); } };
       })),
@@ -97,7 +103,8 @@
     var from = 0;
     plot.over.addEventListener("mousedown", function (event) { from = event.clientX; });
     plot.over.addEventListener("click", function (event) {
-      if (Math.abs(event.clientX - from) < 4) pin(pinned === null ? plot.data[0][plot.cursor.idx] : null);
+      var at = plot.cursor.idx;
+      if (Math.abs(event.clientX - from) < 4) pin(pinned === null && at !== null && at !== undefined ? plot.data[0][at] : null);
     });
   }
 
@@ -154,12 +161,15 @@
     if (!plot || !window.uPlot) return;
     var before = drawn.get(plot);
     if (before && before.text === text) return;
-    var data = JSON.parse(text), names = Object.keys(data.series), rows = [data.at].concat(Object.values(data.series));
+    var data = JSON.parse(text);
+    if (!data.at.length) return;
+    var names = Object.keys(data.series), rows = [data.at].concat(Object.values(data.series));
     if (before && before.names === names.join()) {
       before.text = text;
       before.plot.setData(rows);
       plot.setAttribute("aria-valuemax", String(data.at.length - 1));
-      stand(before.plot);
+      // the new span counts after the chart's own turn
+      queueMicrotask(function () { stand(before.plot); });
     } else {
       if (before) before.plot.destroy();
       var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
