@@ -177,6 +177,17 @@ async def test_nothing_starts_while_too_many_endings_are_unwritten(
     assert started == 300
 
 
+async def test_the_next_batch_runs_while_one_is_written_where_a_server_writes_it(
+    rig: Rig, faulty: FaultyStore
+) -> None:
+    settings = dataclasses.replace(FAST, unwritten_most=20, unwritten_s=60.0)
+    await rig.add_many("work", 300)
+    async with rig.working({"q": 100}, settings=settings):
+        await _all(rig, "done", 300)
+    most = max(len(request.finish) for request in faulty.jobs.requests)
+    assert most == (10 if rig.store.capabilities.apart else 20)
+
+
 async def test_nothing_starts_while_an_ending_is_unwritten_for_long(
     rig: Rig, faulty: FaultyStore
 ) -> None:

@@ -39,6 +39,8 @@ class FloorParts:
     entropy: Entropy
     standing: Standing
     journal: Journal
+    # Whether jobs run while the store writes: not where it would do so at their expense.
+    overlap: bool = False
 
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
@@ -60,6 +62,7 @@ class Floor:
             most=settings.unwritten_most,
             span_s=settings.unwritten_s,
             mark_s=settings.prefetch_s,
+            overlap=parts.overlap,
         )
         self.running = 0
         self.written = 0

@@ -36,13 +36,17 @@ class Outbox:
     """
 
     __slots__ = (
-        "_alone", "_bell", "_finishes", "_in_flight", "_kept_notes", "_mark_s", "_marked_at",
-        "_marks", "_most", "_noted", "_noted_at", "_oldest", "_releases", "_since", "_span_s",
+        "_alone", "_bell", "_finishes", "_half", "_in_flight", "_kept_notes", "_mark_s",
+        "_marked_at", "_marks", "_most", "_noted", "_noted_at", "_oldest", "_releases", "_since",
+        "_span_s",
     )  # fmt: skip
 
-    def __init__(self, bell: Bell, *, most: int, span_s: float, mark_s: float) -> None:
+    def __init__(
+        self, bell: Bell, *, most: int, span_s: float, mark_s: float, overlap: bool = False
+    ) -> None:
         self._bell = bell
         self._most = most
+        self._half = (most + 1) // 2 if overlap else most
         self._span_s = span_s
         self._mark_s = mark_s
         self.clear()
@@ -55,7 +59,7 @@ class Outbox:
         self._noted: list[Run] = []
         self._kept_notes: list[Note] = []
         self._in_flight = 0
-        self._alone = (self._most + 1) // 2
+        self._alone = self._half
         self._since = self._oldest = self._marked_at = self._noted_at = NEVER
 
     def add(self, finish: Finish, at: float) -> None:
@@ -90,8 +94,9 @@ class Outbox:
     def has_room(self, now: float) -> bool:
         """Whether another job may start although some endings are not written yet.
 
-        Half of what may be unwritten is for the batch that gathers while another is under way, so
-        that neither this process nor the store waits for the other. While calls fail there is none.
+        With ``overlap`` half of what may be unwritten is for the batch that gathers while another
+        is under way, so that neither this process nor the store waits for the other. While calls
+        fail there is none.
         """
         most = self._most if self._in_flight else self._alone
         return len(self._finishes) + self._in_flight < most and now - self._oldest < self._span_s
@@ -132,7 +137,7 @@ class Outbox:
     def written(self) -> None:
         """The batch under way has been judged."""
         self._in_flight = 0
-        self._alone = (self._most + 1) // 2
+        self._alone = self._half
         self._oldest = self._since
 
     def put_back(self, batch: Batch) -> None:

@@ -306,7 +306,12 @@ class WorkerProcess:
         plan, clock, settings = self._plan, self._plan.clock, self._plan.settings
         floor = Floor(
             FloorParts(
-                settings, clock, plan.entropy, self._member.standing, Journal(plan.store.tag)
+                settings,
+                clock,
+                plan.entropy,
+                self._member.standing,
+                Journal(plan.store.tag),
+                overlap=plan.store.capabilities.apart,
             ),
             self._surroundings(),
             self._job_loop,

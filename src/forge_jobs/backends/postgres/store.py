@@ -36,6 +36,7 @@ class PostgresStore:
         multi_process=True,
         sync_enqueue=False,
         transactions=LIBRARIES,
+        apart=True,
     )
 
     def __init__(
