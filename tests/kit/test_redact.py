@@ -49,6 +49,6 @@ def test_harmless_fields(name: str) -> None:
 
 
 def test_long_words_take_no_longer_than_short_ones() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     assert redact.text("y" * 1_000_000) == "y" * 1_000_000
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
