@@ -7,13 +7,14 @@ It writes down which messages it began to send and which the database holds for 
 """
 
 import asyncio
-import contextlib
+import gc
 import json
 import os
 import signal
 import socket
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,22 @@ from tests.storm.gateway_sabotage import SABOTAGES
 from tests.storm.gateway_steps import STEPS, STORES, Strike
 from tests.storm.history import History
 
-# Imported by the first connection otherwise, in every life anew.
-for _driver in ("asyncpg", "psycopg"):
-    with contextlib.suppress(ImportError):
-        __import__(_driver)
+# What a gateway imports when it needs it; here once, instead of in every life.
+for _late in (
+    "anyio._backends._asyncio", "asyncpg", "forge_jobs.backends.postgres.store",
+    "forge_jobs.backends.sqlite.store", "forge_jobs.engine.runtime", "psycopg",
+    "telegram_gateway.keeping.postgres", "telegram_gateway.keeping.sqlite", "uvicorn.lifespan.off",
+    "uvicorn.protocols.websockets.auto",
+):  # fmt: skip
+    import_module(_late)
 
 
 def main() -> None:
     """Until standard input ends."""
     door = socket.create_server(("127.0.0.1", 0), backlog=1_024)
     _say(port=door.getsockname()[1])
+    # What all lives share is not looked through again by each of them.
+    gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
