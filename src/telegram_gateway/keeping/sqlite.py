@@ -23,16 +23,39 @@ CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NO
 """
 
 
-class SqliteKeeping:
-    """One connection, used by one thread at a time."""
+class _Line:
+    """One connection, used by one thread at a time, with one promise about the disk."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, synchronous: str) -> None:
         self._path = path
+        self._synchronous = synchronous
         self._turn = asyncio.Lock()
         self._connection: sqlite3.Connection | None = None
 
-    async def open(self) -> None:
-        await self._run(lambda tx: tx.executescript(_TABLES))
+    async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """Do it in a transaction."""
+
+        def whole(tx: sqlite3.Connection) -> T:
+            tx.execute("BEGIN IMMEDIATE")
+            try:
+                found = change(tx)
+                tx.execute("COMMIT")
+            except BaseException:
+                if tx.in_transaction:
+                    tx.execute("ROLLBACK")
+                raise
+            return found
+
+        return await self.run(whole)
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do it. Who is cancelled meanwhile leaves, but the turn ends with the work only."""
+
+        async def held() -> T:
+            async with self._turn:
+                return await asyncio.to_thread(lambda: work(self._ready()))
+
+        return await asyncio.shield(asyncio.ensure_future(held()))
 
     async def close(self) -> None:
         async with self._turn:
@@ -40,9 +63,34 @@ class SqliteKeeping:
                 self._connection.close()
                 self._connection = None
 
+    def _ready(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        return self._connection
+
+
+class SqliteKeeping:
+    """Two connections: who asks for a session does not wait while messages are counted."""
+
+    def __init__(self, path: str) -> None:
+        # The answer at the door promises that a change is kept.
+        self._own = _Line(path, synchronous="FULL")
+        # A level that a power cut takes back is worth no wait for the disk.
+        self._flood = _Line(path, synchronous="NORMAL")
+
+    async def open(self) -> None:
+        await self._own.run(lambda tx: tx.executescript(_TABLES))
+
+    async def close(self) -> None:
+        await self._own.close()
+        await self._flood.close()
+
     async def session_until(self, user_id: int, now: int) -> int | None:
         text = "SELECT until FROM gateway_session WHERE user_id = ? AND until > ?"
-        row = await self._run(lambda tx: tx.execute(text, (user_id, now)).fetchone())
+        row = await self._own.run(lambda tx: tx.execute(text, (user_id, now)).fetchone())
         return None if row is None else int(row[0])
 
     async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
@@ -51,25 +99,25 @@ class SqliteKeeping:
             tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
             reply.enqueue_in(tx)
 
-        await self._write(change)
+        await self._own.write(change)
 
     async def end_session(self, user_id: int, reply: Reply) -> None:
         def change(tx: sqlite3.Connection) -> None:
             tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
             reply.enqueue_in(tx)
 
-        await self._write(change)
+        await self._own.write(change)
 
     async def forget_user(self, user_id: int) -> None:
         def change(tx: sqlite3.Connection) -> None:
             tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
             tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
 
-        await self._write(change)
+        await self._own.write(change)
 
     async def wrong_codes(self, user_id: int, since: int) -> int:
         text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = ? AND at >= ?"
-        row = await self._run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
+        row = await self._own.run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
         return int(row[0])
 
     async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
@@ -77,11 +125,11 @@ class SqliteKeeping:
             tx.execute("INSERT INTO gateway_wrong_code VALUES (?, ?)", (user_id, at))
             reply.enqueue_in(tx)
 
-        await self._write(change)
+        await self._own.write(change)
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
         text = "INSERT INTO gateway_quarantine VALUES (?, ?, ?)"
-        await self._write(lambda tx: tx.execute(text, (at, bot_id, body)))
+        await self._own.write(lambda tx: tx.execute(text, (at, bot_id, body)))
 
     async def take(self, wanted: Sequence[Allowance], now: int) -> int:
         read = "SELECT level FROM gateway_flood WHERE key = ?"
@@ -97,8 +145,7 @@ class SqliteKeeping:
             tx.executemany("INSERT OR REPLACE INTO gateway_flood VALUES (?, ?)", levels)
             return 0
 
-        # A level that a power cut takes back is worth no wait for the disk.
-        return await self._write(change, synchronous="NORMAL") if wanted else 0
+        return await self._flood.write(change) if wanted else 0
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
         def change(tx: sqlite3.Connection) -> int:
@@ -109,33 +156,4 @@ class SqliteKeeping:
             tx.execute("DELETE FROM gateway_flood WHERE level <= ?", (now,))
             return gone + old.rowcount + bad.rowcount
 
-        return await self._write(change)
-
-    async def _write(
-        self, change: Callable[[sqlite3.Connection], T], *, synchronous: str = "FULL"
-    ) -> T:
-        def whole(tx: sqlite3.Connection) -> T:
-            # FULL for all that the answer at the door promises to keep.
-            tx.execute(f"PRAGMA synchronous = {synchronous}")
-            tx.execute("BEGIN IMMEDIATE")
-            try:
-                found = change(tx)
-                tx.execute("COMMIT")
-            except BaseException:
-                if tx.in_transaction:
-                    tx.execute("ROLLBACK")
-                raise
-            return found
-
-        return await self._run(whole)
-
-    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        async with self._turn:
-            return await asyncio.to_thread(lambda: work(self._ready()))
-
-    def _ready(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = sqlite3.connect(
-                self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-            )
-        return self._connection
+        return await self._own.write(change)
