@@ -2,7 +2,7 @@
 
 A claimed job leaves a dead entry at the front of its queue's index. Vacuum removes those, but not
 while some other session holds an old snapshot: then every claim would walk over all of them again.
-As soon as a search walks over suspiciously many, this process remembers how far it got in each
+As soon as two searches walk over suspiciously many, this process remembers how far it got in each
 queue and priority and begins there. Jobs that appear below are found by a search from the front: at
 once after this process put jobs back itself, soon after a search that found too few, and every two
 seconds in any case.
@@ -31,7 +31,7 @@ class Floors:
         self._clock = clock
         self._known: dict[str, dict[int, Position]] = {}
         self._looked_at = self._widen_at = 0.0
-        self._armed = False
+        self._armed = self._was_long = False
 
     def of(self, wants: Sequence[Want]) -> dict[str, list[Position]]:
         """Positions by queue, by rising priority; none while all is well, or to look again."""
@@ -59,7 +59,9 @@ class Floors:
         now = self._clock.mono()
         if not self._known:
             # This search began at the front: it shows how things stand.
-            self._armed = walked > MANY + MANY_PER_JOB * len(claims)
+            # The first one to walk over a tail that may go makes it short for the next.
+            long = walked > MANY + MANY_PER_JOB * len(claims)
+            self._armed, self._was_long = long and self._was_long, long
             self._looked_at, self._widen_at = now, now + WIDEN_S
         if not self._armed:
             return

@@ -245,7 +245,7 @@ BEGIN
                     FROM forge.pick_limited(
                         v_now, v_want.queue, v_want.free, v_want.prefetch, v_want.kinds) AS l;
                     v_next := least(v_next, v_opens);
-                ELSIF p_floors ? v_want.queue THEN
+                ELSIF p_floors ? v_want.queue AND NOT v_want.due THEN
                     v_picked := forge.pick_above(
                         v_now, v_want.queue, v_asked, p_floors -> v_want.queue);
                     v_waiting := true;
