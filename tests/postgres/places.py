@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from forge_jobs.backends.postgres import schema
 
 from .server import PrivateServer
 
+_TRACES_MOST = 300
+
 
 class Places:
     """Schemas that are free. One that comes back is emptied before it is given out again: that
@@ -22,6 +25,7 @@ class Places:
         self._server = server
         self._numbers = itertools.count(1)
         self._free: list[str] = []
+        self._removed: Counter[str] = Counter()
         self._loop = asyncio.new_event_loop()
         self._connection: Any = self._loop.run_until_complete(asyncpg.connect(server.url()))
 
@@ -48,10 +52,15 @@ class Places:
         self._loop.close()
 
     def _empty(self, name: str) -> None:
+        self._removed[name] += self.count(f"{name}.jobs")
         tables = [table for table in schema.our_tables() if table != "control"]
         statements = [f"DELETE FROM {name}.{table}" for table in tables]
         statements.append(f"UPDATE {name}.control SET version = 0")
         self._loop.run_until_complete(self._connection.execute(";".join(statements)))
+        if self._removed[name] > _TRACES_MOST:
+            # What is left of removed jobs in an index changes how claims search (Floors).
+            self._loop.run_until_complete(self._connection.execute(f"VACUUM {name}.jobs"))
+            del self._removed[name]
 
     def _fetch(self, query: str) -> Any:
         try:
