@@ -52,9 +52,13 @@ async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
 
 async def test_a_timeout_kills(worker: Any, tmp_path: Path) -> None:
     path = tmp_path / "pid"
-    job = await forge_app.too_long.aenqueue(str(path))
-    with pytest.raises(JobFailed, match="timed out after 1 s"):
-        await job.aresult(timeout=60)
+    for _ in range(30):
+        job = await forge_app.too_long.aenqueue(str(path))
+        with pytest.raises(JobFailed, match="timed out after 1 s"):
+            await job.aresult(timeout=60)
+        # On a busy machine the second may be over before the child gets to run the job.
+        if path.exists() and path.read_text():
+            break
     assert gone_within(await written(path), 30)
 
 
