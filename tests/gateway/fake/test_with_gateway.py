@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from telegram_gateway.config import load
-from telegram_gateway.fake import FakeBot, FakeTelegram, FastClock, fake_telegram
+from telegram_gateway.fake import FakeBot, FakeTelegram, FastClock, Fault, fake_telegram
+from telegram_gateway.fake.faults import Trouble
 from telegram_gateway.gateway import Gateway
 from telegram_gateway.polling import poll
 from tests.gateway.conftest import SECRET
@@ -76,3 +77,18 @@ async def test_polling_leads_to_the_same(tmp_path: Path) -> None:
         await until(lambda: answers(bot) == [TEXTS for _ in CHATS], 60)
         polling.cancel()
         await asyncio.gather(polling, return_exceptions=True)
+
+
+async def test_a_lost_answer_is_the_one_thing_that_repeats_a_message(tmp_path: Path) -> None:
+    async with both(tmp_path) as (fake, gateway), served(gateway.app) as base:
+        bot = fake.bot(TOKEN)
+        hook = {"url": f"{base}/bot/echo", "secret_token": SECRET}
+        await gateway.api.call(gateway.bots[0], "setWebhook", hook)
+        fake.faults += [
+            Fault(trouble=Trouble.FLOOD, method="sendMessage", seconds=1),
+            Fault(trouble=Trouble.LOST, method="sendMessage"),
+        ]
+        for text in ("one", "two"):
+            fake.say(bot, text, chat=1)
+        await until(lambda: "two" in bot.chat(1).texts(), 60)
+        assert bot.chat(1).texts() == ["one", "one", "two"]
