@@ -67,6 +67,12 @@ def test_an_id_leads_back_to_its_row(key: int, at: int, tag: int) -> None:
     assert ids.row_key(public, tag ^ 1) is None
 
 
+@given(keys=st.lists(KEYS, max_size=5), first=KEYS, at=TIMES, tag=TAGS)
+def test_ids_made_together_are_the_same(keys: list[int], first: int, at: int, tag: int) -> None:
+    together = [*keys, *range(first, first + 40)]
+    assert ids.job_ids(together, at, tag) == [ids.job_id(key, at, tag) for key in together]
+
+
 @given(first=st.tuples(TIMES, KEYS), second=st.tuples(TIMES, KEYS), tag=TAGS)
 def test_ids_sort_by_millisecond_then_key(
     first: tuple[int, int], second: tuple[int, int], tag: int

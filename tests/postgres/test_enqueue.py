@@ -39,6 +39,27 @@ async def test_answers_line_up_with_requests(store: PostgresStore, count: int) -
     assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
 
 
+@pytest.mark.parametrize("odd", [b"", b'{"n":"a\x1eb"}'], ids=["empty", "with the separator"])
+async def test_payloads_that_cannot_travel_in_one_text(store: PostgresStore, odd: bytes) -> None:
+    jobs = [plain(1), NewJob(kind="work", queue="q", payload=odd), plain(2)] * 50
+    answers = await store.jobs.enqueue(jobs)
+    assert await payloads(store, answers) == [job.payload for job in jobs]
+
+
+async def test_answers_line_up_when_keys_do_not_follow_each_other(
+    store: PostgresStore, postgres: PrivateServer
+) -> None:
+    sequence = f"{store._server.address.schema}.jobs_id_seq"
+    postgres.sql(f"ALTER SEQUENCE {sequence} INCREMENT BY 3")
+    try:
+        jobs = [plain(n) for n in range(20)]
+        answers = await store.jobs.enqueue(jobs)
+    finally:
+        postgres.sql(f"ALTER SEQUENCE {sequence} INCREMENT BY 1")
+    assert answers[1].key == answers[0].key + 3
+    assert await payloads(store, answers) == [job.payload for job in jobs]
+
+
 async def test_answers_line_up_in_a_large_mixed_batch(store: PostgresStore) -> None:
     jobs = [
         NewJob(

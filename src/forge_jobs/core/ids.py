@@ -5,6 +5,7 @@ key (64 bits) and the tag of the database (16 bits), so that an id leads straigh
 an index of its own, sorts by age, and is recognised when it belongs to another database.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -42,6 +43,20 @@ def job_id(key: int, enqueued_at: int, tag: int) -> str:
         f"{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
         f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
     )
+
+
+def job_ids(keys: Iterable[int], enqueued_at: int, tag: int) -> list[str]:
+    """The public ids of rows that were enqueued together: keys near each other differ only in a few
+    characters."""
+    pairs, told = _PAIRS, list[str]()
+    block, head = -1, ""
+    high, low = tag >> 10, pairs[tag & 1023]
+    for key in keys:
+        if key >> 14 != block:
+            block = key >> 14
+            head = job_id(key, enqueued_at, tag)[:20]
+        told.append(f"{head}{pairs[key >> 4 & 1023]}{pairs[(key & 15) << 6 | high]}{low}")
+    return told
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -24,6 +24,7 @@ class Row(Protocol):
 
     def __getitem__(self, key: int | str) -> Any: ...
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class DriverTransaction(Protocol):

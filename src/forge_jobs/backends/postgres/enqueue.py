@@ -28,7 +28,11 @@ _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
 # Larger payloads lie in a table of their own.
 _SMALL: Final = 2_048
-_shape: Final = attrgetter("kind", "queue", "priority", "max_attempts")
+# Stands between payloads; JSON has it only escaped.
+_BETWEEN: Final = "\x1e"
+_shape: Final = attrgetter(
+    *(field for field in NewJob.__struct_fields__ if field not in ("payload",))
+)
 _wishes: Final = attrgetter(
     *(
         field
@@ -74,7 +78,7 @@ class Enqueuer:
     async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
         """Store jobs within a transaction of the caller's."""
         name, values = self._statement(jobs)
-        return self._answers(await link.fetch(self._sql[name], now, *values))
+        return self._answers(await link.fetch(self._sql[name], now, *values), len(jobs))
 
     async def _in_line(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """With the calls that come meanwhile; the first one does not wait for them."""
@@ -100,7 +104,7 @@ class Enqueuer:
         if len(jobs) <= CHUNK or any(job.dedupe_key is not None for job in jobs):
             name, values = self._statement(jobs)
             found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
-            return self._answers(found)
+            return self._answers(found, len(jobs))
         return await self._server.within(
             lambda link: self._store_many(link, jobs, now), limit_s=_LIMIT_S + len(jobs) / 1_000
         )
@@ -117,22 +121,28 @@ class Enqueuer:
             storing = loop.create_task(link.fetch(self._sql[name], now, *values))
             # One turn of the loop sends it.
             await asyncio.wait([storing], timeout=0)
-            answers += self._answers(found)
+            answers += self._answers(found, CHUNK)
             if start < len(jobs):
                 name, values = self._statement(jobs[start : start + CHUNK])
             found = await storing
-        return answers + self._answers(found)
+        return answers + self._answers(found, len(jobs) - len(answers))
 
     def _statement(self, jobs: Sequence[NewJob]) -> tuple[str, Sequence[Any]]:
         """Which statement stores these jobs, and its arguments."""
         first = jobs[0]
-        shape = _shape(first)
+        if _wishes(first) != _NO_WISHES:
+            return self._general(jobs)
+        shape, payloads = _shape(first), list[bytes]()
         for job in jobs:
-            if _wishes(job) != _NO_WISHES or _shape(job) != shape or len(job.payload) > _SMALL:
+            payload = job.payload
+            if (job is not first and _shape(job) != shape) or len(payload) > _SMALL:
                 return self._general(jobs)
+            payloads.append(payload)
+        together = _BETWEEN.encode().join(payloads).decode()
+        if together.count(_BETWEEN) >= len(jobs) or not all(payloads):
+            return self._general(jobs)
         return "enqueue_alike", (
-            first.kind, first.queue, first.priority, first.max_attempts,
-            [job.payload.decode() for job in jobs],
+            first.kind, first.queue, first.priority, first.max_attempts, together,
         )  # fmt: skip
 
     def _general(self, jobs: Sequence[NewJob]) -> tuple[str, Sequence[Any]]:
@@ -140,14 +150,23 @@ class Enqueuer:
             return "enqueue_json", (str(self.tag), rows.as_json([rows.plain(job) for job in jobs]))
         return "enqueue", rows.columns(jobs)
 
-    def _answers(self, found: Sequence[Row]) -> list[Enqueued]:
+    def _answers(self, found: Sequence[Row], count: int) -> list[Enqueued]:
         """In the order of the requests."""
         if not found:
             return []
         tag = self.tag
         if len(found[0]) == 2:
-            keys, at, pending = sorted(map(int, found[0][0].split(","))), found[0][1], _PENDING
-            return [Enqueued(key, ids.job_id(key, at, tag), False, pending) for key in keys]
+            first, at, pending = found[0][0], found[0][1], _PENDING
+            keys = (
+                sorted(map(int, first.split(",")))
+                if "," in first
+                else range(int(first), int(first) + count)
+            )
+            told = ids.job_ids(keys, at, tag)
+            return [
+                Enqueued(key, public, False, pending)
+                for key, public in zip(keys, told, strict=True)
+            ]
         return [rows.enqueued(row, tag) for row in sorted(found, key=_place)]
 
     async def _flush(self, line: _Line) -> None:

@@ -38,6 +38,9 @@ _OUTCOMES: Final = frozenset(
     for target in targets(JobStatus.RUNNING, event)
 )  # fmt: skip
 _key: Final = attrgetter("key")
+# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
+_DONE, _THROTTLE = Event.DONE, Event.THROTTLE
+_IS_DONE, _DEAD = JobStatus.DONE, JobStatus.DEAD
 
 
 class _End(Struct, frozen=True):
@@ -106,7 +109,7 @@ class Exchanger:
             now=head.now,
             alive=head.alive,
             control_version=head.control,
-            verdicts=_verdicts(request.finish, missed),
+            verdicts=_verdicts(request.finish, ends, missed),
             claims=claims,
             cancels=head.cancels or (),
             next_due=head.next_due,
@@ -221,8 +224,8 @@ _NO_CLAIMS: Final = (None,) * 5
 
 def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float]) -> list[Any]:
     """What ends, hand-backs, started marks and notes of a round need."""
-    done, timed = [end for end in ends if end.event is Event.DONE], request.timed
-    rest = [
+    done, timed = [end for end in ends if end.event is _DONE], request.timed
+    rest = () if len(done) == len(ends) else [
         _End(
             end.key, end.epoch, end.event.value, end.status.value,
             delays.get(end.key, end.delay_s),
@@ -230,7 +233,7 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
             end.waited_s if timed and end.event is not Event.MISSING else None,
         )
         for end in ends
-        if end.event is not Event.DONE
+        if end.event is not _DONE
     ]  # fmt: skip
     notes, lines = _said(request.notes)
     return [
@@ -238,9 +241,9 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
             (
                 [end.key for end in done],
                 [end.epoch for end in done],
-                [end.result for end in done],
+                _used([end.result for end in done]),
                 [end.ran_s for end in done],
-                [end.waited_s for end in done] if timed else None,
+                rows.as_json([end.waited_s for end in done]) if timed else None,
                 *roll.written(done, timed=timed),
             )
             if done
@@ -256,6 +259,9 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
 
 def _first_of_each(finishes: Sequence[Finish]) -> list[Finish]:
     """The ends to send, by rising key: a repeat within one round is never applied."""
+    plain = {end.key for end in finishes if end.event is _DONE and end.status is _IS_DONE}
+    if len(plain) == len(finishes):
+        return sorted(finishes, key=_key)
     seen: dict[tuple[int, int], Finish] = {}
     for end in finishes:
         if (end.event, end.status) not in _OUTCOMES:
@@ -265,16 +271,15 @@ def _first_of_each(finishes: Sequence[Finish]) -> list[Finish]:
 
 
 def _is_plain(ends: Sequence[Finish]) -> bool:
-    for end in ends:
-        if end.jobs or end.status is JobStatus.DEAD or end.event is Event.THROTTLE:
-            return False
-    return True
+    return not [end for end in ends if end.jobs or end.status is _DEAD or end.event is _THROTTLE]
 
 
 def _verdicts(
-    finishes: Sequence[Finish], missed: Sequence[tuple[int, int, bool]] | None
+    finishes: Sequence[Finish],
+    ends: Sequence[Finish],
+    missed: Sequence[tuple[int, int, bool]] | None,
 ) -> list[Verdict]:
-    if not missed and len({(end.key, end.epoch) for end in finishes}) == len(finishes):
+    if not missed and len(ends) == len(finishes):
         return [Verdict.APPLIED] * len(finishes)
     lost = {(key, epoch): already for key, epoch, already in missed or ()}
     seen: set[tuple[int, int]] = set()
@@ -301,6 +306,10 @@ def _claims(found: Sequence[Row], request: Exchange) -> list[ClaimedJob]:
 
 def _in_line(job: ClaimedJob) -> tuple[int, int, int]:
     return (job.priority, job.run_at, job.key)
+
+
+def _used(column: list[Any]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else column
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]:

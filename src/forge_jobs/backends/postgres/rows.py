@@ -36,10 +36,14 @@ _stored_errors: Final = msgspec.json.Decoder(tuple[_StoredError, ...])
 
 def claimed(row: Row) -> ClaimedJob:
     """One row of an exchange; its columns are in the order of the fields."""
-    tags = row[15]
+    (
+        key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
+        priority, crashes, timeout_s, throttled_since, missing_since, tags, limit_key, trace, _,
+    ) = row  # fmt: skip
     return ClaimedJob(
-        row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10],
-        row[11], row[12], row[13], row[14], () if tags is None else tuple(tags), row[16], row[17],
+        key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
+        priority, crashes, timeout_s, throttled_since, missing_since,
+        () if tags is None else tuple(tags), limit_key, trace,
     )  # fmt: skip
 
 

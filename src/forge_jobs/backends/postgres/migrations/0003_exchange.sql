@@ -11,14 +11,15 @@
 --   walked: over how many entries of the queues' lines the search for jobs went (see floors)
 -- p_floors: {queue: [[priority, run_at, id], …]}: where to begin looking in a queue whose line has a
 -- long tail of dead index entries that vacuum may not remove yet.
--- p_done_waited: how long each was due before it ran; NULL keeps all times out of the books.
+-- p_done_waited: how long each was due before it ran, as a JSON array, which is read only if a line has
+-- to be made here; NULL keeps all times out of the books.
 -- p_line_…: what the books shall say of these ends, one line per queue and kind, made by the worker:
 -- it has the time. It holds if every end was applied, else the line is made here from the rows.
 -- p_kinds: per queue the only kinds wanted, joined by commas, or NULL; such a queue has no floors.
 CREATE FUNCTION forge.exchange(
     p_now bigint, p_owner bigint, p_number bigint,
     p_done_keys bigint[], p_done_epochs integer[], p_done_results bytea[],
-    p_done_ran double precision[], p_done_waited double precision[],
+    p_done_ran double precision[], p_done_waited text,
     p_line_queues text[], p_line_kinds text[], p_line_jobs integer[],
     p_line_waited_s double precision[], p_line_ran_s double precision[],
     p_line_waited bytea[], p_line_ran bytea[], p_line_enqueued bytea[],
@@ -72,11 +73,10 @@ BEGIN
     IF p_done_keys IS NOT NULL THEN
         WITH gone AS (
             DELETE FROM forge.jobs j
-            USING unnest(p_done_keys, p_done_epochs, p_done_results, p_done_ran)
-                AS f(key, epoch, result, ran_s)
-            WHERE j.id = f.key AND j.epoch = f.epoch
+            USING unnest(p_done_keys) WITH ORDINALITY AS f(key, place)
+            WHERE j.id = f.key AND j.epoch = p_done_epochs[f.place]
                 AND (j.owner = p_owner AND j.status = 'running') IS TRUE
-            RETURNING j.*, f.result AS outcome, f.ran_s
+            RETURNING j.*, f.place
         ),
         kept AS (
             INSERT INTO forge.history (
@@ -88,10 +88,11 @@ BEGIN
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
-                COALESCE(started_at, v_now - round(ran_s * 1000000)::bigint), v_now, expires_at,
+                COALESCE(started_at, v_now - round(p_done_ran[place] * 1000000)::bigint), v_now,
+                expires_at,
                 dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
                 dedupe_for_s, progress, tags, on_dead, trace, last_error, errors, progress_note,
-                outcome
+                p_done_results[place]
             FROM gone
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
                 limit_key IS NOT NULL OR lane_order IS NOT NULL AS bound
@@ -116,8 +117,11 @@ BEGIN
                 string_agg(forge.bucket(f.ran_s), '') FILTER (WHERE f.waited_s IS NOT NULL),
                 v_now,
                 string_agg(int8send(h.enqueued_at), '') FILTER (WHERE f.waited_s IS NOT NULL)
-            FROM unnest(p_done_keys, p_done_epochs, p_done_ran, p_done_waited)
-                AS f(key, epoch, ran_s, waited_s)
+            FROM (
+                SELECT d.key, p_done_epochs[d.place] AS epoch, p_done_ran[d.place] AS ran_s,
+                    (p_done_waited::jsonb ->> (d.place - 1)::integer)::double precision AS waited_s
+                FROM unnest(p_done_keys) WITH ORDINALITY AS d(key, place)
+            ) AS f
             JOIN forge.history h ON h.id = f.key AND h.epoch = f.epoch
             WHERE f.key = ANY (v_done)
             GROUP BY h.queue, h.kind;
@@ -730,14 +734,19 @@ END
 $$;
 
 -- The same for jobs that differ in nothing but their payloads, all small, and want nothing but to run:
--- the common case, alone or by the thousand. Keys rise in the order of the payloads. Text alone goes
--- in and out: the driver asks the server about other arrays on every new connection, and a script that
--- enqueues one job should not wait for that.
+-- the common case, alone or by the thousand. Payloads come in one text, each behind a character that no
+-- JSON text holds. Keys rise in the order of the payloads: the answer is the first if they follow each
+-- other, else all of them. Text alone goes in and out: the driver asks the server about arrays on every
+-- new connection, and a script that enqueues one job should not wait for that.
 CREATE FUNCTION forge.enqueue_alike(
     p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer,
-    p_payloads text[], OUT keys text, OUT at bigint)
+    p_payloads text, OUT keys text, OUT at bigint)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_keys bigint[];
+    v_first bigint;
+    v_last bigint;
 BEGIN
     at := forge.present(p_now);
     WITH stored AS (
@@ -745,12 +754,14 @@ BEGIN
             payload)
         SELECT 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
             convert_to(u.payload, 'UTF8')
-        FROM unnest(p_payloads) AS u(payload)
+        FROM unnest(string_to_array(p_payloads, E'\x1e')) AS u(payload)
         RETURNING id
     )
-    SELECT string_agg(id::text, ',') INTO keys FROM stored;
+    SELECT array_agg(id), min(id), max(id) INTO v_keys, v_first, v_last FROM stored;
+    keys := CASE WHEN v_last - v_first + 1 = cardinality(v_keys) THEN v_first::text
+        ELSE array_to_string(v_keys, ',') END;
     INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
-    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(p_payloads));
+    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(v_keys));
 END
 $$;
 
