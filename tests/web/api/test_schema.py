@@ -19,7 +19,7 @@ _CONFIG = {
             "expected-statuses": ["2xx", "400", "403", "404", "409"],
         }
     },
-    "phases": {"coverage": {"enabled": False}},
+    "phases": {"coverage": {"enabled": True}},
 }
 
 
@@ -49,7 +49,7 @@ class Admin:
 
 @schema.parametrize()
 @settings(
-    max_examples=5,
+    max_examples=20,
     deadline=None,
     database=None,
     derandomize=True,
