@@ -134,8 +134,8 @@ class _Look:
         self._router = router
         self._entropy = entropy
         self._prepared = prepared
-        self._published: dict[str, str] | None = None
-        self._limits: dict[str, Limit] | None = None
+        self._published: dict[str, str] = {}
+        self._limits: dict[str, Limit] = {}
         self._counts = dict.fromkeys(FireOutcome, 0)
         self._missed = self._seeded = self._errors = 0
         self._next_due: Instant | None = None
@@ -145,6 +145,11 @@ class _Look:
 
     async def go(self) -> CronTickReport:
         found = await self._store.schedules.due(limit=_LIMIT)
+        if found.schedules:
+            await self._learn()
+            # A slow answer must not make a tick look less late than it is: nothing but the fire
+            # itself lies between this look and it.
+            found = await self._store.schedules.due(limit=_LIMIT)
         self.now, self._next_due = found.now, found.next_at
         self.more = len(found.schedules) == _LIMIT
         for schedule in found.schedules:
@@ -173,7 +178,8 @@ class _Look:
         if len(said.ticks) > _SHOTS_MOST:
             next_at, self.more = said.ticks[_SHOTS_MOST], True
         if ticks:
-            queue, limit = await self._queue(schedule), await self._limit(schedule)
+            queue = self._queue(schedule)
+            limit = self._limits.get(task_limit(schedule.kind))
             jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
             try:
                 shots = [Shot(tick, self._prepared(job)) for tick, job in jobs]
@@ -234,23 +240,17 @@ class _Look:
                 extra={"schedule": schedule.name, "error": message},
             )
 
-    async def _queue(self, schedule: Schedule) -> str:
-        if schedule.queue is not None:
-            return schedule.queue
-        known = self._queue_of(schedule.kind)
+    async def _learn(self) -> None:
+        """What workers have published about kinds."""
+        self._published = await self._store.queues.kinds()
+        self._limits = {limit.name: limit for limit in await self._store.limits.all()}
+
+    def _queue(self, schedule: Schedule) -> str:
+        known = schedule.queue or self._queue_of(schedule.kind)
+        known = known or self._published.get(schedule.kind)
         if known is not None:
             return known
-        if self._published is None:
-            self._published = await self._store.queues.kinds()
-        published = self._published.get(schedule.kind)
-        if published is not None:
-            return published
         return DEFAULT_QUEUE if self._router is None else self._router.route(schedule.kind)
-
-    async def _limit(self, schedule: Schedule) -> Limit | None:
-        if self._limits is None:
-            self._limits = {limit.name: limit for limit in await self._store.limits.all()}
-        return self._limits.get(task_limit(schedule.kind))
 
     def _count(self, schedule: Schedule, fires: Sequence[Fire], missed: int) -> None:
         for fire in fires:
