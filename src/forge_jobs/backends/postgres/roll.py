@@ -6,7 +6,6 @@ How long a job took depends on the instant at which the server writes its end, s
 keeps when each was enqueued.
 """
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from struct import Struct as Packing
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from forge_jobs.core.decide import Finish
-from forge_jobs.core.histogram import BOUNDS, EMPTY, Histogram, histogram
+from forge_jobs.core.histogram import EMPTY, Histogram, histogram
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.tally import Minute
 
@@ -50,9 +49,10 @@ def written(done: Sequence[Finish], *, timed: bool) -> list[list[Any]]:
     lines: list[tuple[Any, ...]] = []
     for (queue, kind), ends in groups.items():
         if timed:
-            waited, ran = [end.waited_s for end in ends], [end.ran_s for end in ends]
+            waited = histogram([end.waited_s for end in ends])
+            ran = histogram([end.ran_s for end in ends])
             lines.append((
-                queue, kind, len(ends), sum(waited), sum(ran), _buckets(waited), _buckets(ran),
+                queue, kind, len(ends), waited.sum_s, ran.sum_s, _bytes(waited), _bytes(ran),
                 pack(f">{len(ends)}q", *[end.enqueued_at for end in ends]),
             ))  # fmt: skip
         else:
@@ -135,8 +135,8 @@ def parts(lines: Sequence[Row]) -> list[Minute]:
     return [part for part in map(part_of, lines) if says_something(part)]
 
 
-def _buckets(spans_s: Sequence[float]) -> bytes:
-    return bytes([bisect_right(BOUNDS, span_s) for span_s in spans_s])
+def _bytes(spans: Histogram) -> bytes:
+    return b"".join([bytes((bucket,)) * samples for bucket, samples in spans.buckets.items()])
 
 
 def _counted(sum_s: float, buckets: bytes | None) -> Histogram:
