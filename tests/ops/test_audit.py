@@ -5,10 +5,12 @@ import pytest
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.select import Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops.act import Operator
+from forge_jobs.kit.entropy import SECRET_ENTROPY
+from forge_jobs.ops.act import Action, Operator
 from forge_jobs.ops.audit import entries
 from forge_jobs.ops.bounds import BoundOperator
 from forge_jobs.ops.limits import LimitOperator
+from forge_jobs.ops.operations import Operations, OperationState
 from tests.ops.desk import Desk
 
 
@@ -57,3 +59,22 @@ async def test_a_bulk_action_that_is_stopped_tells_what_it_did(desk: Desk) -> No
     assert (line.detail["changed"], line.detail["whole"]) == (500, False)
     left = await desk.store.ledger.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
     assert left.jobs == 200
+
+
+async def test_a_bulk_operation_leaves_a_trace_when_it_begins_and_when_it_is_cut_short(
+    desk: Desk,
+) -> None:
+    """A process that is lost leaves the first entry alone; a closed one says how far it came."""
+    await desk.some(1_200)
+    operations = Operations(desk.clock, SECRET_ENTROPY)
+    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    chosen = Selection(filter=Filter(queue="mail"))
+    begun = await operations.start(operator, Action.CANCEL, chosen, actor="ada")
+    (line,) = (await entries(desk.store, action="cancel begins")).entries
+    assert (line.detail["operation"], line.detail["expected"]) == (begun.id, 1_200)
+    await operations.close()
+    ended = operations.get(begun.id)
+    assert (ended.state, operations.running) == (OperationState.STOPPED, 0)
+    newest, _ = (await entries(desk.store)).entries
+    assert (newest.action, newest.detail["whole"]) == ("cancel", False)
+    assert newest.detail["changed"] == ended.changed < 1_200

@@ -1,0 +1,46 @@
+"""Charts put together piece by piece say the same as the books, and say what is missing."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.ops import metrics
+from forge_jobs.ops.chronicle import Chronicle
+from tests.ops.desk import Desk
+
+DEADLINE_S = 30
+
+
+async def test_a_chart_comes_piece_by_piece_and_is_the_series_in_the_end(desk: Desk) -> None:
+    await desk.hire("mail", "video")
+    for minutes in (200, 55, 31, 3, 0):
+        await desk.some(minutes + 1)
+        for job in await desk.claim("mail", minutes // 2 + 1):
+            await desk.succeed(job)
+        desk.clock.advance(60 * minutes / 2)
+    until = datetime.fromtimestamp(desk.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
+    until = until.replace(second=0, microsecond=0)
+    chronicle = Chronicle(SYSTEM_CLOCK)
+    for length, step_s in ((60, 60), (240, 600), (360, 3_600)):
+        span = {"since": until - timedelta(minutes=length), "until": until, "step_s": step_s}
+        whole = (await metrics.series(desk.store, **span)).points
+        assert sum(point.enqueued for point in whole) > 0
+        first = await chronicle.chart(desk.store, **span, patience_s=0)
+        assert not first.whole
+        assert first.points == whole[-len(first.points) :]
+        async with asyncio.timeout(DEADLINE_S):
+            while not (chart := await chronicle.chart(desk.store, **span, patience_s=0)).whole:
+                await asyncio.sleep(0.01)
+        assert chart.points == whole
+    await chronicle.close()
+
+
+async def test_patience_reads_everything_at_once(desk: Desk) -> None:
+    await desk.some(3)
+    until = datetime.fromtimestamp(desk.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
+    chronicle = Chronicle(SYSTEM_CLOCK)
+    chart = await chronicle.chart(
+        desk.store, since=until - timedelta(minutes=20), until=until, step_s=60, patience_s=60
+    )
+    assert chart.whole
+    assert sum(point.enqueued for point in chart.points) == 3
