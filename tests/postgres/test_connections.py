@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from forge_jobs.backends.postgres.driver import Driver
+from forge_jobs.backends.postgres.driver import IDLE_IN_TRANSACTION_S, Driver
 from forge_jobs.backends.postgres.pool import Pool
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import NewJob
@@ -57,6 +57,12 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     await subscription.close()
     stored = sum(count.jobs for count in await store.ledger.counts())
     assert stored == 6 * 5 * 5 + 20 * 10
+
+
+async def test_a_stopped_process_keeps_no_locks(store: PostgresStore) -> None:
+    """The server ends a session of ours that does nothing within a transaction."""
+    [row] = await store._server.ask("SHOW idle_in_transaction_session_timeout", writes=False)
+    assert row[0] == f"{IDLE_IN_TRANSACTION_S:.0f}s"
 
 
 async def test_a_loop_that_ends_leaves_no_connection(url: str, postgres: PrivateServer) -> None:

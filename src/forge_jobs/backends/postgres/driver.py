@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from forge_jobs.core.errors import NotWritable
 
 CONNECT_S = 10.0
+IDLE_IN_TRANSACTION_S = 30.0
 _CACHED_STATEMENTS = 200
 # Reading the end of a connection, and closing it after that.
 _TURNS = 3
@@ -56,7 +57,8 @@ async def connect(
     """A new connection.
 
     Behind a pooler no prepared statement may outlive its transaction; with several hosts the one
-    that takes writes is wanted.
+    that takes writes is wanted. A process that is stopped in the middle of a transaction must not
+    hold its locks for ever: the server ends such a session. (A pooler would refuse to be told.)
     """
     asyncpg = _driver_module()
     more: Mapping[str, Any] = {}
@@ -68,7 +70,14 @@ async def connect(
         statement_cache_size=0 if pooled else _CACHED_STATEMENTS,
         max_cacheable_statement_size=0,
         max_cached_statement_lifetime=0,
-        server_settings={"application_name": "forge-jobs"},
+        server_settings=(
+            {"application_name": "forge-jobs"}
+            if pooled
+            else {
+                "application_name": "forge-jobs",
+                "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S:.0f}s",
+            }
+        ),
         **more,
     )
     return cast("Driver", made)
