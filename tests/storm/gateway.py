@@ -44,7 +44,7 @@ class GatewayOptions:
     catch_up_s: float = 6.0
     work_s: float = 0.5
     reach_s: float = 15.0
-    drain_s: float = 300.0
+    drain_s: float = 900.0
 
 
 QUICK = GatewayOptions(jobs=600, kills=len(STEPS), chats=30, drain_s=120)
