@@ -94,7 +94,8 @@ class Pages:
 
     def _visits(self, bench: Bench, store: Path) -> list[Figure]:
         with bench.agent(self.system, store, self.level) as agent:
-            took = agent.ask("visit", SECONDS, times=bench.size.jobs(3, 1))["took"]
+            times, every = bench.size.jobs(3, 1), bench.size.jobs(1, 20)
+            took = agent.ask("visit", SECONDS, times=times, every=every)["took"]
         return [
             Figure(page, SERVER, statistics.median(spans), "ms") for page, spans in took.items()
         ]

@@ -59,10 +59,10 @@ class Pages:
         asyncio.run(self._prepare())
         return {}
 
-    def visit(self, times: int) -> dict[str, Any]:
-        """Milliseconds of every page, `times` visits each after one that loads templates and
-        opens connections."""
-        return {"took": asyncio.run(self._visit(times))}
+    def visit(self, times: int, every: int = 1) -> dict[str, Any]:
+        """Milliseconds of every page (or every so many), `times` visits each after one that loads
+        templates and opens connections."""
+        return {"took": asyncio.run(self._visit(times, every))}
 
     def open_pages(self) -> dict[str, Any]:
         """Serve until `close_pages`; the address."""
@@ -90,7 +90,7 @@ class Pages:
         await self._app.forge.aready()
         await self._app.forge.aclose()
 
-    async def _visit(self, times: int) -> dict[str, list[float]]:
+    async def _visit(self, times: int, every: int) -> dict[str, list[float]]:
         from forge_jobs import Forge
         from forge_jobs.web import mission_control
 
@@ -98,7 +98,7 @@ class Pages:
         app = mission_control(forge)
         took: dict[str, list[float]] = {}
         try:
-            for address in await _every_address(await forge.aready()):
+            for address in (await _every_address(await forge.aready()))[::every]:
                 await _get(app, address)
                 took[address] = [await _get(app, address) for _ in range(times)]
         finally:
