@@ -300,8 +300,11 @@ def _environment(
     common = f"async: true, requireAuth: false, maxAttempts: {attempts}"
     for slug in tokens:
         if slug.startswith("shop"):
-            target = f"http: {{url: '{service}/update', network: private}}, deadMessage: {GONE}"
-            lines.append(f"  {slug}: {{handler: http, {common}, {target}}}")
+            # A starved service may answer too late. Its retry must not be overtaken here; without
+            # "strict" that is allowed, so only the echoes show that a crash alone changes no order.
+            target = f"http: {{url: '{service}/update', network: private, timeout: 60s}}"
+            more = f"ordering: strict, deadMessage: {GONE}"
+            lines.append(f"  {slug}: {{handler: http, {common}, {target}, {more}}}")
         else:
             lines.append(f"  {slug}: {{handler: echo, {common}}}")
     config = folder / "bots.yaml"
