@@ -35,6 +35,23 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     return (yield)
 
 
+_lost: list[object] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object, error: object) -> None:
+    """A process of tests that is lost takes those along that it had not run yet."""
+    if error:
+        _lost.append(error)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Such a run is no run with a few failures: it says nothing about the rest."""
+    if _lost:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_config_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep a developer's own forge.toml out of the tests."""
