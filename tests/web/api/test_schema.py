@@ -12,8 +12,8 @@ from forge_jobs.web import Role
 from forge_jobs.web.api.openapi import described
 from tests.web.panel import on_a_socket, panel, token
 
-# The edges of every schema, one by one, take a minute of processor time more than the whole suite can
-# spare. SCHEMA_WHOLE=1 tries them, too, and more requests of every kind; the last time all passed.
+# The edges of every schema, one by one, take most of a minute of processor time, more than the whole
+# suite can spare. SCHEMA_WHOLE=1 tries them, too, and more requests of every kind.
 _WHOLE = os.environ.get("SCHEMA_WHOLE") == "1"
 
 # A schema cannot say what makes a cron expression, a cursor or a state that an action fits, and a
