@@ -146,11 +146,10 @@ async def step_by_step(rig: GatewayRig, steps: list[Step], within_s: float) -> d
     """
     first: dict[str, str] = {}
     for number, step in enumerate(steps):
-        born_armed = step.starting or step.name == "accepted"
-        if born_armed:
+        if step.starting:
             first[step.name] = _speak(rig, step, number)
-        await rig.begin(step.name, armed=born_armed)
-        if not born_armed:
+        await rig.begin(step.name, armed=step.starting)
+        if not step.starting:
             await quiet(rig, within_s)
             await rig.up()
             rig.lives.signal(signal.SIGUSR1)

@@ -58,7 +58,11 @@ class Strike:
 
 @dataclass(frozen=True)
 class Step:
-    """One of them. ``again``: the user may get a message twice when the process dies here."""
+    """One of them. ``again``: the user may get a message twice when the process dies here.
+
+    ``starting``: reached at the beginning of a life (later, connections are kept and used again).
+    ``dying``: only an update that dies comes here.
+    """
 
     name: str
     words: str
@@ -341,7 +345,7 @@ STEPS = {
     for step in (
         Step("sweeping", "store open, before the janitor's pass", _sweeping, starting=True),
         Step("swept", "janitor's pass over, before workers and listener", _swept, starting=True),
-        Step("accepted", "connection accepted", _accepted),
+        Step("accepted", "connection accepted", _accepted, starting=True),
         Step("known", "secret checked, body not read", _known),
         Step("half-read", "half of the body read", _half_read),
         Step("read", "body read, not judged", _read),
