@@ -12,7 +12,7 @@ from forge_jobs.web import Role
 from forge_jobs.web.api.openapi import described
 from tests.web.panel import on_a_socket, panel, token
 
-# The edges of every schema, one by one, take most of a minute of processor time, more than the whole
+# The edges of every schema, one by one, take most of a minute of processor time, more than the
 # suite can spare. SCHEMA_WHOLE=1 tries them, too, and more requests of every kind.
 _WHOLE = os.environ.get("SCHEMA_WHOLE") == "1"
 
