@@ -49,6 +49,8 @@ class EngineSettings:
     ``leave_s`` is what a slow store gets to hear of a stop, after ``grace_s``.
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
+    ``unwritten_most`` bounds the endings that a crash may undo; None means 256, or 1,024 where a
+    server writes them while the next jobs run.
     ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
     """
 
@@ -59,7 +61,7 @@ class EngineSettings:
     strict: bool = False
     prefetch_s: float = 0.05
     prefetch_hold_s: float = 0.25
-    unwritten_most: int = 256
+    unwritten_most: int | None = None
     unwritten_s: float = 0.05
     poll_s: float = 1.0
     control_s: float = 0.5

@@ -29,6 +29,9 @@ from .runner import settled
 from .standing import Standing
 from .watch import Watch
 
+_WRITTEN_HERE = 256
+_WRITTEN_APART = 1_024
+
 
 @dataclass(frozen=True, slots=True)
 class FloorParts:
@@ -59,7 +62,7 @@ class Floor:
         self.bell = Bell(loop)
         self.outbox = Outbox(
             self.bell,
-            most=settings.unwritten_most,
+            most=settings.unwritten_most or (_WRITTEN_APART if parts.overlap else _WRITTEN_HERE),
             span_s=settings.unwritten_s,
             mark_s=settings.prefetch_s,
             overlap=parts.overlap,

@@ -72,6 +72,8 @@ def test_keys_act_on_rows_after_asking(page: Page, site: Site) -> None:
     expect(page.locator("#confirm")).to_be_hidden()
     assert site.count(JobStatus.CANCELLED, tag="keys") == 0
     keys.press("d")
+    # The bar of actions has a button of this name too: the dialog must be open first.
+    expect(page.locator("#confirm-title")).to_have_text("Delete 2 jobs?")
     tab_to(page, "Delete")
     keys.press("Enter")
     site.wait_for(0, JobStatus.SCHEDULED, tag="keys")
