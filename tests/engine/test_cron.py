@@ -116,6 +116,35 @@ async def test_skip_lets_old_ticks_go_and_says_so(
     assert counts(await bench.tick(3_600 - 61)) == (1, 0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("fate", ["fires", "loses", "fails"])
+async def test_a_slow_call_for_one_schedule_makes_no_other_fire_late(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    for name in ("first", "second"):
+        await bench.declare(name, expression="0 * * * *", missed="skip")
+    fire = bench.store.schedules.fire
+
+    async def slow(name: str, **said: Any) -> Any:
+        monkeypatch.setattr(bench.store.schedules, "fire", fire)
+        bench.clock.advance(900)
+        if fate == "fails":
+            raise Unavailable("the server is gone")
+        if fate == "loses":
+            await fire(name, **said)
+        return await fire(name, **said)
+
+    monkeypatch.setattr(bench.store.schedules, "fire", slow)
+    bench.clock.advance(3_600)
+    for _ in range(2):
+        await bench.service().tick()
+    outcomes = {}
+    for name in ("first", "second"):
+        outcomes[name] = [one.outcome for one in await bench.store.schedules.history(name)]
+    late = FireOutcome.MISSED
+    assert outcomes["second"] == [late]
+    assert outcomes["first"] == [late if fate == "fails" else FireOutcome.FIRED]
+
+
 async def test_a_long_catching_up_goes_in_bounded_steps(bench: Bench) -> None:
     await bench.declare(missed="all", missed_limit=250, overlap="allow")
     report = await bench.tick(1_000 * 60)

@@ -139,6 +139,7 @@ class _Look:
         self._counts = dict.fromkeys(FireOutcome, 0)
         self._missed = self._seeded = self._errors = 0
         self._next_due: Instant | None = None
+        self._stale = False
         self.now: Instant = 0
         self.more = False
         self.trouble: Exception | None = None
@@ -153,6 +154,8 @@ class _Look:
         self.now, self._next_due = found.now, found.next_at
         self.more = len(found.schedules) == _LIMIT
         for schedule in found.schedules:
+            if self._stale:
+                break
             try:
                 await self._serve(schedule)
             except Invalid as error:
@@ -160,6 +163,7 @@ class _Look:
             except Exception as error:
                 # The tick stays stored and is fired by a later look; others may fare better.
                 self._fail(schedule, error)
+                await self._see_time()
         return CronTickReport(
             fired=self._counts[FireOutcome.FIRED],
             skipped=self._counts[FireOutcome.SKIPPED],
@@ -193,7 +197,11 @@ class _Look:
         fires = await self._store.schedules.fire(
             schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
         )
-        if fires is not None:
+        if fires is None:
+            # Somebody else was faster, nobody knows by how much: what is late must be seen anew.
+            self._stale = self.more = True
+        else:
+            self.now = fires[-1].at
             self._count(schedule, fires, said.missed)
         if next_at is None:
             self.more = True
@@ -239,6 +247,13 @@ class _Look:
                 "schedule disabled: it cannot be read",
                 extra={"schedule": schedule.name, "error": message},
             )
+
+    async def _see_time(self) -> None:
+        """After a call that failed: it may have taken any time to do so."""
+        try:
+            self.now = (await self._store.schedules.due(limit=1)).now
+        except StoreError:
+            self._stale = True
 
     async def _learn(self) -> None:
         """What workers have published about kinds."""
