@@ -50,7 +50,8 @@ class EngineSettings:
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
     ``unwritten_most`` bounds the endings that a crash may undo; None means 256, or 1,024 where a
-    server writes them while the next jobs run.
+    server writes them while the next jobs run. There ``beside_from`` successes and as many wanted
+    jobs go in two calls side by side instead of one.
     ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
     """
 
@@ -63,6 +64,7 @@ class EngineSettings:
     prefetch_hold_s: float = 0.25
     unwritten_most: int | None = None
     unwritten_s: float = 0.05
+    beside_from: int = 200
     poll_s: float = 1.0
     control_s: float = 0.5
     retention_minutes_s: float = 30 * 86_400.0

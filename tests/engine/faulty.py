@@ -17,12 +17,25 @@ class FaultyJobs:
         self.before: Callable[[Exchange], BaseException | None] = lambda request: None
         self.after: Callable[[Exchange, Exchanged], BaseException | None] = lambda _, __: None
         self.hanging: asyncio.Event | None = None
+        self.pause_s = 0.0
+        self.under_way: list[Exchange] = []
+        self.together: list[tuple[Exchange, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def exchange(self, request: Exchange) -> Exchanged:
         self.requests.append(request)
+        self.under_way.append(request)
+        self.together.append(tuple(self.under_way))
+        try:
+            if self.pause_s:
+                await asyncio.sleep(self.pause_s)
+            return await self._exchange(request)
+        finally:
+            self.under_way.remove(request)
+
+    async def _exchange(self, request: Exchange) -> Exchanged:
         if self.hanging is not None:
             await self.hanging.wait()
         error = self.before(request)
@@ -41,6 +54,7 @@ class FaultyStore:
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.jobs = FaultyJobs(inner.jobs)
+        self.capabilities = inner.capabilities
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

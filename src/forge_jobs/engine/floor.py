@@ -69,6 +69,7 @@ class Floor:
         )
         self.running = 0
         self.written = 0
+        self.apart = parts.overlap and not settings.strict
         # Store time minus our own steady clock, by the last answer.
         self.skew_s = 0.0
         self.is_open = True
@@ -221,11 +222,14 @@ class Floor:
         held = self.held
         self.written += len(finishes)
         for finish, verdict in zip(finishes, verdicts, strict=True):
-            run = held.pop(finish.key, None)
+            run = held.get(finish.key)
             if verdict is _STALE:
                 self.journal.stale(finish)
-            if run is not None and run.unit:
-                self.lanes[finish.queue].busy -= 1
+            # A later claim of the same job may have come in before this verdict.
+            if run is not None and run.job.epoch == finish.epoch:
+                del held[finish.key]
+                if run.unit:
+                    self.lanes[finish.queue].busy -= 1
 
     def handed_back(self, claims: list[Claim]) -> None:
         """The store has taken claims back."""

@@ -48,6 +48,7 @@ class Lane:
     """The local share of a queue."""
 
     __slots__ = (
+        "_asked",
         "_careful_until",
         "_gate",
         "backoff",
@@ -73,10 +74,11 @@ class Lane:
         self.wanted = 0
         self._gate = gate
         self._careful_until = -1.0
+        self._asked = 0
 
     def want(self, now: float, *, prefetch_s: float, most: int) -> Want | None:
         """What to ask the store for; None when there is no room. Remembers how much it was."""
-        self.wanted = 0
+        self.wanted = self._asked = 0
         waiting = len(self.ready)
         free = self.target - self.busy - waiting
         if self.target <= 0:
@@ -88,7 +90,7 @@ class Lane:
         room = min(free + ahead, most)
         if room <= 0:
             return None
-        self.wanted = room
+        self.wanted = self._asked = room
         start = min(max(free, 0), room)
         return Want(self.name, start, room - start)
 
@@ -96,6 +98,11 @@ class Lane:
     def has_room(self) -> bool:
         """Whether a job could start at once if there were one."""
         return self.target > self.busy + len(self.ready)
+
+    @property
+    def runs_low(self) -> bool:
+        """Whether most of what was claimed last has been started."""
+        return self.hungry and 2 * len(self.ready) < self._asked
 
     def be_careful(self, now: float) -> None:
         """A job with a limit, or one that saw its worker die, came along.

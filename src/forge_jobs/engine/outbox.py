@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.job import Claim
+from forge_jobs.core.status import Event
 from forge_jobs.store.jobs import Note
 
 from .bell import Bell
@@ -23,9 +24,21 @@ class Batch:
     marks: list[Run]
     notes: list[Note]
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether it carries nothing."""
+        return not (self.finishes or self.releases or self.marks or self.notes)
+
+    def is_plain(self, least: int) -> bool:
+        """Whether it holds so many endings, all of them "done", and gives nothing back."""
+        return len(self.finishes) >= least and not self.releases and _all_done(self.finishes)
+
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_RUNNING = State.RUNNING
+_RUNNING, _DONE = State.RUNNING, Event.DONE
+
+
+NOTHING = Batch([], [], [], [])
 
 
 class Outbox:
@@ -115,14 +128,32 @@ class Outbox:
         """Whether the next batch holds a few endings and nothing that others wait for."""
         return not self._releases and 0 < len(self._finishes) < _FEW
 
+    def has_plain(self, least: int) -> bool:
+        """Whether nothing is under way and so many endings wait, all of them "done"."""
+        if self._in_flight or len(self._finishes) < least or self._releases:
+            return False
+        return _all_done(self._finishes)
+
+    def ring(self) -> None:
+        """Wake the pump."""
+        self._bell.ring()
+
     def due_at(self) -> float:
         """When the next exchange should go; minus infinity for at once."""
+        if self._in_flight:
+            # Under way beside the pump; it is told when that is over.
+            return NEVER
         if self._finishes or self._releases:
             return -NEVER
         return min(self._marked_at + self._mark_s, self._noted_at + _NOTE_S)
 
     def take(self, limit: int = BATCH_MOST) -> Batch:
-        """The next batch; what is added from now on goes with the one after it."""
+        """The next batch; what is added from now on goes with the one after it.
+
+        Nothing as long as another batch is under way.
+        """
+        if self._in_flight:
+            return NOTHING
         finishes, rest = self._finishes[:limit], self._finishes[limit:]
         batch = Batch(
             finishes, self._releases[:BATCH_MOST], self._running_marks(), self._take_notes()
@@ -165,3 +196,7 @@ class Outbox:
         self._noted = []
         self._noted_at = NEVER
         return notes
+
+
+def _all_done(finishes: list[Finish]) -> bool:
+    return all(finish.event is _DONE for finish in finishes)

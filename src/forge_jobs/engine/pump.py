@@ -19,10 +19,11 @@ from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore, Want
 
+from .beside import Beside
 from .doubt import Doubt
 from .floor import Floor
 from .intake import Intake
-from .outbox import BATCH_MOST, Batch
+from .outbox import BATCH_MOST, NOTHING, Batch
 from .run import NEVER
 from .runner import unstorable
 from .trips import Trips
@@ -84,6 +85,7 @@ class Pump:
         self._control_version: int | None = None
         self._store_seen: tuple[Instant, float] | None = None
         self._wall = clock.now
+        self._beside = Beside(floor.outbox, self._write, self._is_calm, least=settings.beside_from)
         self.claims_left: int | None = None
         self.claiming = True
         self.came_back_empty = False
@@ -99,6 +101,7 @@ class Pump:
                 if floor.standing.dead:
                     await self._guarded(self._begin_anew)
                 elif self._doubt.is_due(now) and now >= self._not_before:
+                    await self._beside.settled()
                     await self._guarded(self._reconcile)
                 elif (due_at := self._next_at(now)) > now:
                     await floor.bell.wait(None if due_at == NEVER else due_at - now)
@@ -110,6 +113,7 @@ class Pump:
                     await self._exchange()
         finally:
             floor.is_open = False
+            self._beside.cancel()
 
     def hint(self) -> None:
         """There may be work: on the job loop only."""
@@ -149,6 +153,8 @@ class Pump:
                 if lane.hungry:
                     return now
                 at = min(self._due_at, self._poll_at)
+            elif lane.runs_low and self._beside.is_busy:
+                return now
         return at
 
     def _may_claim(self, now: float) -> bool:
@@ -163,7 +169,20 @@ class Pump:
         # Taken first: then there is room for what runs while the call does.
         batch = floor.outbox.take(1 if self._one_by_one else BATCH_MOST)
         wants = self._wants(now)
-        hints = self._hints
+        if floor.apart and self._beside.takes(batch, _asked(wants)):
+            batch = NOTHING
+        await self._call(batch, wants, now)
+
+    def _is_calm(self) -> bool:
+        """Whether calls come and go as they should."""
+        doubtful = self._doubt.is_due(self._mono())
+        return not (self.errors or self._one_by_one or doubtful or self._floor.standing.dead)
+
+    async def _write(self, batch: Batch) -> None:
+        await self._call(batch, [], self._mono())
+
+    async def _call(self, batch: Batch, wants: list[Want], now: float) -> None:
+        floor, hints = self._floor, self._hints
         life, owner = self._life, self._life.owner
         self._number += 1
         request = Exchange(
@@ -215,7 +234,8 @@ class Pump:
         floor, now = self._floor, self._mono()
         self._store_seen = (answer.now, now)
         floor.skew_s = answer.now / SECOND - now
-        floor.outbox.written()
+        if not batch.is_nothing:
+            floor.outbox.written()
         floor.judged(batch.finishes, answer.verdicts)
         floor.handed_back(batch.releases)
         if not answer.alive:
@@ -252,7 +272,8 @@ class Pump:
         if isinstance(error, Invalid) and batch.finishes:
             self._isolate(batch, error)
             return
-        floor.outbox.put_back(batch)
+        if not batch.is_nothing:
+            floor.outbox.put_back(batch)
         if not isinstance(error, Unavailable | Full):
             # Perhaps it happened: endings are repeated (the store says "already"), claims that
             # never reached us are looked for.
@@ -305,3 +326,7 @@ class Pump:
             return self._wall()
         now, at = self._store_seen
         return now + int((self._mono() - at) * SECOND)
+
+
+def _asked(wants: list[Want]) -> int:
+    return sum([want.free + want.prefetch for want in wants])

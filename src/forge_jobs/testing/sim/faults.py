@@ -228,9 +228,14 @@ class _Contract:
 
 
 class FaultyStore:
-    """The Store contract for one actor; ``realm`` is where its wake-ups ring."""
+    """The Store contract for one actor; ``realm`` is where its wake-ups ring.
 
-    def __init__(self, target: Store, line: Line, realm: Realm, recorder: Recorder) -> None:
+    ``apart``: it says of itself that a server does the work, so that engines overlap.
+    """
+
+    def __init__(
+        self, target: Store, line: Line, realm: Realm, recorder: Recorder, *, apart: bool = False
+    ) -> None:
         self._target = target
         self._line = line
         self._realm = realm
@@ -246,7 +251,7 @@ class FaultyStore:
         self.limits: LimitStore = far("limits", target.limits)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
-            target.capabilities, sync_enqueue=False, transactions=()
+            target.capabilities, sync_enqueue=False, transactions=(), apart=apart
         )
 
     @property

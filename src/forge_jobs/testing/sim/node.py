@@ -40,6 +40,7 @@ class Ground:
     stage: Stage
     settings: EngineSettings
     bound: bool = False
+    apart: bool = False
 
     def now(self) -> int:
         """Virtual microseconds since the world began."""
@@ -131,7 +132,7 @@ class Node:
 
     async def _start(self, replaces: str | None) -> None:
         ground = self._ground
-        store = FaultyStore(ground.store, self.line, self._io, ground.recorder)
+        store = FaultyStore(ground.store, self.line, self._io, ground.recorder, apart=ground.apart)
         runtime = (
             QueueRuntime(
                 store,

@@ -98,6 +98,7 @@ def lay_ground(
     make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore,
     *,
     bound: bool = False,
+    apart: bool = False,
 ) -> Ground:
     """A loop, a watched store and an empty history; no actors yet."""
     loop = VirtualLoop(Dice(f"{seed}:order"))
@@ -110,7 +111,7 @@ def lay_ground(
     store = make_store(SimClock(loop), Dice(f"{seed}:store"))
     watch(store, recorder)
     stage = Stage(history, now)
-    return Ground(loop, Realm("wire"), store, history, recorder, stage, settings, bound)
+    return Ground(loop, Realm("wire"), store, history, recorder, stage, settings, bound, apart)
 
 
 async def bury(ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()) -> None:
@@ -144,9 +145,17 @@ class _World:
             strict=dice.chance(0.2),
             # A suspect would be run alone in a child process, which has no virtual time.
             isolate_after_crashes=1_000_000,
+            beside_from=2,
             budgets=Budgets(missing_delay_s=4.0),
         )
-        self.ground = lay_ground(seed, settings, options.make_store, bound=options.bound > 0)
+        self.ground = lay_ground(
+            seed,
+            settings,
+            options.make_store,
+            bound=options.bound > 0,
+            # Dice of their own: what else happens to a seed stays as it was.
+            apart=Dice(f"{seed}:apart").chance(0.5),
+        )
 
     def run(self) -> Final:
         loop = self.ground.loop

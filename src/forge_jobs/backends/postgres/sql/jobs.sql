@@ -100,5 +100,6 @@ ORDER BY priority, id LIMIT $2 FOR UPDATE SKIP LOCKED;
 SELECT forge.make_pending($1, $2, $3) AS queues;
 
 -- name: notify
--- One hint for all queues that have more to do. Outside every transaction that writes.
-SELECT pg_notify($1, $2);
+-- One hint for all queues that have more to do. Outside every transaction that writes, and without
+-- waiting for the disk: a hint that a crash of the server swallows is made up for by the poll.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);

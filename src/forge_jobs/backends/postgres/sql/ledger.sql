@@ -157,8 +157,9 @@ DELETE FROM forge.vitals WHERE (at, host_id) IN (
 RETURNING 1;
 
 -- name: stamp
--- How far the server has written: nobody commits anything without it. No table is read.
-SELECT pg_current_wal_insert_lsn()::text AS stamp;
+-- Which transactions are over: nobody commits anything without a number here. Readers and vacuum have
+-- none, so that a server that only tidies up stands still. No table is read.
+SELECT pg_current_snapshot()::text AS stamp;
 
 -- name: note_action
 -- What an operator did. Index: the primary key.

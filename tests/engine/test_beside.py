@@ -1,0 +1,145 @@
+"""Endings written beside the call that claims, where a server does the writing."""
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from forge_jobs.core.errors import Invalid, Unavailable, Unknown
+from forge_jobs.core.select import Filter
+from forge_jobs.engine.context import Context
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Exchange, Exchanged
+from tests.engine.faulty import FaultyStore
+from tests.engine.rig import FAST, Rig, until
+
+JOBS = 300
+SETTINGS = dataclasses.replace(FAST, unwritten_most=40, unwritten_s=60.0, beside_from=5)
+
+
+@pytest.fixture
+def faulty(store: Store) -> FaultyStore:
+    """Any store says that it works apart: the engine must be right with each of them."""
+    faulty = FaultyStore(store)
+    # A server is not done at once, so that calls can meet.
+    faulty.jobs.pause_s = 0.002
+    faulty.capabilities = msgspec.structs.replace(store.capabilities, apart=True)
+    return faulty
+
+
+@pytest.fixture
+def runs() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def rig(faulty: FaultyStore, runs: list[int]) -> Rig:
+    rig = Rig(faulty)  # type: ignore[arg-type]
+
+    async def body(ctx: Context, given: Any) -> None:
+        runs.append(given["n"])
+
+    rig.on("work", body)
+    return rig
+
+
+async def _work_off(rig: Rig, **changes: Any) -> None:
+    for n in range(JOBS):
+        await rig.add("work", {"n": n})
+    settings = dataclasses.replace(SETTINGS, **changes)
+    async with rig.working({"q": 20}, settings=settings):
+
+        async def over() -> bool:
+            return await rig.counts() == {"done": JOBS}
+
+        await until(over, f"{JOBS} jobs done")
+    page = await rig.store.jobs.page(Filter(), limit=JOBS)
+    assert {job.attempts for job in page.jobs} == {1}
+
+
+def _aside(request: Exchange) -> bool:
+    return len(request.finish) >= SETTINGS.beside_from and not request.want
+
+
+async def test_endings_are_written_while_jobs_are_claimed(
+    rig: Rig, faulty: FaultyStore, runs: list[int]
+) -> None:
+    await _work_off(rig)
+    assert sorted(runs) == list(range(JOBS))
+    pairs = [calls for calls in faulty.jobs.together if len(calls) > 1]
+    assert pairs, "no two calls met"
+    for one, other in pairs:
+        claiming = one if one.want else other
+        writing = other if claiming is one else one
+        assert _aside(writing)
+        assert claiming.want
+        assert not claiming.finish
+
+
+async def test_a_strict_worker_makes_one_call_at_a_time(rig: Rig, faulty: FaultyStore) -> None:
+    await _work_off(rig, strict=True)
+    assert max(map(len, faulty.jobs.together)) == 1
+
+
+async def test_an_answer_lost_beside_repeats_no_run(
+    rig: Rig, faulty: FaultyStore, runs: list[int]
+) -> None:
+    lost = 0
+
+    def lose(request: Exchange, answer: Exchanged) -> BaseException | None:
+        nonlocal lost
+        if _aside(request) and lost < 3:
+            lost += 1
+            return Unknown("the line broke")
+        return None
+
+    faulty.jobs.after = lose
+    await _work_off(rig)
+    assert lost == 3
+    assert sorted(runs) == list(range(JOBS))
+
+
+async def test_while_calls_fail_they_go_one_by_one(
+    rig: Rig, faulty: FaultyStore, runs: list[int]
+) -> None:
+    failed: list[int] = []
+
+    def refuse(request: Exchange) -> BaseException | None:
+        if request.finish and len(failed) < 3:
+            failed.append(len(faulty.jobs.requests))
+            return Unavailable("down")
+        return None
+
+    faulty.jobs.before = refuse
+    await _work_off(rig)
+    assert len(failed) == 3
+    between = faulty.jobs.together[failed[0] : failed[-1] - 1]
+    assert all(len(calls) == 1 for calls in between[1:])
+    assert sorted(runs) == list(range(JOBS))
+
+
+async def test_an_ending_refused_beside_is_found_and_holds_up_nobody(
+    rig: Rig, faulty: FaultyStore, runs: list[int]
+) -> None:
+    bad: list[int] = []
+
+    def refuse(request: Exchange) -> BaseException | None:
+        if _aside(request) and not bad:
+            bad.append(request.finish[0].key)
+        if any(finish.key in bad and finish.error is None for finish in request.finish):
+            return Invalid("this one cannot be stored")
+        return None
+
+    faulty.jobs.before = refuse
+    for n in range(JOBS):
+        await rig.add("work", {"n": n})
+    async with rig.working({"q": 20}, settings=SETTINGS):
+
+        async def over() -> bool:
+            counts = await rig.counts()
+            return counts.get("done") == JOBS - 1 and "running" not in counts
+
+        await until(over, "all the others done")
+    assert len(bad) == 1
+    assert sorted(set(runs)) == list(range(JOBS))
