@@ -12,6 +12,15 @@ from .masking import Mask
 from .meters import Meters
 
 _LOG: Final = logging.getLogger("telegram_gateway.bot_api")
+# Servers close what is idle, many of them after five seconds. A request that meets the close on its
+# way is lost, and nobody can tell that from a lost answer: so idle connections are ours to close.
+_KEPT_S: Final = 4.0
+_NEVER_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.WriteTimeout,
+)
 
 
 class ApiError(Exception):
@@ -33,6 +42,10 @@ class ApiError(Exception):
 
 class Unreachable(Exception):
     """No answer: whether the call had an effect is not known."""
+
+
+class NotReached(Unreachable):
+    """Telegram never had the whole request: the call had no effect."""
 
 
 class _Parameters(msgspec.Struct):
@@ -68,16 +81,16 @@ class BotApi:
 
         The token stands in the address, so no error of the HTTP client is passed on.
         """
-        if self._client is None:
-            self._client = httpx2.AsyncClient(trust_env=False, timeout=self._timeout_s)
         try:
-            answer = await self._client.post(
+            answer = await self._connected().post(
                 f"{bot.api_base}/bot{bot.token}/{method}",
                 content=msgspec.json.encode(parameters),
                 headers={"content-type": "application/json"},
                 timeout=self._timeout_s + wait_s,
             )
             found = _DECODER.decode(answer.content)
+        except _NEVER_SENT as error:
+            raise NotReached(f"{method}: {type(error).__name__}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unreachable(f"{method}: {type(error).__name__}") from None
         except msgspec.MsgspecError:
@@ -106,6 +119,28 @@ class BotApi:
         except (ApiError, Unreachable):
             return bot.slug not in self._refused
         return True
+
+    async def works(self, bot: Bot) -> bool:
+        """Whether Telegram answers this bot at all, be it with a refusal."""
+        try:
+            await self.call(bot, "getMe", {})
+        except Unreachable:
+            return False
+        except ApiError as error:
+            return error.code < 500
+        return True
+
+    def _connected(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            limits = httpx2.Limits(
+                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_S
+            )
+            # A connection that could not be made is tried once more, at once.
+            transport = httpx2.AsyncHTTPTransport(limits=limits, trust_env=False, retries=1)
+            self._client = httpx2.AsyncClient(
+                transport=transport, trust_env=False, timeout=self._timeout_s
+            )
+        return self._client
 
     def _note(self, bot: Bot, *, refused: bool) -> None:
         if refused == (bot.slug in self._refused):

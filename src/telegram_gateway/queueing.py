@@ -28,9 +28,11 @@ PAYLOAD_MOST: Final = 2 << 20
 # Counted from the end of an update; Telegram repeats one for 24 hours at most. A job is kept at
 # least as long as its key.
 DEDUPE_S: Final = 48 * 3_600
-_SEND_STEPS: Final = ("1s", "5s", "30s", "2m", "10m")
+# The whole chat waits behind a message that is tried again, so it is given up after some minutes.
+# Only what is the message's own fault counts here: while Telegram is away nothing is tried in vain.
+_SEND_STEPS: Final = ("1s", "5s", "15s", "30s")
 # A crash of the process counts, too, and a gateway that is started again and again must not lose
-# the messages it was sending; an hour without Telegram must not, either.
+# the messages it was sending.
 _SEND_ATTEMPTS: Final = 20
 _AHEAD: Final = -10
 _REFERENCE: Final = 8

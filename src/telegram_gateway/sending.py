@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from forge_jobs import Clock, Dead, Failed, Snooze, Throttled
 
-from .bot_api import ApiError, BotApi, Unreachable
+from .bot_api import ApiError, BotApi, NotReached, Unreachable
 from .calls import Call
 from .config import Bot
 from .flood import allowances, whole_bot
@@ -17,6 +17,7 @@ _LOG: Final = logging.getLogger("telegram_gateway.sending")
 _SECOND: Final = 1_000_000
 _BEYOND_S: Final = 0.1
 _REFUSED_WAIT_S: Final = 300.0
+_OUTAGE_WAIT_S: Final = 10.0
 _PATIENCE_S: Final = 10.0
 
 
@@ -37,8 +38,8 @@ class Outgoing:
         """Make the call now, or raise when and whether to try again.
 
         ``permit`` takes from the limit of the whole bot, or raises, too. 429 stops all sends of the
-        bot, since Telegram does not say whom it means; a refused token does, too. Neither costs an
-        attempt.
+        bot, since Telegram does not say whom it means; a refused token does, too, and so does a
+        Telegram that cannot be reached or answers nobody. None of these costs an attempt.
         """
         wait_s = await self._flood_wait_s(call)
         if wait_s > 0:
@@ -46,6 +47,8 @@ class Outgoing:
         await permit()
         try:
             result = await self._called(call)
+        except NotReached as error:
+            raise self._outage(error) from None
         except Unreachable as error:
             self._count("unreachable")
             raise Failed(str(error)) from None
@@ -108,9 +111,22 @@ class Outgoing:
             case 401 | 404:
                 self._count("unauthorised")
                 return Throttled(_REFUSED_WAIT_S)
+            case code if code >= 500 and not await self._api.works(self._bot):
+                return self._outage(error)
             case _:
                 self._count("failed")
                 return Failed(str(error))
+
+    def _outage(self, error: Exception) -> Exception:
+        """Nothing was accepted, and the next message would fare no better: all of them wait."""
+        self._count("unreachable")
+        _LOG.warning(
+            "bot %s: Telegram is out of reach (%s): its sends wait %g s",
+            self._bot.slug,
+            error,
+            _OUTAGE_WAIT_S,
+        )
+        return Throttled(_OUTAGE_WAIT_S)
 
     def _count(self, result: str) -> None:
         self._meters.count("gateway_sends_total", bot=self._bot.slug, result=result)

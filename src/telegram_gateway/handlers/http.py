@@ -18,6 +18,9 @@ from .answers import calls_of
 
 _ANSWER_MOST: Final = 64 << 10
 _CONNECT_S: Final = 2.0
+# Services close idle connections after two seconds at the earliest; a request that meets the close
+# on its way costs the update an attempt and half a minute.
+_KEPT_S: Final = 1.0
 _WAIT_MOST_S: Final = 3_600.0
 _ABORT: Final = ("webhook-delivery", "abort-message")
 
@@ -59,7 +62,12 @@ class HttpHandler:
         self, place: Place, update: Update, attempt: int
     ) -> tuple[int, httpx2.Headers, bytes]:
         if self._client is None:
-            self._client = httpx2.AsyncClient(trust_env=False, follow_redirects=False)
+            limits = httpx2.Limits(
+                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_S
+            )
+            self._client = httpx2.AsyncClient(
+                trust_env=False, follow_redirects=False, limits=limits
+            )
         limit_s = self._target.timeout_s
         signed = signed_headers(
             self._target.signing,
