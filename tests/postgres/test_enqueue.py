@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from forge_jobs.backends.postgres import enqueue
@@ -93,6 +94,48 @@ async def test_concurrent_calls_share_commits(
     assert used < 100
     flat = [answer for [answer] in answers]
     assert await payloads(store, flat) == [plain(n).payload for n in range(300)]
+
+
+def keyed(n: int, key: str | None = None) -> NewJob:
+    return NewJob(kind="work", queue="q", payload=b'{"n":%d}' % n, dedupe_key=key or f"key-{n}")
+
+
+async def test_concurrent_calls_with_keys_share_commits_too(
+    store: PostgresStore, postgres: PrivateServer
+) -> None:
+    before = int(postgres.sql("SELECT pg_current_xact_id()::text"))
+    calls = [store.jobs.enqueue([keyed(n % 100)]) for n in range(300)]
+    flat = [answer for [answer] in await asyncio.gather(*calls)]
+    used = int(postgres.sql("SELECT pg_current_xact_id()::text")) - before
+    assert used < 100
+    assert [answer.duplicate for answer in flat] == [False] * 100 + [True] * 200
+    assert await payloads(store, flat) == [keyed(n % 100).payload for n in range(300)]
+
+
+async def test_whoever_waits_for_a_key_holds_up_nobody_else(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    """A transaction of somebody's, still open, has taken a key."""
+    connection = await asyncpg.connect(postgres.url())
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(
+        f"INSERT INTO {schema}.dedupe (kind, key, job) VALUES ('work', 'theirs', 1)"
+    )
+    first = asyncio.create_task(store.jobs.enqueue([keyed(500)]))
+    await asyncio.sleep(0)
+    # In one batch with those behind it.
+    waiting = asyncio.create_task(store.jobs.enqueue([keyed(1_000, "theirs")]))
+    others = [asyncio.create_task(store.jobs.enqueue([keyed(n)])) for n in range(200)]
+    try:
+        async with asyncio.timeout(4):
+            await asyncio.gather(first, *others)
+        assert not waiting.done()
+    finally:
+        await transaction.rollback()
+        await connection.close()
+    [answer] = await waiting
+    assert not answer.duplicate
 
 
 async def test_a_bad_job_fails_alone(store: PostgresStore) -> None:

@@ -1,8 +1,9 @@
 """Storing jobs: calls that come together share a commit.
 
 While one statement is on its way, the next batch gathers; nobody waits longer than for that.
-Calls with a dedupe key go alone: they may have to wait for other transactions, and nobody else
-should wait with them.
+Calls with a dedupe key have a line of their own: they may have to wait for other transactions, and
+nobody else should wait with them. A batch that waits is passed by the next, and in the end its
+calls go on one by one.
 """
 
 import asyncio
@@ -16,13 +17,15 @@ from forge_jobs.core.errors import ForgeError, Invalid
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
-from . import rows, sqlfiles
+from . import faults, rows, sqlfiles
 from .bell import Bell
 from .driver import Row
 from .session import Link, Server
 
 CHUNK: Final = 2_000
 _ALONE: Final = 500
+_KEYED: Final = 50
+_PASSED_S: Final = 0.1
 _FEW: Final = 50
 _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
@@ -43,15 +46,22 @@ _wishes: Final = attrgetter(
 _NO_WISHES: Final = _wishes(NewJob(kind="any", queue="any"))
 
 _Call = tuple[Sequence[NewJob], "asyncio.Future[list[Enqueued]]"]
+_Lines = WeakKeyDictionary[asyncio.AbstractEventLoop, "_Line"]
 
 
 class _Line:
-    """Calls of one event loop that wait for the next commit."""
+    """Calls of one event loop that wait for the next commit.
 
-    def __init__(self) -> None:
+    A commit takes ``most`` jobs; the next one waits for it, but with ``passed_s`` no longer.
+    """
+
+    def __init__(self, most: int, passed_s: float | None) -> None:
+        self.most = most
+        self.passed_s = passed_s
         self.waiting: list[_Call] = []
         self.busy = False
         self.task: asyncio.Task[None] | None = None
+        self.commits: set[asyncio.Task[None]] = set()
 
 
 class Enqueuer:
@@ -61,17 +71,19 @@ class Enqueuer:
         self._server = server
         self._bell = bell
         self._sql = sqlfiles.statements("jobs", server.address.schema)
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._lines: _Lines = WeakKeyDictionary()
+        self._keyed_lines: _Lines = WeakKeyDictionary()
         self.tag = 0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs in one durable transaction, then wake workers."""
         if not jobs:
             return []
-        if len(jobs) > _ALONE or any(job.dedupe_key is not None for job in jobs):
+        keyed = any(job.dedupe_key is not None for job in jobs)
+        if len(jobs) > (_KEYED if keyed else _ALONE):
             answers = await self._store(jobs)
         else:
-            answers = await self._in_line(jobs)
+            answers = await self._in_line(jobs, keyed=keyed)
         await self._bell.ring(job.queue for job in jobs)
         return answers
 
@@ -80,29 +92,38 @@ class Enqueuer:
         name, values = self._statement(jobs)
         return self._answers(await link.fetch(self._sql[name], now, *values), len(jobs))
 
-    async def _in_line(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _in_line(self, jobs: Sequence[NewJob], *, keyed: bool) -> list[Enqueued]:
         """With the calls that come meanwhile; the first one does not wait for them."""
         loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
+        lines = self._keyed_lines if keyed else self._lines
+        line = lines.get(loop)
         if line is None:
-            line = self._lines[loop] = _Line()
+            line = lines[loop] = _Line(_KEYED, _PASSED_S) if keyed else _Line(CHUNK, None)
         if line.busy:
             answer: asyncio.Future[list[Enqueued]] = loop.create_future()
             line.waiting.append((jobs, answer))
+            if line.passed_s is not None and line.task is None and len(line.waiting) == 1:
+                loop.call_later(line.passed_s, self._start, line)
             return await answer
         line.busy = True
         try:
             return await self._store(jobs)
         finally:
-            line.busy = False
-            if line.waiting:
-                line.busy = True
-                line.task = loop.create_task(self._flush(line))
+            line.busy = line.task is not None
+            self._start(line)
 
-    async def _store(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def _start(self, line: _Line) -> None:
+        """Store what waits, unless that is going on already."""
+        if line.waiting and line.task is None:
+            line.busy = True
+            line.task = asyncio.get_running_loop().create_task(self._flush(line))
+
+    async def _store(self, jobs: Sequence[NewJob], *, shared: bool = False) -> list[Enqueued]:
         now = self._server.present.bind()
         if len(jobs) <= CHUNK or any(job.dedupe_key is not None for job in jobs):
             name, values = self._statement(jobs)
+            if shared and name == "enqueue_json":
+                name = "enqueue_shared"
             found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
             return self._answers(found, len(jobs))
         return await self._server.within(
@@ -141,7 +162,7 @@ class Enqueuer:
         together = _BETWEEN.encode().join(payloads).decode()
         if together.count(_BETWEEN) >= len(jobs) or not all(payloads):
             return self._general(jobs)
-        return "enqueue_alike", (
+        return "enqueue_one" if len(jobs) == 1 else "enqueue_alike", (
             first.kind, first.queue, first.priority, first.max_attempts, together,
         )  # fmt: skip
 
@@ -172,7 +193,10 @@ class Enqueuer:
     async def _flush(self, line: _Line) -> None:
         try:
             while line.waiting:
-                await self._commit(_take(line))
+                commit = asyncio.create_task(self._commit(_take(line)))
+                line.commits.add(commit)
+                commit.add_done_callback(line.commits.discard)
+                await asyncio.wait([commit], timeout=line.passed_s)
         finally:
             line.busy = False
             line.task = None
@@ -182,7 +206,9 @@ class Enqueuer:
 
     async def _commit(self, calls: Sequence[_Call]) -> None:
         try:
-            answers = await self._store([job for jobs, _ in calls for job in jobs])
+            answers = await self._store(
+                [job for jobs, _ in calls for job in jobs], shared=len(calls) > 1
+            )
         except Invalid as error:
             if len(calls) == 1:
                 _fail(calls[0][1], error)
@@ -191,6 +217,10 @@ class Enqueuer:
             for call in calls:
                 await self._commit([call])
         except ForgeError as error:
+            if len(calls) > 1 and faults.is_held_up(error):
+                # Only one of them has to wait for somebody's key.
+                await asyncio.gather(*(self._commit([call]) for call in calls))
+                return
             for _, answer in calls:
                 _fail(answer, error)
         except BaseException:
@@ -210,7 +240,7 @@ def _take(line: _Line) -> list[_Call]:
     size = count = 0
     for jobs, _ in line.waiting:
         size += len(jobs)
-        if size > CHUNK and count:
+        if size > line.most and count:
             break
         count += 1
     taken, line.waiting = line.waiting[:count], line.waiting[count:]

@@ -59,6 +59,11 @@ def may_repeat(error: BaseException) -> bool:
     return code_of(error) in _RETRIED
 
 
+def is_held_up(error: BaseException) -> bool:
+    """Whether a call ended because it had to wait for somebody else's transaction."""
+    return code_of(error.__cause__ or error) == LOCK_WAIT
+
+
 def meaning(error: BaseException, *, place: str, exposed: bool) -> ForgeError:
     """The error to raise for ``error``.
 

@@ -611,7 +611,7 @@ CREATE FUNCTION forge.enqueue(
     p_expires_s double precision[], p_expires_ats bigint[], p_timeouts double precision[],
     p_dedupe_keys text[], p_dedupe_fors double precision[], p_waiting boolean[], p_tags text[],
     p_limit_keys text[], p_lanes text[], p_orders text[], p_holds boolean[], p_on_deads text[],
-    p_traces text[], p_tracks boolean[], p_wait boolean
+    p_traces text[], p_tracks boolean[], p_wait boolean, p_shared boolean DEFAULT false
 ) RETURNS TABLE (e_place bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET lock_timeout = '5s' AS $$
@@ -627,6 +627,11 @@ DECLARE
     v_ids bigint[];
     v_begins text[];
 BEGIN
+    IF p_shared THEN
+        -- Calls of several people: whoever has to wait for a key shall do so alone. This holds within the
+        -- function, as the setting above does.
+        PERFORM set_config('lock_timeout', '200ms', true);
+    END IF;
     -- Jobs that are due and bound begin in their first lot. Whoever stores them holds the locks until
     -- the commit, but for a user's own transaction, which may take its time: its jobs begin as new.
     IF p_limit_keys IS NOT NULL OR p_orders IS NOT NULL THEN
@@ -768,7 +773,8 @@ $$;
 -- The same for a few jobs of any kind, and for a user's own transaction over whichever driver they use:
 -- one JSON text, with payloads as strings. Refuses a database that is not the one the caller thinks of.
 -- With p_channel the hint is part of the transaction: it goes out if and when that commits.
-CREATE FUNCTION forge.enqueue_json(p_now bigint, p_tag text, p_channel text, p_jobs json)
+CREATE FUNCTION forge.enqueue_json(
+    p_now bigint, p_tag text, p_channel text, p_jobs json, p_shared boolean DEFAULT false)
 RETURNS TABLE (e_place bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 LANGUAGE plpgsql VOLATILE ROWS 100 AS $$
 BEGIN
@@ -816,6 +822,6 @@ BEGIN
     CROSS JOIN LATERAL forge.enqueue(p_now, a.kinds, a.queues, a.payloads, a.priorities,
         a.max_attempts, a.delays, a.run_ats, a.expires_s, a.expires_ats, a.timeouts, a.dedupe_keys,
         a.dedupe_fors, a.waiting, a.tags, a.limit_keys, a.lanes, a.orders, a.holds, a.on_deads,
-        a.traces, a.tracks, p_channel IS NULL) AS e;
+        a.traces, a.tracks, p_channel IS NULL, p_shared) AS e;
 END
 $$;

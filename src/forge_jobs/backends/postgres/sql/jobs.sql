@@ -21,9 +21,27 @@ SELECT * FROM forge.enqueue(
 -- Store jobs that differ only in their payloads.
 SELECT keys, at FROM forge.enqueue_alike($1, $2, $3, $4, $5, $6);
 
+-- name: enqueue_one
+-- Store one job that wants nothing but to run: what enqueue_alike does, without the price of a function.
+WITH stored AS (
+    INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
+    SELECT 'pending', $3, $2, $4, n.at, n.at, $5, convert_to($6, 'UTF8')
+    FROM forge.present($1) AS n(at)
+    RETURNING id, enqueued_at
+),
+booked AS (
+    INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
+    SELECT s.enqueued_at - s.enqueued_at % 60000000, $3, $2, 'pending', 1 FROM stored s
+)
+SELECT id::text AS keys, enqueued_at AS at FROM stored;
+
 -- name: enqueue_json
 -- Store a few jobs of any kind.
 SELECT * FROM forge.enqueue_json($1, $2, NULL, $3);
+
+-- name: enqueue_shared
+-- The same for several callers at once: fails soon if one of them has to wait for a key.
+SELECT * FROM forge.enqueue_json($1, $2, NULL, $3, true);
 
 -- name: own_throttles
 -- Which throttles are this owner's to report, before the gate moves. Index: the primary key.
@@ -100,6 +118,5 @@ ORDER BY priority, id LIMIT $2 FOR UPDATE SKIP LOCKED;
 SELECT forge.make_pending($1, $2, $3) AS queues;
 
 -- name: notify
--- One hint for all queues that have more to do. Outside every transaction that writes, and without
--- waiting for the disk: a hint that a crash of the server swallows is made up for by the poll.
-SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);
+-- One hint for all queues that have more to do. Outside every transaction that writes.
+SELECT pg_notify($1, $2);
