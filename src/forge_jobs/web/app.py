@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from forge_jobs.core.errors import ForgeError, StoreError
+from forge_jobs.core.errors import ForgeError, NotFound, StoreError
 from forge_jobs.kit.entropy import SECRET_ENTROPY
 from forge_jobs.ops.chronicle import Chronicle
 from forge_jobs.ops.operations import Operations
@@ -190,14 +190,20 @@ class MissionControl:
         page, given = self.frame.named(request.query_params.get("view", "/"))
         if desk.identity.role < page.role:
             raise NotAllowed(f"this needs the role {page.role.word}: ask an admin")
+        if not page.live:
+            raise NotFound(f"{page.path} does not change by itself: open it as a page")
 
         async def render() -> str:
             fresh = await self._desk_of(desk.identity, desk.root)
             return self.frame.main(page, fresh, request, await page.view(fresh, given))
 
+        async def still() -> bool:
+            now = self.forge.clock.now()
+            return await self.access.identify(request, now) == desk.identity
+
         key = f"{desk.identity.role.word} {request.query_params.get('view', '/')}"
         return StreamingResponse(
-            self.hub.stream(key, render),
+            self.hub.stream(key, render, still),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
@@ -216,7 +222,7 @@ class MissionControl:
         return await login.answer(request, self.access, self.frame, self._door)
 
     async def _logout(self, request: Request) -> Response:
-        return login.leave(request)
+        return login.leave(request, self.access, self.forge.clock.now())
 
 
 def _below(root: str, scope: Scope) -> Scope:

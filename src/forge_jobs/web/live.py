@@ -15,9 +15,11 @@ from forge_jobs.kit.clock import Clock
 
 Render: TypeAlias = Callable[[], Awaitable[str]]
 Stamp: TypeAlias = Callable[[], Awaitable[str]]
+Still: TypeAlias = Callable[[], Awaitable[bool]]
 
 PERIOD_S: Final = 1.0
-KEEP_ALIVE_S: Final = 15.0
+# A reader that has nothing to read hears of it, and is asked again who they are.
+KEEP_ALIVE_S: Final = 5.0
 # A page that is dear to make is made less often, but a change has to show within two seconds.
 _SHARE: Final = 20
 _LONGEST_S: Final = 1.5
@@ -58,23 +60,24 @@ class Hub:
         self._views: dict[str, _View] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def stream(self, key: str, render: Render) -> AsyncIterator[str]:
-        """Server-sent events of one page, from now until the reader leaves."""
+    async def stream(
+        self, key: str, render: Render, still: Still | None = None
+    ) -> AsyncIterator[str]:
+        """Server-sent events of one page, from now until the reader leaves, or until ``still``
+        says no: nothing is sent without asking it."""
         view = self._join(key, render)
         seen = 0
         try:
             yield "retry: 2000\n\n"
             while True:
-                # before the body is read, so that a change in between is not missed
-                changed = view.changed
-                if view.number != seen:
+                news = view.number != seen or await _in_time(view.changed)
+                if still is not None and not await still():
+                    yield _event("over", "login")
+                    return
+                if news:
                     seen = view.number
                     yield _event(view.event, view.body)
-                    continue
-                try:
-                    async with asyncio.timeout(KEEP_ALIVE_S):
-                        await changed.wait()
-                except TimeoutError:
+                else:
                     yield ": still here\n\n"
         finally:
             self._leave(key, view)
@@ -125,6 +128,16 @@ class Hub:
             at = self._clock.mono()
             self._stamped = (at, await self._stamp())
         return self._stamped[1]
+
+
+async def _in_time(changed: asyncio.Event) -> bool:
+    """Whether there is news before the reader has to be told that there is none."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE_S):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _event(name: str, body: str) -> str:

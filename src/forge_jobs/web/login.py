@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.kit.clock import Clock
 
 from .access.credentials import Access
@@ -96,8 +97,9 @@ async def answer(request: Request, access: Access, frame: "Frame", door: Door) -
     return response
 
 
-def leave(request: Request) -> Response:
-    """Forget the session."""
+def leave(request: Request, access: Access, now: Instant) -> Response:
+    """End the session, here and for whoever has a copy of its cookie."""
+    access.leave(request, now)
     root = request.scope.get("root_path", "")
     response = RedirectResponse(f"{root}/login", 303)
     response.delete_cookie(COOKIE, path=root or "/")

@@ -41,6 +41,10 @@ class Access(Protocol):
         """A session cookie for the right password."""
         ...
 
+    def leave(self, request: Request, now: Instant) -> None:
+        """End the session of a request; later ones with the same cookie come from nobody."""
+        ...
+
 
 class ThisMachineOnly:
     """No credentials: whoever sits at this machine is admin, everybody else is nobody."""
@@ -54,6 +58,9 @@ class ThisMachineOnly:
         return Identity("local", Role.ADMIN)
 
     def enter(self, password: str, now: Instant) -> str | None:
+        return None
+
+    def leave(self, request: Request, now: Instant) -> None:
         return None
 
 
@@ -88,6 +95,11 @@ class Credentials:
                 return self._sessions.issue(Identity(role.word, role), now)
         return None
 
+    def leave(self, request: Request, now: Instant) -> None:
+        cookie = request.cookies.get(COOKIE)
+        if cookie is not None:
+            self._sessions.end(cookie, now)
+
 
 class OwnCheck:
     """A user's own callable, for pages inside their application."""
@@ -106,6 +118,9 @@ class OwnCheck:
         return found
 
     def enter(self, password: str, now: Instant) -> str | None:
+        return None
+
+    def leave(self, request: Request, now: Instant) -> None:
         return None
 
 
