@@ -1,4 +1,4 @@
-"""Signed cookies: who logged in, as what, until when. The server keeps only which of them have ended early."""
+"""Signed cookies: who logged in, as what, until when. Only those that ended early are remembered."""
 
 import hashlib
 import hmac
