@@ -1,4 +1,4 @@
-"""Signed cookies: who logged in, as what, until when. Only those that ended early are remembered."""
+"""Signed cookies: who logged in, as what, until when. Only what ended early is remembered."""
 
 import hashlib
 import hmac
