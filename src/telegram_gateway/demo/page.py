@@ -66,7 +66,7 @@ class _Page:
         slug = request.query_params.get("bot", "")
         after = int(request.query_params.get("after", "0"))
         chat = self._stage.chat(slug)
-        if chat is not None and len(chat.entries) <= after:
+        if len(chat.entries) <= after:
             try:
                 async with asyncio.timeout(_WAIT_S):
                     await chat.changed.wait()
@@ -74,7 +74,7 @@ class _Page:
                 pass
         told = await self._stage.told(slug)
         return {
-            "entries": [] if chat is None else [one.shown() for one in chat.entries[after:]],
+            "entries": [one.shown() for one in chat.entries[after:]],
             "job": None if told is None else msgspec.to_builtins(told),
             "service": self._stage.shop.running,
         }

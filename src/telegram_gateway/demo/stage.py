@@ -13,11 +13,13 @@ from typing import Any, Final
 from forge_jobs import SECRET_ENTROPY, EnqueueOutcome, JobStatus, NewJob, NotFound
 from telegram_gateway.config import load
 from telegram_gateway.fake import FakeBot, FakeTelegram, LeapClock, fake_telegram
+from telegram_gateway.fake.acting import opened
 from telegram_gateway.fake.server import listen, served
 from telegram_gateway.fake.world import Chat
 from telegram_gateway.gateway import Gateway
 
 from .ending import Ending
+from .notes import Notes, read_notes, write_notes
 from .page import chat_page
 from .service import Shop
 
@@ -56,13 +58,17 @@ class Told:
 
 
 class Stage:
-    """The demo, from start to end. ``folder`` holds the database; ``port`` 0 means any free one."""
+    """The demo, from start to end. ``folder`` holds the database; ``port`` 0 means any free one.
+
+    In the folder of a demo before it goes on with what that one had; only what was said by then is
+    forgotten.
+    """
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self._folder = folder
         self._port = port
         self._tokens = {slug: f"{number}:{_random(35)}" for slug, number in _BOTS.items()}
-        self._jobs: dict[str, str] = {}
+        self._notes = Notes()
         self.clock = LeapClock()
         self.shop = Shop()
         self.address = ""
@@ -75,7 +81,10 @@ class Stage:
         async with AsyncExitStack() as stack:
             place = listen(port=self._port)
             stack.callback(place.close)
+            self._notes = read_notes(self._folder)
+            self.clock.leap(self._notes.ahead_s)
             self.fake = await stack.enter_async_context(fake_telegram(clock=self.clock))
+            self._introduce()
             stack.push_async_callback(self.shop.stop)
             await self.shop.start()
             door = listen()
@@ -94,9 +103,9 @@ class Stage:
         """Telegram's side of a bot; KeyError for a stranger."""
         return self.fake.bot(self._tokens[slug])
 
-    def chat(self, slug: str) -> Chat | None:
-        """The person's conversation with a bot, once it began."""
-        return self.bot(slug).chats.get(PERSON)
+    def chat(self, slug: str) -> Chat:
+        """The person's conversation with a bot."""
+        return self.bot(slug).chat(PERSON)
 
     def say(self, slug: str, text: str) -> int:
         """The person writes to a bot."""
@@ -104,7 +113,7 @@ class Stage:
 
     async def told(self, slug: str) -> Told | None:
         """How the last message to a bot fares; None before the first one."""
-        number = self._jobs.get(slug)
+        number = self._notes.jobs.get(slug)
         assert self.gateway.forge is not None
         if number is None:
             return None
@@ -129,6 +138,8 @@ class Stage:
         due_in_s = 0.0 if told is None else told.due_in_s
         leap_s = min(max(due_in_s, _LEAP_LEAST_S), _LEAP_MOST_S)
         self.clock.leap(leap_s)
+        self._notes.ahead_s += leap_s
+        write_notes(self._folder, self._notes)
         return leap_s
 
     # ------------------------------------------------------------------ parts
@@ -156,14 +167,20 @@ class Stage:
             stored = yield job
             _, _, slug = job.kind.rpartition(".")
             if job.kind.startswith("update."):
-                self._jobs[slug] = stored.id
+                self._notes.jobs[slug] = stored.id
+                write_notes(self._folder, self._notes)
 
         return gateway
 
+    def _introduce(self) -> None:
+        """The person knows both bots: what is left from the demo before may be answered."""
+        for slug, token in self._tokens.items():
+            bot = self.fake.bot(token, name=_NAMES[slug], username=f"{slug}_demo_bot")
+            opened(bot, PERSON, NAME)
+
     async def _open_bots(self, base: str) -> None:
-        """As ``telegram-gateway webhook set`` does it, for bots that have introduced themselves."""
+        """As ``telegram-gateway webhook set`` does it."""
         for bot in self.gateway.bots:
-            self.fake.bot(bot.token, name=_NAMES[bot.slug], username=f"{bot.slug}_demo_bot")
             asked: dict[str, Any] = {
                 "url": f"{base}/bot/{bot.slug}",
                 "secret_token": bot.secrets[0].decode(),
