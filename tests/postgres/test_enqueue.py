@@ -7,7 +7,7 @@ import pytest
 
 from forge_jobs.backends.postgres import enqueue
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.core.errors import Invalid
+from forge_jobs.core.errors import Invalid, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
@@ -155,3 +155,42 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresSt
     done = await asyncio.gather(*calls, return_exceptions=True)
     failed = [n for n, answer in enumerate(done) if isinstance(answer, BaseException)]
     assert failed == [0, 7]
+
+
+async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    heard = asyncio.Event()
+    listening = await asyncpg.connect(postgres.url())
+    await listening.add_listener(store._server.address.channel, lambda *_: heard.set())
+    asked: list[str] = []
+    ask = store._server.ask
+
+    async def noting(query: str, *args: object, **options: object) -> object:
+        asked.append(query.split("(")[0])
+        return await ask(query, *args, **options)  # type: ignore[arg-type]
+
+    store._server.ask = noting  # type: ignore[method-assign]
+    try:
+        [answer] = await store.jobs.enqueue([plain(1)])
+        async with asyncio.timeout(20):
+            await heard.wait()
+    finally:
+        await listening.close()
+    assert asked == [f"CALL {schema}.enqueue_and_tell"]
+    assert await payloads(store, [answer]) == [plain(1).payload]
+    [counted] = await store.ledger.counts()
+    assert (counted.status, counted.jobs) == (JobStatus.PENDING, 1)
+
+
+async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    """The hint is made to last, and the server stops the call in the middle of it."""
+    text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
+    postgres.sql(text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)"))
+    await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
+    with pytest.raises(Unknown, match="may be stored"):
+        await store.jobs.enqueue([plain(1)])
+    page = await store.jobs.page(Filter(), limit=10)
+    assert [job.payload for job in page.jobs] == [plain(1).payload]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from forge_jobs.core import ids
-from forge_jobs.core.errors import ForgeError, Invalid
+from forge_jobs.core.errors import ForgeError, Invalid, Unavailable, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
@@ -81,10 +81,13 @@ class Enqueuer:
             return []
         keyed = any(job.dedupe_key is not None for job in jobs)
         if len(jobs) > (_KEYED if keyed else _ALONE):
-            answers = await self._store(jobs)
+            answers, told = await self._store(jobs), False
         else:
-            answers = await self._in_line(jobs, keyed=keyed)
-        await self._bell.ring(job.queue for job in jobs)
+            answers, told = await self._in_line(jobs, keyed=keyed)
+        if told:
+            self._bell.heard(job.queue for job in jobs)
+        else:
+            await self._bell.ring(job.queue for job in jobs)
         return answers
 
     async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
@@ -92,8 +95,9 @@ class Enqueuer:
         name, values = self._statement(jobs)
         return self._answers(await link.fetch(self._sql[name], now, *values), len(jobs))
 
-    async def _in_line(self, jobs: Sequence[NewJob], *, keyed: bool) -> list[Enqueued]:
-        """With the calls that come meanwhile; the first one does not wait for them."""
+    async def _in_line(self, jobs: Sequence[NewJob], *, keyed: bool) -> tuple[list[Enqueued], bool]:
+        """With the calls that come meanwhile; the first one does not wait for them. And whether
+        workers elsewhere have been told."""
         loop = asyncio.get_running_loop()
         lines = self._keyed_lines if keyed else self._lines
         line = lines.get(loop)
@@ -104,10 +108,12 @@ class Enqueuer:
             line.waiting.append((jobs, answer))
             if line.passed_s is not None and line.task is None and len(line.waiting) == 1:
                 loop.call_later(line.passed_s, self._start, line)
-            return await answer
+            return await answer, False
         line.busy = True
         try:
-            return await self._store(jobs)
+            if len(jobs) == 1 and (told := await self._store_and_tell(jobs)) is not None:
+                return told, True
+            return await self._store(jobs), False
         finally:
             line.busy = line.task is not None
             self._start(line)
@@ -117,6 +123,25 @@ class Enqueuer:
         if line.waiting and line.task is None:
             line.busy = True
             line.task = asyncio.get_running_loop().create_task(self._flush(line))
+
+    async def _store_and_tell(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        """One job and the notification in one round trip, where that is possible; else None."""
+        if self._server.pooled:
+            return None
+        name, values = self._statement(jobs)
+        if name != "enqueue_one" or (said := self._bell.give_turn(jobs[0].queue)) is None:
+            return None
+        channel, now = self._server.address.channel, self._server.present.bind()
+        try:
+            found = await self._server.ask(
+                self._sql["enqueue_and_tell"], channel, said, now, *values, limit_s=_LIMIT_S
+            )
+        except Unavailable as error:
+            if faults.is_half_done(error):
+                place = self._server.address.place
+                raise Unknown(f"{place} was stopped: the job may be stored") from error.__cause__
+            raise
+        return self._answers(found, 1)
 
     async def _store(self, jobs: Sequence[NewJob], *, shared: bool = False) -> list[Enqueued]:
         now = self._server.present.bind()

@@ -32,6 +32,7 @@ _LOGIN: Final = frozenset({"28P01", "28000"})
 _NO_ROOM: Final = "53300"
 _READ_ONLY: Final = "25006"
 _BAD_SETTING: Final = frozenset({"42704", "22023"})
+_BEHIND: Final = frozenset({"57014", "54000"})
 NO_DATABASE: Final = "3D000"
 
 
@@ -62,6 +63,12 @@ def may_repeat(error: BaseException) -> bool:
 def is_held_up(error: BaseException) -> bool:
     """Whether a call ended because it had to wait for somebody else's transaction."""
     return code_of(error.__cause__ or error) == LOCK_WAIT
+
+
+def is_half_done(error: BaseException) -> bool:
+    """Whether a call that commits on its way may have failed behind its commit: it was stopped, or
+    the server has no room for notifications."""
+    return code_of(error.__cause__ or error) in _BEHIND
 
 
 def meaning(error: BaseException, *, place: str, exposed: bool) -> ForgeError:

@@ -19,7 +19,7 @@ from .session import Server
 
 _MAINTENANCE: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
-_FUNCTION: Final = re.compile(r"^CREATE FUNCTION forge\.(\w+)", re.MULTILINE)
+_FUNCTION: Final = re.compile(r"^CREATE (?:FUNCTION|PROCEDURE) forge\.(\w+)", re.MULTILINE)
 _EXISTS: Final = frozenset({"42P04", "23505"})
 _TURN: Final = "60s"
 _TABLES: Final = "10s"
@@ -117,7 +117,7 @@ async def _drop(server: Server) -> None:
         names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), "meta"))
         await driver.execute(f"DROP TABLE IF EXISTS {names} CASCADE")
         for row in await _fetch(server, driver, "our_functions", schema, our_functions()):
-            await driver.execute(f"DROP FUNCTION IF EXISTS {row['name']} CASCADE")
+            await driver.execute(f"DROP ROUTINE IF EXISTS {row['name']} CASCADE")
         exists = await _fetch(server, driver, "schema_exists", schema)
         if exists and not await _fetch(server, driver, "things_left", schema):
             await driver.execute(f"DROP SCHEMA {schema}")

@@ -64,6 +64,9 @@ DECLARE
     v_served text[] := '{}';
     v_opens bigint;
     v_walked bigint := 0;
+    -- A few claims and nothing else.
+    v_few boolean := p_started_keys IS NULL AND p_release_keys IS NULL AND p_notes IS NULL
+        AND p_lines IS NULL AND p_done_keys IS NULL AND p_ends IS NULL;
 BEGIN
     IF p_notes IS NOT NULL OR p_lines IS NOT NULL THEN
         PERFORM forge.take_notes(p_owner, p_notes, p_lines);
@@ -306,6 +309,9 @@ BEGIN
                     IF v_waiting THEN
                         PERFORM forge.keys_started(v_picked[1:v_want.free]);
                     END IF;
+                    v_few := v_few AND cardinality(v_picked) <= 10 AND NOT EXISTS (
+                        SELECT 1 FROM forge.jobs j WHERE j.id = ANY (v_picked)
+                            AND (j.limit_key IS NOT NULL OR j.lane_order IS NOT NULL));
                 END IF;
             END IF;
             -- When a queue that had too little may have more. Index: jobs_due, jobs_claim.
@@ -339,6 +345,12 @@ BEGIN
             ) AS e
             JOIN forge.limits l ON l.name IN ('queue:' || e.queue, 'task:' || e.kind)
             WHERE l.concurrency IS NOT NULL AND l.per IS NULL AND e.queue <> ALL (v_served));
+    END IF;
+
+    -- A few jobs start without waiting for the disk: if the server crashes before it has written that,
+    -- they are pending again. What a limit or a lane binds must not start twice, so there it waits.
+    IF v_few AND v_served <> '{}' AND NOT v_limited AND v_released IS NULL THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
 
     c_key := NULL;
@@ -767,6 +779,25 @@ BEGIN
         ELSE array_to_string(v_keys, ',') END;
     INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
     VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(v_keys));
+END
+$$;
+
+-- The same for one job, and the hint behind it, in one round trip: the job is committed before the hint is
+-- given, so that no commit waits for others that give one too.
+CREATE PROCEDURE forge.enqueue_and_tell(
+    p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer,
+    p_max_attempts integer, p_payload text, INOUT keys text, INOUT at bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    at := forge.present(p_now);
+    INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
+    VALUES ('pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
+        convert_to(p_payload, 'UTF8'))
+    RETURNING id::text INTO keys;
+    INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
+    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', 1);
+    COMMIT;
+    PERFORM pg_notify(p_channel, p_queues);
 END
 $$;
 

@@ -35,6 +35,10 @@ booked AS (
 )
 SELECT id::text AS keys, enqueued_at AS at FROM stored;
 
+-- name: enqueue_and_tell
+-- Store one such job and give the hint. No transaction may be open.
+CALL forge.enqueue_and_tell($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL);
+
 -- name: enqueue_json
 -- Store a few jobs of any kind.
 SELECT * FROM forge.enqueue_json($1, $2, NULL, $3);
