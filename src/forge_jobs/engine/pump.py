@@ -1,4 +1,5 @@
-"""The only caller of ``jobs.exchange``: one call in flight per process, as many jobs in it as fit.
+"""The only caller of ``jobs.exchange``: one call in flight per process, as many jobs in it as fit,
+and where a server writes a second one for large batches of successes (``beside``).
 
 While a call runs the next batch gathers. An ending never waits for others, but for the two
 milliseconds in which every slot already has its next job at hand. The pump wakes on an ending, on
