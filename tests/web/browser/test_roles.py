@@ -106,6 +106,25 @@ def test_a_password_opens_the_page_and_a_lost_login_is_told(browser: Browser, si
     room.close()
 
 
+def test_logging_out_in_one_window_is_told_in_the_other(browser: Browser, site: Site) -> None:
+    room = browser.new_context(base_url=site.staff_address)
+    room.set_default_timeout(PATIENCE_MS)
+    left, right = room.new_page(), room.new_page()
+    left.goto("/queues")
+    enter(left, PASSWORD)
+    expect(left.locator("#q-mail")).to_be_visible()
+    right.goto("/dead")
+    right.get_by_role("button", name="Log out").click()
+    expect(right.get_by_label("Password")).to_be_visible()
+    banner = left.locator("#trouble")
+    expect(banner).to_contain_text("You are logged out.")
+    banner.get_by_role("link", name="Log in again").click()
+    enter(left, PASSWORD)
+    expect(left.locator("#q-mail")).to_be_visible()
+    expect(left.locator("#trouble")).to_be_hidden()
+    room.close()
+
+
 def enter(page: Page, password: str) -> None:
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()

@@ -44,28 +44,33 @@
       if (every) waiting.set(view, event.data); else show(view, event.data);
     });
     source.addEventListener("trouble", function (event) { trouble(event.data); });
+    source.addEventListener("over", function () { ended(view, address); });
     source.onopen = function () { failing = 0; };
     source.onerror = function () {
       failing += 1;
       trouble("No answer from Mission Control: trying again.");
       // a browser gives up after an answer that is no stream; a page must not
-      if (source.readyState === 2) {
-        unwatch(view);
-        turnedAway(address).then(function (away) {
-          if (away) trouble("You are logged out.", location.href, "Log in again");
-          else setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
-        });
-      }
+      if (source.readyState === 2) ended(view, address);
     };
   }
 
+  // a login may be over, or reach less far than before: say so, or else go on
+  function ended(view, address) {
+    unwatch(view);
+    refusal(address).then(function (status) {
+      if (status === 401) trouble("You are logged out.", location.href, "Log in again");
+      else if (status === 403) trouble("You may no longer look at this.", location.href, "Try again");
+      else setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
+    });
+  }
+
   // a stream that is refused says no more than "closed": ask once in a way that is answered
-  function turnedAway(address) {
+  function refusal(address) {
     var stop = new AbortController();
     return fetch(address, { redirect: "manual", signal: stop.signal }).then(function (answer) {
       stop.abort();
-      return answer.type === "opaqueredirect" || answer.status === 401;
-    }, function () { return false; });
+      return answer.type === "opaqueredirect" ? 401 : answer.status;
+    }, function () { return 0; });
   }
 
   function unwatch(view) {
