@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.histogram import Histogram, merged
+from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, from_datetime, to_datetime
 from forge_jobs.core.tally import Minute, for_ever, together
 from forge_jobs.core.vitals import Vitals, combined
@@ -155,13 +155,6 @@ async def hosts(
         for host_id, steps in known.items()
     ]
     return tuple(sorted(found, key=lambda host: (host.label, host.host_id)))
-
-
-async def store_latency(store: Store, *, minutes: int = 5, clock: Clock = SYSTEM_CLOCK) -> Spans:
-    """How long the store took to answer workers lately, over all of them."""
-    until = clock.now() + MINUTE
-    told = await store.ledger.vitals(since=until - (minutes + 1) * MINUTE, until=until)
-    return spans(merged(part.exchange for part in told))
 
 
 async def totals(store: Store) -> tuple[Minute, ...]:
