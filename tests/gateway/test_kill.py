@@ -14,6 +14,7 @@ from tests.postgres.server import PrivateServer
 from tests.storm.databases import Database, PostgresDatabase, SqliteDatabase
 from tests.storm.gateway import quiet, step_by_step
 from tests.storm.gateway_judge import GatewayEvidence, judge
+from tests.storm.gateway_polling import POLLING_STEPS
 from tests.storm.gateway_rig import GatewayRig, gateway_rig
 from tests.storm.gateway_steps import STEPS
 
@@ -92,6 +93,18 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
     }
     # Documented, and it does happen: nobody can know that Telegram got a message but Telegram.
     assert arrived.get("told", 2) == 2
+
+
+async def test_a_kill_at_each_step_of_polling_loses_nothing(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "gateway.db")
+    steps = [*POLLING_STEPS.values()]
+    async with gateway_rig(tmp_path, database, BOTS, mode="polling") as rig:
+        await step_by_step(rig, steps, WITHIN_S)
+        evidence = await rig.evidence()
+    database.close()
+    assert findings(evidence) == {}
+    struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
+    assert struck == [step.name for step in steps]
 
 
 async def test_three_deaths_in_a_row_are_no_fault_of_the_update(rig: GatewayRig) -> None:

@@ -25,6 +25,7 @@ from telegram_gateway.bot_api import BotApi
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
 from telegram_gateway.masking import log_to
+from tests.storm.gateway_polling import POLLING_STEPS
 from tests.storm.gateway_sabotage import SABOTAGES
 from tests.storm.gateway_steps import STEPS, STORES, Strike
 from tests.storm.history import History
@@ -69,7 +70,7 @@ def _live(order: dict[str, Any], door: socket.socket) -> None:
             SABOTAGES[order["sabotage"]]()
         if order["step"] is not None:
             strike = Strike(history, order["step"], order["hits"], armed=order["armed"])
-            STEPS[order["step"]].install(strike)
+            (STEPS | POLLING_STEPS)[order["step"]].install(strike)
 
             def arm(*_: Any) -> None:
                 strike.armed = True

@@ -260,11 +260,18 @@ def _is_over(job: JobRecord) -> bool:
 
 @asynccontextmanager
 async def gateway_rig(
-    folder: Path, database: Database, slugs: Sequence[str], *, say: Say = print, attempts: int = 5
+    folder: Path,
+    database: Database,
+    slugs: Sequence[str],
+    *,
+    say: Say = print,
+    attempts: int = 5,
+    mode: str = "webhook",
 ) -> AsyncGenerator[GatewayRig, None]:
     """Telegram, the service and the door are there until the block ends; no gateway lives yet.
 
-    Bots whose name begins with ``shop`` ask the service, all others echo.
+    Bots whose name begins with ``shop`` ask the service, all others echo. ``mode`` is how they all
+    get their updates.
     """
     lives = Lives(folder, say)
     # A killed gateway leaves half requests behind; the servers here need not tell of each.
@@ -277,10 +284,9 @@ async def gateway_rig(
         try:
             await lives.open()
             rig = GatewayRig(folder, database, Users(fake, bots), lives, say)
-            rig.environment = _environment(
-                folder, database.url, fake.base, service, tokens, attempts
-            )
-            for slug, bot in bots.items():
+            common = f"async: true, requireAuth: false, maxAttempts: {attempts}, mode: {mode}"
+            rig.environment = _environment(folder, database.url, fake.base, service, tokens, common)
+            for slug, bot in bots.items() if mode == "webhook" else ():
                 await _set_webhook(fake, bot, f"http://127.0.0.1:{lives.port}/bot/{slug}")
             yield rig
         finally:
@@ -294,10 +300,9 @@ async def _set_webhook(fake: FakeTelegram, bot: FakeBot, url: str) -> None:
 
 
 def _environment(
-    folder: Path, url: str, api: str, service: str, tokens: dict[str, str], attempts: int
+    folder: Path, url: str, api: str, service: str, tokens: dict[str, str], common: str
 ) -> dict[str, str]:
     lines = ["bots:"]
-    common = f"async: true, requireAuth: false, maxAttempts: {attempts}"
     for slug in tokens:
         if slug.startswith("shop"):
             # A starved service may answer too late. Its retry must not be overtaken here; without
