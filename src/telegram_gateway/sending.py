@@ -33,6 +33,7 @@ class Outgoing:
         self._meters = meters
         self._clock = clock
         self._moved: dict[str, int] = {}
+        self._held_until = 0.0
 
     async def send(self, call: Call, permit: Callable[[], Awaitable[None]]) -> Any:
         """Make the call now, or raise when and whether to try again.
@@ -45,6 +46,7 @@ class Outgoing:
         if wait_s > 0:
             raise Snooze(wait_s)
         await permit()
+        self._heed()
         try:
             result = await self._called(call)
         except NotReached as error:
@@ -74,6 +76,12 @@ class Outgoing:
         if wait_us:
             raise Snooze(wait_us / _SECOND)
 
+    def _heed(self) -> None:
+        """Whoever was under way when Telegram said 429 would earn another one."""
+        left_s = self._held_until - self._clock.mono()
+        if left_s > 0:
+            raise Throttled(left_s)
+
     async def _flood_wait_s(self, call: Call) -> float:
         wanted = allowances(self._bot.id, call.chat_id)
         try:
@@ -99,6 +107,7 @@ class Outgoing:
         match error.code:
             case 429:
                 wait_s = error.retry_after_s or 1.0
+                self._held_until = self._clock.mono() + wait_s + _BEYOND_S
                 self._count("flood")
                 self._meters.count("gateway_flood_wait_seconds_total", wait_s, bot=self._bot.slug)
                 return Throttled(wait_s + _BEYOND_S)

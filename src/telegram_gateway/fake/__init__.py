@@ -4,6 +4,7 @@ door to act as a user. For tests and for trying things out; it keeps everything 
 
 from .clocks import FastClock, LeapClock
 from .faults import Fault
+from .flooding import Flooding, Patience
 from .server import fake_telegram, listen
 from .telegram import FakeTelegram
 from .world import Entry, FakeBot
@@ -14,7 +15,9 @@ __all__ = [
     "FakeTelegram",
     "FastClock",
     "Fault",
+    "Flooding",
     "LeapClock",
+    "Patience",
     "fake_telegram",
     "listen",
 ]

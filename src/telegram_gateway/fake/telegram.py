@@ -11,10 +11,11 @@ from forge_jobs import SYSTEM_CLOCK, SYSTEM_ENTROPY, Clock, Entropy
 from . import acting
 from .delivery import Delivery
 from .faults import Fault
+from .flooding import Flooding
 from .given import Given
 from .profile import PROFILE
 from .receiving import Receiving, wake_poll
-from .refusal import Refusal
+from .refusal import Refusal, too_many
 from .sending import Sending
 from .updates import KINDS, is_wanted, new_update
 from .world import Call, Chat, FakeBot, Method
@@ -28,7 +29,8 @@ class FakeTelegram:
 
     A token that looks like one makes a bot at its first use, unless ``known_only``: then a token
     that ``bot`` did not name is answered with 401, as the real one does. ``local`` allows webhooks
-    at any address, as a Bot API server of one's own does.
+    at any address, as a Bot API server of one's own does. ``flooding`` limits messages; without it
+    only a fault that was ordered is answered with 429.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class FakeTelegram:
         entropy: Entropy = SYSTEM_ENTROPY,
         local: bool = True,
         known_only: bool = False,
+        flooding: Flooding | None = None,
         answer_within_s: float = 60.0,
     ) -> None:
         self.clock = clock
@@ -47,6 +50,7 @@ class FakeTelegram:
         self.faults: list[Fault] = []
         self._entropy = entropy
         self._known_only = known_only
+        self._flooding = flooding
         self._answer_within_s = answer_within_s
         self._client: httpx2.AsyncClient | None = None
         self._queries = 0
@@ -196,6 +200,10 @@ class FakeTelegram:
         found = self._methods.get(method.lower())
         if found is None:
             raise Refusal(404, "Not Found: method not found")
+        if self._flooding is not None and method.lower() == "sendmessage":
+            wait_s = self._flooding.wait_s(bot.id, given.text("chat_id"), self.clock)
+            if wait_s:
+                raise too_many(wait_s)
         return await found(bot, given, call)
 
     def fault_for(self, bot: FakeBot, method: str) -> Fault | None:
