@@ -47,10 +47,13 @@ async def names(host: str, port: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_no_spelling_of_a_closed_address_is_called(host: str) -> None:
+async def test_no_spelling_of_a_closed_address_is_called(host: str, connects: list[str]) -> None:
     assert len(HOSTS) >= 60
     with pytest.raises(Forbidden):
         await checked_place(f"http://{host}/x", None, names)
+    with pytest.raises(Dead):
+        await handler(f"http://{host}/x", names).answer(read_update(update(1)), 1)
+    assert connects == []
 
 
 async def test_a_public_name_is_called_by_its_address() -> None:

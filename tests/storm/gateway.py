@@ -86,8 +86,8 @@ async def _rage(rig: GatewayRig, options: GatewayOptions) -> None:
     began = said_at = now()
     for number, step in enumerate(plan(options.kills, chance)):
         share = (options.jobs - rig.users.sent) // (options.kills - number)
-        # Few: one exchange with the store may end all updates of a round.
-        hits = 1 if step.starting else chance.randint(1, HITS_MOST)
+        # Few: one exchange with the store may end all updates of a round, and all that die in it.
+        hits = 1 if step.starting or step.dying else chance.randint(1, HITS_MOST)
         write(rig, chance, share - share // 2, options.chats)
         await rig.begin(step.name, hits=hits, armed=step.starting)
         if not step.starting:
