@@ -65,7 +65,9 @@ def demo(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", metavar="P", help="Of Mission Control; else 8787, or any free one."),
+        typer.Option(
+            metavar="P", min=0, max=65_535, help="Of Mission Control; else 8787, or any free one."
+        ),
     ] = None,
 ) -> None:
     """Two worker processes run sample jobs that fail, retry, wait and get throttled.

@@ -66,8 +66,9 @@ def _mission_control(app: str, port: int | None) -> Generator[str | None]:
         show.messages().print(str(missing), soft_wrap=True)
         yield None
         return
+    url = _url_of(app)
     place = serving.listen_near(serving.DEFAULT_PORT if port is None else port)
-    with serving.beside(_url_of(app), place) as address:
+    with serving.beside(url, place) as address:
         yield address
 
 

@@ -43,12 +43,14 @@ def web(
     from forge_jobs.web.access.credentials import from_environment
 
     serving.check_host(host, from_environment())
+    from forge_jobs.app import Forge
+
+    forge = Forge(url)
+    # A server may come back while the pages wait for it; a wrong address or forge.toml will not.
+    _ = forge.store
     place = serving.listen(host, port)
 
     async def serve() -> None:
-        from forge_jobs.app import Forge
-
-        forge = Forge(url)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -99,9 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         signal.signal(number, _nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP))
     log.configure(format=given.log_format)
-    line = None if given.control_fd is None else ParentLine(given.control_fd)
     if given.url is not None:
         os.environ["FORGE_URL"] = given.url
+    line = None if given.control_fd is None else ParentLine(given.control_fd)
+    try:
+        sys.exit(_run(given, line))
+    finally:
+        if line is not None:
+            line.close()
+
+
+def _run(given: argparse.Namespace, line: ParentLine | None) -> int:
     try:
         forge = load_app(given.app)
         stopping = Stopping(given.grace)
@@ -109,16 +117,27 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         asyncio.run(_serve(forge, given, line, stopping))
     except _REFUSALS as error:
         _refuse(line, str(error))
+        return 1
     except ForgeError as error:
         _LOG.error("the worker cannot start: %s", error)
-        sys.exit(1)
-    sys.exit(0 if stopping.drained else 1)
+        return 1
+    return 0 if stopping.drained else 1
 
 
 async def _serve(
     forge: Forge, given: argparse.Namespace, line: ParentLine | None, stopping: Stopping
 ) -> None:
     stopping.attach()
+    try:
+        await _serve_open(forge, given, line, stopping)
+    finally:
+        # Also when it could not start: whatever is left on the I/O thread complains at exit.
+        await forge.aclose()
+
+
+async def _serve_open(
+    forge: Forge, given: argparse.Namespace, line: ParentLine | None, stopping: Stopping
+) -> None:
     await forge.aready()
     io = forge.sender.access.io
     serving = False
@@ -137,7 +156,11 @@ async def _serve(
         try:
             await asyncio.wrap_future(background[0])
         except OSError as error:
-            raise BadOption(f"--health-port: cannot listen on {port}: {error.strerror}") from error
+            # asyncio puts a sentence of its own in place of the system's.
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise BadOption(
+                f"--health-port: cannot listen on {port} ({why}): choose another"
+            ) from error
     if line is not None:
         background.append(io.spawn(lambda: line.listen(stopping.drain)))
     settings = replace(forge.settings, lease_s=given.lease, grace_s=given.grace)
@@ -158,15 +181,13 @@ async def _serve(
         serving = False
         await handle.shutdown_graceful(stopping.grace_s)
     stopping.drained = True
-    await forge.aclose()
 
 
-def _refuse(line: ParentLine | None, why: str) -> NoReturn:
+def _refuse(line: ParentLine | None, why: str) -> None:
     if line is None:
         print(f"forge worker: {why}", file=sys.stderr)
     else:
         line.refuse(why)
-    sys.exit(1)
 
 
 def _nothing(number: int, frame: FrameType | None) -> Any:

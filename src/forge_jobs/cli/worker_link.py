@@ -32,10 +32,16 @@ class ParentLine:
         """This worker serves."""
         self._say({"up": host_id})
 
+    def close(self) -> None:
+        """The last word was said."""
+        self._socket.close()
+
     async def listen(self, on_drain: Callable[[bool], None]) -> None:
         """Call ``on_drain(orphaned)`` when the parent says so or is gone. On the I/O thread."""
-        self._socket.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=self._socket)
+        # A copy: a refusal is said after nobody listens any more, and closing takes this end along.
+        heard = self._socket.dup()
+        heard.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=heard)
         try:
             while line := await reader.readline():
                 if line.strip() == b"drain":

@@ -1,0 +1,163 @@
+"""A command that cannot start says why, once, and nothing else reaches the terminal."""
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+pytestmark = pytest.mark.processes
+
+PATIENCE_S = 60
+_LOGGED = re.compile(r"\S+Z (?:ERROR|WARNING) +forge_jobs\.(?:parent|worker) (.*)")
+_NO_QUEUE = (
+    "the worker has no queue to serve: pass queues=['mail'], or set FORGE_QUEUES=mail, "
+    "or put a [queues] table into forge.toml"
+)
+_NO_REDIS = (
+    "the Redis backend is not part of this version: use sqlite:///relative.db, "
+    "sqlite:////absolute/path.db, postgresql://user@host/database, memory:// or memory://name"
+)
+_BAD_TOML = "{folder}/forge.toml is not valid TOML: Invalid value (at end of document)"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Shell:
+    """A folder whose application declares no queue."""
+    (tmp_path / "bare_app.py").write_text("from forge_jobs import Forge\n\nforge = Forge()\n")
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        yield place.getsockname()[1]
+
+
+def answer(shell: Shell, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "forge_jobs", *words],
+        cwd=shell.folder,
+        env={**shell.environment, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def logged(text: str) -> list[str]:
+    """The messages of a text that is a log and nothing but a log."""
+    lines = [(_LOGGED.fullmatch(line), line) for line in text.splitlines()]
+    assert all(match for match, _ in lines), text
+    return [match[1] for match, _ in lines if match]
+
+
+@pytest.mark.parametrize(
+    ("queues", "complaint"),
+    [
+        ("", _NO_QUEUE),
+        (
+            "bench=100",
+            "FORGE_QUEUES: queue 'bench=100' is not allowed: use 1 to 63 letters, digits, '_', "
+            "'-' or '.', not starting with '-' or '.'",
+        ),
+    ],
+)
+def test_a_worker_without_queues_says_so_once(bare: Shell, queues: str, complaint: str) -> None:
+    done = answer(bare, "worker", "bare_app:forge", FORGE_QUEUES=queues)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert logged(done.stderr) == [complaint]
+
+
+def test_a_worker_alone_says_it_once_as_well(bare: Shell) -> None:
+    """Without a parent there is nobody to speak for it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "forge_jobs.cli.worker_child", "bare_app:forge"],
+        cwd=bare.folder,
+        env=bare.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"forge worker: {_NO_QUEUE}\n"
+
+
+def test_a_worker_with_a_wrong_address_says_so_once(bare: Shell) -> None:
+    done = answer(bare, "worker", "bare_app:forge", "--queues", "mail", FORGE_URL="redis://h/0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert logged(done.stderr) == [_NO_REDIS]
+
+
+def test_a_worker_whose_health_port_is_taken_names_it(bare: Shell, taken: int) -> None:
+    words = ["worker", "bare_app:forge", "--queues", "mail", "--health-port", f"{taken}"]
+    done = answer(bare, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    [said] = logged(done.stderr)
+    assert said == (
+        f"--health-port: cannot listen on {taken} (Address already in use): choose another"
+    )
+
+
+def test_a_worker_without_its_server_only_logs(bare: Shell) -> None:
+    """It tries a few times; each of its lines is one of the log."""
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        url = f"postgresql://me:hunter2@127.0.0.1:{place.getsockname()[1]}/x"
+    done = answer(bare, "worker", "bare_app:forge", "--queues", "mail", FORGE_URL=url)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = logged(done.stderr)
+    assert said[-1] == "worker 1 ended before it was up: exit code 1, 5 times in a row"
+    assert sum("cannot be reached" in line for line in said) == 5
+    assert "hunter2" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["jobs", "list"], ["web", "--port", "0"], ["dev", "bare_app:forge"], ["db", "create"]],
+    ids=" ".join,
+)
+def test_a_forge_toml_that_is_none_stops_every_command(bare: Shell, words: list[str]) -> None:
+    (bare.folder / "forge.toml").write_text("queues = [")
+    done = answer(bare, *words, FORGE_URL="")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"forge: {_BAD_TOML.format(folder=bare.folder)}\n"
+
+
+def test_a_forge_toml_that_is_none_stops_a_worker(bare: Shell) -> None:
+    (bare.folder / "forge.toml").write_text("queues = [")
+    done = answer(bare, "worker", "bare_app:forge", FORGE_URL="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert logged(done.stderr) == [_BAD_TOML.format(folder=bare.folder)]
+
+
+@pytest.mark.parametrize(
+    "words", [["stats"], ["enqueue", "send"], ["web", "--port", "0"]], ids=" ".join
+)
+def test_a_wrong_address_is_one_line(bare: Shell, words: list[str]) -> None:
+    done = answer(bare, *words, FORGE_URL="redis://me:hunter2@h/0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"forge: {_NO_REDIS}\n"
+
+
+def test_mission_control_on_a_taken_port_is_one_line(bare: Shell, taken: int) -> None:
+    done = answer(bare, "web", "--port", f"{taken}")
+    assert (done.returncode, done.stdout) == (2, "")
+    where = f"cannot listen on 127.0.0.1:{taken} (Address already in use)"
+    assert done.stderr == f"forge: {where}: choose another --port\n"
+
+
+@pytest.mark.parametrize("command", ["web", "demo"])
+def test_a_port_that_is_none_is_one_line(bare: Shell, command: str) -> None:
+    done = answer(bare, command, "--port", "70000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("forge: Invalid value for '--port': 70000 is not in the range")
+    assert len(done.stderr.splitlines()) == 1
