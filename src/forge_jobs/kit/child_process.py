@@ -89,6 +89,18 @@ class ChildProcess:
         """How it ended; None while it lives."""
         return self._ended.result() if self._ended.done() else None
 
+    @property
+    def there(self) -> bool:
+        """Whether its process exists. A guard buries its child before this loop hears of it."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            # It exists, under a user of its own.
+            return True
+        return True
+
     async def wait(self) -> ChildExit:
         """Until it has ended and been reaped, with everything left in its group killed."""
         return await asyncio.shield(self._ended)

@@ -77,7 +77,9 @@ class Seat:
     def alive(self) -> bool:
         """Whether the child can take a request."""
         child = self._child
-        return child is not None and child.exit is None and not self._doomed
+        if child is None or self._doomed or child.exit is not None:
+            return False
+        return child.there
 
     @property
     def pid(self) -> int:
