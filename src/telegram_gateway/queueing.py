@@ -79,7 +79,7 @@ class BotQueue:
             "expires": self._use_ends(update),
             "tags": tags,
         }
-        words = update.words
+        words = update.words if bot.overtaking else []
         if words and words[0] in bot.overtaking:
             options["priority"] = _AHEAD
         elif update.lane is not None and bot.ordering is not Ordering.NONE:

@@ -5,7 +5,6 @@ no update.
 """
 
 import base64
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
@@ -27,8 +26,7 @@ _LIVES_S: Final = {
 _DECODE: Final = msgspec.json.Decoder().decode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class Update(msgspec.Struct, frozen=True, kw_only=True):
     """One update. ``chat_id`` and ``user_id`` are None where the kind has none."""
 
     raw: bytes
