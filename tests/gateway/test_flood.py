@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ import pytest
 from forge_jobs.testing import frozen
 from forge_jobs.testing.clock import MovableClock
 from telegram_gateway.config import load
+from telegram_gateway.door import Verdict
 from telegram_gateway.fake import FakeBot, FakeTelegram, Flooding, Patience, fake_telegram
 from telegram_gateway.gateway import Gateway
-from tests.gateway.conftest import SECRET, TOKEN, post, update
+from tests.gateway.conftest import SECRET, TOKEN, update
 
 pytestmark = pytest.mark.processes
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
@@ -100,10 +102,12 @@ async def taken_in(fake: FakeTelegram, bot: FakeBot, environment: dict[str, str]
     with frozen(gateway.forge, at=NOW):
         async with gateway.running(workers=False):
             for number in range(PER_CHAT):
+                bodies: list[bytes] = []
                 for chat in CHATS:
                     fake.say(bot, str(number), chat=chat)
-                    body = update(number * 100 + chat, str(number), chat=chat, user=chat)
-                    assert (await post(gateway, "echo", body)).status_code == 200
+                    bodies.append(update(number * 100 + chat, str(number), chat=chat, user=chat))
+                take = partial(gateway.door.take, gateway.desks["echo"])
+                assert {*await asyncio.gather(*map(take, bodies))} == {Verdict.ACCEPTED}
 
 
 async def until_all_came(bot: FakeBot, clock: MovableClock, processes: list[Process]) -> None:
