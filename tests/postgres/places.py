@@ -31,7 +31,11 @@ class Places:
 
     def take(self) -> str:
         """The name of a schema that holds no jobs."""
-        return self._free.pop() if self._free else f"t{os.getpid()}_{next(self._numbers)}"
+        return self._free.pop() if self._free else self.unused()
+
+    def unused(self) -> str:
+        """The name of a schema that nobody has used: its indexes hold no traces of others."""
+        return f"t{os.getpid()}_{next(self._numbers)}"
 
     def give_back(self, name: str) -> None:
         """Empty it; one that a test removed or changed is not used again."""
