@@ -211,8 +211,9 @@ PAGES: dict[str, tuple[int, Filter]] = {
 
 
 async def rows_read(store: PostgresStore, meter: Meter, call: Callable[[], Awaitable[Any]]) -> int:
-    """Rows of jobs and history that one call reads, the most of a few."""
-    most = 0
+    """Rows of jobs and history that one call reads, the median of three: now and then the server
+    reads some for itself (the ends of an index while it plans, a sample)."""
+    read: list[int] = []
     for _ in range(3):
         await settled(store)
         scans_before, before = await meter.read()
@@ -221,8 +222,8 @@ async def rows_read(store: PostgresStore, meter: Meter, call: Callable[[], Await
         scans_after, after = await meter.read()
         # The planner may read a small table whole; these two are not small.
         assert [scans_after[name] for name in LARGE] == [scans_before[name] for name in LARGE]
-        most = max(most, after - before)
-    return most
+        read.append(after - before)
+    return sorted(read)[1]
 
 
 @pytest.mark.parametrize("name", CALLS)
