@@ -43,6 +43,7 @@ from .why import queue_blocks, why
 
 COUNT_CAP = 10_000
 PAGE_MOST = 1_000
+_WAITING = (JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.HELD, JobStatus.FAILED)
 
 
 async def overview(store: Store, *, minutes: int = 10, clock: Clock = SYSTEM_CLOCK) -> Overview:
@@ -101,6 +102,18 @@ async def queue(store: Store, name: str, *, clock: Clock = SYSTEM_CLOCK) -> Queu
         if view.name == name:
             return view
     raise NotFound(f"there is no queue {name!r}: see `forge queues list`")
+
+
+def unserved(seen: Sequence[QueueView]) -> tuple[str, ...]:
+    """Queues that are set up or in which jobs wait, and that no living worker serves. A queue
+    without slots is not meant for workers: scripts pull from it."""
+    return tuple(
+        queue.name
+        for queue in seen
+        if not queue.workers
+        and queue.slots > 0
+        and (queue.configured or any(queue.counts[status] for status in _WAITING))
+    )
 
 
 async def workers(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[WorkerView, ...]:

@@ -23,6 +23,19 @@ async def test_a_queue_is_made_set_and_paused(admin: httpx.AsyncClient) -> None:
     assert (await admin.get("/api/queue/workers")).json()["unassigned_queues"] == ["mail"]
 
 
+async def test_queues_that_nobody_serves_are_told(admin: httpx.AsyncClient) -> None:
+    """Set up, or with jobs that wait; not those without slots, which scripts pull from."""
+    await admin.put("/api/queue/idle", json={"slots": 3})
+    await admin.put("/api/queue/pulled", json={"slots": 0})
+    for queue in ("pulled", "sudden"):
+        job = {"kind": "send", "queue_name": queue}
+        assert (await admin.post("/api/jobs/enqueue", json=job)).status_code == 200
+    told = (await admin.get("/api/queue/workers")).json()["unassigned_queues"]
+    assert told == ["idle", "sudden"]
+    assert (await admin.get("/api/health/findings")).json()["unserved_queues"] == told
+    assert "No living worker serves idle, sudden:" in (await admin.get("/workers")).text
+
+
 async def test_a_schedule_is_created_edited_triggered_and_deleted(
     admin: httpx.AsyncClient,
 ) -> None:

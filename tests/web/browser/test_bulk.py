@@ -1,43 +1,30 @@
 """Many jobs at once: asked twice above a size, followed while it goes on, stopped half-way."""
 
-import asyncio
-
 from playwright.sync_api import Browser, Page, expect
 
-from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops.act import Action, OnProgress, Operator, Store
-from forge_jobs.ops.operations import Operation
 from forge_jobs.web import Role
+from tests.web.browser.bulk import MANY, begin_slowly, plant, uproot
 from tests.web.browser.site import Site
 from tests.web.browser.window import as_role, open_window
-
-_MANY = 520
-
-
-def plant(site: Site, tag: str) -> None:
-    """More jobs for later than a click may reach."""
-    one = NewJob(kind="note", queue="quick", delay_s=3_600, tags=(tag,))
-    site.enqueue(*([one] * _MANY))
 
 
 def test_many_are_deleted_only_by_the_typed_word(page: Page, site: Site) -> None:
     plant(site, "typed")
     page.goto("/scheduled?tag=typed")
-    page.get_by_label(f"all {_MANY} matching").check()
+    page.get_by_label(f"all {MANY} matching").check()
     page.get_by_role("button", name="Delete").click()
     preview = page.locator("#bulk")
-    expect(preview.locator(".reach")).to_have_text(f"{_MANY}")
+    expect(preview.locator(".reach")).to_have_text(f"{MANY}")
     word, yes = preview.get_by_label("Type delete to go on"), preview.locator("button.strong")
     for wrong in ("", "retry", "DELETE IT"):
         word.fill(wrong)
         yes.click()
         expect(preview).to_be_visible()
-    assert site.count(JobStatus.SCHEDULED, tag="typed") == _MANY
+    assert site.count(JobStatus.SCHEDULED, tag="typed") == MANY
     word.fill("delete")
     yes.click()
-    expect(page.locator("#notices")).to_contain_text(f"{_MANY} deleted")
+    expect(page.locator("#notices")).to_contain_text(f"{MANY} deleted")
     site.wait_for(0, JobStatus.SCHEDULED, tag="typed")
 
 
@@ -48,42 +35,20 @@ def test_the_server_asks_for_the_word_too(page: Page, site: Site) -> None:
         answer = page.request.post("/act/jobs/delete", form={**asked, **wrong})
         assert not answer.ok
         assert "type delete to do it" in answer.text()
-    assert site.count(JobStatus.SCHEDULED, tag="refused") == _MANY
-    site.ask(lambda store: Operator(store, actor="test").delete(tagged("refused")))
-
-
-def tagged(tag: str) -> Selection:
-    return Selection(filter=Filter(tag=tag))
-
-
-class Patient(Operator):
-    """Bulk work that takes as long as on a very large table, a job every tenth of a second."""
-
-    async def perform(
-        self, action: Action, selection: Selection, *, progress: OnProgress | None = None
-    ) -> Acted:
-        assert progress is not None
-        for done in range(_MANY * 10):
-            progress(Acted(changed=done))
-            await asyncio.sleep(0.1)
-        return Acted(changed=_MANY)
+    assert site.count(JobStatus.SCHEDULED, tag="refused") == MANY
+    uproot(site, "refused")
 
 
 def test_bulk_work_shows_how_far_it_is_and_stops(browser: Browser, site: Site) -> None:
     plant(site, "long")
 
-    async def begin(store: Store) -> Operation:
-        work = site.staffed.operations
-        slow = Patient(store, actor="web:otto")
-        return await work.start(slow, Action.CANCEL, tagged("long"), actor="web:otto")
-
-    begun = site.ask(begin)
+    begun = begin_slowly(site, "long")
     banner = f"#operation-{begun.id}"
     with open_window(
         browser, site.staff_address, extra_http_headers=as_role(Role.VIEWER)
     ) as looking:
         looking.goto("/jobs?tag=long")
-        expect(looking.locator(banner)).to_contain_text(f"of {_MANY}")
+        expect(looking.locator(banner)).to_contain_text(f"of {MANY}")
         expect(looking.locator(banner).get_by_role("button")).to_have_count(0)
     with open_window(browser, site.staff_address, extra_http_headers=as_role(Role.ADMIN)) as page:
         page.goto("/jobs?tag=long")
@@ -95,5 +60,5 @@ def test_bulk_work_shows_how_far_it_is_and_stops(browser: Browser, site: Site) -
         going.get_by_role("button", name="Stop").click()
         expect(page.locator("#notices")).to_contain_text("it stops after this step")
         expect(going).to_have_count(0)
-    assert site.count(JobStatus.SCHEDULED, tag="long") == _MANY
-    site.ask(lambda store: Operator(store, actor="test").delete(tagged("long")))
+    assert site.count(JobStatus.SCHEDULED, tag="long") == MANY
+    uproot(site, "long")

@@ -11,13 +11,17 @@ from playwright.sync_api import Browser, Page, expect
 
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
+from forge_jobs.web import Role
+from tests.web.browser.bulk import begin_slowly, plant, uproot
 from tests.web.browser.site import Site
-from tests.web.browser.window import PAGES, open_window
+from tests.web.browser.window import PAGES, as_role, open_window
+from tests.web.panel import on_a_socket, panel
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 PICTURES = ROOT / "artifacts" / "pages"
 WIDTHS = (1440, 1024, 360)
+UNSERVED = ("images", "mail", "reports-of-the-quarter", "webhooks")
 _NUMBERS = count()
 
 
@@ -138,6 +142,45 @@ def test_pages_without_a_frame_pass_axe(browser: Browser, site: Site, colours: A
     page.add_script_tag(path=AXE)
     picture(page, "trouble", colours)
     room.close()
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_what_shows_at_times_only_passes_axe(browser: Browser, site: Site, colours: Any) -> None:
+    """Queues that nobody serves, pages that only show, bulk work on its way."""
+    look: dict[str, Any] = {"color_scheme": colours, "bypass_csp": True}
+    with (
+        panel(auth=None) as alone,
+        on_a_socket(alone.app) as address,
+        open_window(browser, address, **look) as page,
+    ):
+        for queue in UNSERVED:
+            job = {"kind": "send", "queue_name": queue}
+            assert page.request.post("/api/jobs/enqueue", data=job).ok
+        page.goto("/workers")
+        expect(page.get_by_role("alert")).to_contain_text(f"serves {', '.join(UNSERVED)}:")
+        page.add_script_tag(path=AXE)
+        picture(page, "unserved", colours)
+    with (
+        panel(site.url, auth=None, read_only=True) as shown,
+        on_a_socket(shown.app) as address,
+        open_window(browser, address, **look) as page,
+    ):
+        for name in ("queues", "dead"):
+            page.goto(f"/{name}")
+            expect(page.get_by_role("status").first).to_contain_text("Read-only")
+            page.add_script_tag(path=AXE)
+            picture(page, f"read-only-{name}", colours)
+    plant(site, f"seen-{colours}")
+    begun = begin_slowly(site, f"seen-{colours}")
+    staff = {**look, "extra_http_headers": as_role(Role.ADMIN)}
+    with open_window(browser, site.staff_address, **staff) as page:
+        page.goto(f"/scheduled?tag=seen-{colours}")
+        expect(page.locator(f"#operation-{begun.id}")).to_be_visible()
+        page.add_script_tag(path=AXE)
+        picture(page, "bulk-progress", colours)
+        page.get_by_role("button", name="Stop").click()
+        expect(page.locator(f"#operation-{begun.id}")).to_have_count(0)
+    uproot(site, f"seen-{colours}")
 
 
 def test_no_page_breaks_the_policy_or_its_console(page: Page, site: Site) -> None:

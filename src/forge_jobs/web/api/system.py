@@ -50,7 +50,7 @@ async def health(desk: Desk) -> Health:
     return Health(
         ok=all(finding.severity is Severity.OK for finding in findings),
         findings=findings,
-        unserved_queues=tuple(q.name for q in queues if q.configured and not q.workers),
+        unserved_queues=look.unserved(queues),
     )
 
 

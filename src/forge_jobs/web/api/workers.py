@@ -49,12 +49,11 @@ async def processes(desk: Desk, query: OfQueue) -> tuple[WorkerView, ...]:
 
 @routes.get("/queue/workers")
 async def workers(desk: Desk) -> Workers:
-    """Living worker processes, and configured queues that none of them serves."""
+    """Living worker processes, and queues that none of them serves."""
     seen, queues = await asyncio.gather(
         look.workers(desk.store, clock=desk.clock), look.queues(desk.store, clock=desk.clock)
     )
-    unserved = tuple(queue.name for queue in queues if queue.configured and not queue.slots_live)
-    return Workers(workers=seen, unassigned_queues=unserved)
+    return Workers(workers=seen, unassigned_queues=look.unserved(queues))
 
 
 @routes.post("/workers/{worker}/quiet")

@@ -20,10 +20,9 @@ async def view(desk: Desk, given: Given) -> Shown:
         look.queues(desk.store, clock=desk.clock),
         metrics.hosts(desk.store, since=lately.since, until=lately.until, step_s=lately.step_s),
     )
-    unserved = [queue.name for queue in queues if queue.configured and not queue.workers]
     return {
         "workers": workers,
-        "unserved": unserved,
+        "unserved": look.unserved(queues),
         "charts": charts.resources(hosts, lately.moments),
     }
 
