@@ -152,6 +152,27 @@ async def test_admin_pages_are_open_to_the_admins_token_only(bots: Bots) -> None
             assert (await client.get("/admin/api/jobs")).status_code in (401, 404)
 
 
+async def test_mission_control_finds_an_update_by_bot_chat_and_number(bots: Bots) -> None:
+    gateway = bots.gateway(ECHO, ADMIN_TOKEN="an-admin-token-of-ours")
+    transport = httpx2.ASGITransport(app=gateway.app)
+    headers = {"authorization": "Bearer an-admin-token-of-ours"}
+    async with (
+        gateway.running(workers=False),
+        httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client,
+    ):
+        for number in (41, 42):
+            await post(gateway, "echo", update(number, chat=number * 10, user=number))
+        for tag, found in (
+            ("bot:echo", 2),
+            ("chat:420", 1),
+            ("update:42", 1),
+            ("user:42", 1),
+            ("chat:7", 0),
+        ):
+            answer = await client.get("/admin/api/jobs", params={"tag": tag}, headers=headers)
+            assert len(answer.json()["rows"]) == found, (tag, answer.text)
+
+
 async def test_workers_beat_as_often_as_told(bots: Bots) -> None:
     gateway = bots.gateway(ECHO, LEASE="600s", HEARTBEAT="100ms")
     assert gateway.forge is not None
