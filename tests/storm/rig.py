@@ -214,8 +214,12 @@ class Rig(Generic[Chosen]):
         )
 
     def _all_at_work(self) -> bool:
-        busy = all(map(self.spoke, self.producers))
-        return busy and len(self.registered(before_s=0)) == len(self.workers)
+        if not all(map(self.spoke, self.producers)):
+            return False
+        # A worker registers on its way up; whoever loses the server then may well give up.
+        self._log.flush()
+        said = (self.folder / "actors.log").read_text(errors="replace").count("worker started")
+        return said >= len(self.workers) == len(self.registered(before_s=0))
 
     def _stop_workers(self) -> None:
         running = [actor.process for actor in self.workers if actor.process is not None]
