@@ -96,6 +96,19 @@ def test_every_make_target_is_in_the_help(project_root: Path) -> None:
     assert sorted(shown) == sorted(targets)
 
 
+def test_the_index_of_decisions_names_each_of_them_in_order(project_root: Path) -> None:
+    folder = project_root / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    rows = re.findall(r"^\| (\d{4}) \| \[(.+)\]\((\S+)\) \|$", index, re.M)
+    assert len(rows) == index.count("\n| 0")
+    assert [name for _, _, name in rows] == sorted(path.name for path in folder.glob("0*.md"))
+    for number, title, name in rows:
+        heading = (folder / name).read_text().splitlines()[0]
+        assert name.startswith(f"{number}-")
+        # The index may leave out the half behind a comma.
+        assert heading.startswith(f"# {number}. {title}")
+
+
 def test_every_module_says_what_it_is_for(project_root: Path) -> None:
     silent = [
         path.relative_to(project_root).as_posix()

@@ -1,20 +1,18 @@
 """The demo in a thread of its own, and a browser that looks at its chat page."""
 
 import asyncio
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from telegram_gateway.demo import Stage
-from tests.web.browser.conftest import SWITCHES
+from tests.browser_start import chromium
 from tests.web.browser.window import open_window
 
-ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
 
 
@@ -67,18 +65,10 @@ def demo() -> Iterator[Demo]:
     made.stop()
 
 
-# Of the package, not of the session: while it lives no other loop may run in this thread.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    script = ROOT / "scripts" / "browser.sh"
-    found = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    with sync_playwright() as started:
-        launched = started.chromium.launch(
-            executable_path=found.stdout.strip(), args=list(SWITCHES)
-        )
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture
