@@ -64,9 +64,6 @@ DECLARE
     v_served text[] := '{}';
     v_opens bigint;
     v_walked bigint := 0;
-    -- A few claims and nothing else.
-    v_few boolean := p_started_keys IS NULL AND p_release_keys IS NULL AND p_notes IS NULL
-        AND p_lines IS NULL AND p_done_keys IS NULL AND p_ends IS NULL;
 BEGIN
     IF p_notes IS NOT NULL OR p_lines IS NOT NULL THEN
         PERFORM forge.take_notes(p_owner, p_notes, p_lines);
@@ -309,9 +306,6 @@ BEGIN
                     IF v_waiting THEN
                         PERFORM forge.keys_started(v_picked[1:v_want.free]);
                     END IF;
-                    v_few := v_few AND cardinality(v_picked) <= 10 AND NOT EXISTS (
-                        SELECT 1 FROM forge.jobs j WHERE j.id = ANY (v_picked)
-                            AND (j.limit_key IS NOT NULL OR j.lane_order IS NOT NULL));
                 END IF;
             END IF;
             -- When a queue that had too little may have more. Index: jobs_due, jobs_claim.
@@ -345,12 +339,6 @@ BEGIN
             ) AS e
             JOIN forge.limits l ON l.name IN ('queue:' || e.queue, 'task:' || e.kind)
             WHERE l.concurrency IS NOT NULL AND l.per IS NULL AND e.queue <> ALL (v_served));
-    END IF;
-
-    -- A few jobs start without waiting for the disk: if the server crashes before it has written that,
-    -- they are pending again. What a limit or a lane binds must not start twice, so there it waits.
-    IF v_few AND v_served <> '{}' AND NOT v_limited AND v_released IS NULL THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
 
     c_key := NULL;
