@@ -16,6 +16,7 @@ class FaultyJobs:
         self.requests: list[Exchange] = []
         self.before: Callable[[Exchange], BaseException | None] = lambda request: None
         self.after: Callable[[Exchange, Exchanged], BaseException | None] = lambda _, __: None
+        self.change: Callable[[Exchange, Exchanged], Exchanged] = lambda _, answer: answer
         self.hanging: asyncio.Event | None = None
         self.pause_s = 0.0
         self.under_way: list[Exchange] = []
@@ -41,7 +42,7 @@ class FaultyJobs:
         error = self.before(request)
         if error is not None:
             raise error
-        answer = await self._inner.exchange(request)
+        answer = self.change(request, await self._inner.exchange(request))
         error = self.after(request, answer)
         if error is not None:
             raise error

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from forge_jobs.core.errors import Unavailable
@@ -12,6 +13,8 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.context import Context
 from forge_jobs.engine.services import reap_stale_jobs
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import NewProcess
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
@@ -93,6 +96,34 @@ async def test_a_dead_process_registers_anew_and_goes_on(rig: Rig) -> None:
         await until(lambda: handle.host_id != before)
         record = await rig.runs("work")
         assert record.result == f'"{handle.host_id}"'.encode()
+
+
+async def test_a_lease_that_ran_out_is_renewed_unless_somebody_declared_the_process_dead(
+    store: Store,
+) -> None:
+    """After an outage longer than the lease an exchange may arrive before the heartbeat."""
+    faulty = FaultyStore(store)
+    rig = Rig(faulty)  # type: ignore[arg-type]
+    late: list[int] = []
+
+    def run_out(request: Exchange, answer: Exchanged) -> Exchanged:
+        if not request.finish or answer.claims or late:
+            return answer
+        late.append(request.number)
+        return msgspec.structs.replace(answer, alive=False)
+
+    async def body(ctx: Context, given: Any) -> None:
+        return None
+
+    rig.on("work", body)
+    faulty.jobs.change = run_out
+    async with rig.working() as handle:
+        life = handle.host_id
+        while not late:
+            await rig.reaches(await rig.add("work"), JobStatus.DONE)
+        await rig.reaches(await rig.add("work"), JobStatus.DONE)
+        assert handle.host_id == life
+        assert [seen.host_id for seen in await rig.store.processes.all()] == [life]
 
 
 async def test_no_job_starts_once_trust_has_ended(rig: Rig) -> None:

@@ -142,6 +142,10 @@ class _Visit:
     def control_changed(self) -> None:
         """A drain follows no operator: the store itself refuses paused queues."""
 
+    def doubt_lease(self) -> None:
+        """The store does not hold this process for alive."""
+        self.member.lease.doubt()
+
     async def begin_anew(self) -> None:
         await self.member.join_anew()
 

@@ -62,6 +62,12 @@ class Lease:
         if self._flag is not None:
             self._flag.ring()
 
+    def doubt(self) -> None:
+        """The store does not hold us for alive: either the lease ran out, which a beat mends, or
+        somebody declared us dead, which a beat tells. Nothing starts before that."""
+        self._standing.trust_until = -NEVER
+        self.hurry()
+
     async def keep(self) -> None:
         """Beat until cancelled."""
         self._flag = WakeFlag()

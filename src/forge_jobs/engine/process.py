@@ -243,6 +243,10 @@ class WorkerProcess:
         self._supervisor.look_soon()
         self._wakes[Cron.name].ring()
 
+    def doubt_lease(self) -> None:
+        """The store does not hold this process for alive."""
+        self._member.lease.doubt()
+
     async def begin_anew(self) -> None:
         """Declared dead: start another life."""
         _LOG.warning("declared dead; registering anew", extra={"host_id": self.host_id})

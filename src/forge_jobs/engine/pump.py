@@ -48,6 +48,10 @@ class Life(Protocol):
         """The store shows another control version than before: operators did something."""
         ...
 
+    def doubt_lease(self) -> None:
+        """The store does not hold this process for alive: find out what that means."""
+        ...
+
     async def begin_anew(self) -> None:
         """This process was declared dead: register again. Returns when that is done."""
         ...
@@ -240,7 +244,7 @@ class Pump:
         floor.judged(batch.finishes, answer.verdicts)
         floor.handed_back(batch.releases)
         if not answer.alive:
-            floor.standing.dead = True
+            self._life.doubt_lease()
             return
         self._intake.accept(answer.claims, now)
         if wants:

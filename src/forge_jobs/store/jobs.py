@@ -84,7 +84,7 @@ class Exchanged(Struct, frozen=True, kw_only=True):
     were asked to stop; they are repeated until the job has ended. ``next_due`` is the earliest
     instant at which one of the wanted queues may have more to claim although it had less than
     wanted now (a scheduled or failed job comes due, or a gate opens); None when nothing is known.
-    ``alive`` False: the store holds this process for dead, nothing was claimed.
+    ``alive`` False: the process was declared dead or its lease has run out, nothing was claimed.
     """
 
     now: Instant
