@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import psycopg
 
-from tests.postgres.server import PrivateServer, private_server
+if TYPE_CHECKING:
+    from tests.postgres.server import PrivateServer
 
 ADDRESS = "url"
 SETTINGS = {
@@ -44,6 +45,9 @@ def pid(store: Path) -> int:
 @contextmanager
 def open_server(*, durable: bool) -> Iterator[PrivateServer]:
     """A smoke run needs no fsync; nobody looks at its figures."""
+    # Imported by whoever starts a server: agents load this module too, and it brings pytest along.
+    from tests.postgres.server import private_server
+
     fast = {} if durable else {"fsync": "off", "full_page_writes": "off"}
     with private_server(**{**SETTINGS, **fast}) as server:
         yield server

@@ -15,12 +15,12 @@ import psycopg
 
 from benchmarks import postgres
 from benchmarks.systems import forge_rows
+from benchmarks.systems.forge_pages import RARE
 
 WEEK = 7 * 86_400 * 1_000_000
 MINUTE = 60_000_000
 KINDS = 20
 QUEUES = 8
-RARE = "rare"
 RARE_JOBS = 5
 HISTOGRAM = '{"sum_s":1.5,"buckets":{"80":3,"82":2,"85":1,"90":1}}'
 
