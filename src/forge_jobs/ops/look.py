@@ -137,8 +137,11 @@ async def jobs(
 async def listed(
     store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
 ) -> tuple[JobsPage, CappedCount]:
-    """A page and how many jobs match in all; what the first page has seen is not counted again."""
+    """A page and how many jobs match in all; what the first page has seen is not counted again,
+    nor is anything for a look that found nothing and goes on."""
     page = await jobs(store, filter, limit=limit, after=after)
+    if page.stopped and not page.jobs:
+        return page, CappedCount(0, True)
     if after is None and (page.stopped or page.next is None):
         return page, CappedCount(len(page.jobs), page.stopped)
     return page, await count(store, filter)

@@ -120,6 +120,7 @@ def test_what_opens_over_a_page_passes_axe(browser: Browser, site: Site, colours
 
 def picture(page: Page, name: str, colours: str) -> None:
     """A picture at each width, and what axe has to say about it."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
     for width in (360, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         page.screenshot(path=PICTURES / f"{name}-{colours}-{width}.png")

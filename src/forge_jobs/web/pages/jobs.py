@@ -84,6 +84,7 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
         "first": after is None,
         "total": total,
         "filter": {**kept(given), "payload": text},
+        "seen": page.looked,
         "looked": page.looked if text or page.stopped else None,
         "operations": [one for one in desk.operations.all() if one.ended_at is None],
         "fixed": fixed,

@@ -233,10 +233,70 @@
     });
   }
 
+  // ---------------------------------------------------------------- searching
+
+  // One look of the server is bounded: go from look to look until something is found. The banner
+  // stands outside the part that lives.
+  var LOOKS_MOST = 2000;
+
+  function searchOn(link) {
+    var told = document.createElement("span"), stop = document.createElement("button"), banner = $("#searching");
+    var asking = new AbortController(), seen = 0, looks = 0, saidAt = 0, address = link.href;
+    if (banner) banner.remove();
+    banner = document.createElement("div");
+    banner.id = "searching";
+    banner.className = "banner going";
+    told.setAttribute("role", "status");
+    stop.type = "button";
+    stop.textContent = "Stop";
+    stop.addEventListener("click", function () { asking.abort(); });
+    banner.append(told, stop);
+    $("#view").before(banner);
+
+    function tell(text) { told.textContent = "Looked through " + seen.toLocaleString("en") + " jobs" + text; }
+
+    function count(page) { seen += Number($(".matching", page).dataset.looked); }
+
+    function rest(text) {
+      var on = document.createElement("a");
+      on.href = address;
+      on.dataset.search = seen;
+      on.textContent = "Go on";
+      tell(text);
+      stop.replaceWith(on);
+    }
+
+    function look() {
+      looks += 1;
+      fetch(address, { headers: { "accept": "text/html" }, signal: asking.signal }).then(function (answer) {
+        if (!answer.ok || answer.redirected) { location.href = address; return null; }
+        return answer.text();
+      }).then(function (html) {
+        if (html === null) return;
+        var page = new DOMParser().parseFromString(html, "text/html"), next = $("a[data-search]", page);
+        if ($("tr[id]", page)) { location.href = address; return; }
+        count(page);
+        if (!next) { tell(": none fits."); stop.remove(); return; }
+        address = new URL(next.getAttribute("href"), location.href).href;
+        if (looks >= LOOKS_MOST) { rest(", none fits so far."); return; }
+        // often enough for eyes, seldom enough for ears
+        if (Date.now() - saidAt > 500) { saidAt = Date.now(); tell(", none fits so far."); }
+        look();
+      }).catch(function () { rest(asking.signal.aborted ? ". Stopped." : ". No answer from Mission Control."); });
+    }
+
+    // from the page, or from where it was stopped
+    if (link.dataset.search) seen = Number(link.dataset.search); else count(document);
+    tell(", none fits so far.");
+    look();
+  }
+
   // ---------------------------------------------------------------- drawer
 
   document.addEventListener("click", function (event) {
     var from = event.target.closest ? event.target : document.body, link = from.closest("a[data-drawer]");
+    var search = from.closest("a[data-search]");
+    if (search && !event.ctrlKey && !event.metaKey && !event.shiftKey) { event.preventDefault(); searchOn(search); return; }
     if (from.closest("[data-close]") && $("#bulk").open) { event.preventDefault(); $("#bulk").close(); return; }
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
