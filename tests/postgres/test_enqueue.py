@@ -189,8 +189,12 @@ async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
     """The hint is made to last, and the server stops the call in the middle of it."""
     text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
     postgres.sql(text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)"))
-    await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
-    with pytest.raises(Unknown, match="may be stored"):
-        await store.jobs.enqueue([plain(1)])
+    try:
+        await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
+        with pytest.raises(Unknown, match="may be stored"):
+            await store.jobs.enqueue([plain(1)])
+    finally:
+        # Other tests get the same schema.
+        postgres.sql(text)
     page = await store.jobs.page(Filter(), limit=10)
     assert [job.payload for job in page.jobs] == [plain(1).payload]
