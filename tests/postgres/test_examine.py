@@ -138,3 +138,15 @@ async def test_no_server_at_all() -> None:
     [finding] = await store.upkeep.examine()
     assert (finding.severity, finding.subject) == (Severity.ERROR, "server")
     assert "geheim" not in finding.message
+
+
+async def test_a_page_that_looks_again_and_again_commits_nothing(store: PostgresStore) -> None:
+    """Else it would be drawn again because it was drawn, and every other live page with it."""
+    first = {one.subject: one for one in await store.upkeep.examine(deep=False)}
+    before = await store.ledger.stamp()
+    for _ in range(3):
+        seen = {one.subject: one for one in await store.upkeep.examine(deep=False)}
+        assert seen["notifications"] == first["notifications"]
+    assert await store.ledger.stamp() == before
+    await store.upkeep.examine()
+    assert await store.ledger.stamp() != before
