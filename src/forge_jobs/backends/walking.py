@@ -185,11 +185,15 @@ def _next_keys(
 
 def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[Question, Any, list[Key]]:
     rows: list[tuple[Key, str | None, bytes | None]] = yield Which(keys)
-    fitting = (
-        key
-        for key, error, payload in rows
-        if told(wanted.error, error) and holds(wanted.payload, payload)
-    )
+    # Jobs fail of the same thing again and again; what is shown of it is found out once.
+    judged: dict[str | None, bool] = {}
+    fitting: list[Key] = []
+    for key, error, payload in rows:
+        fits = judged.get(error)
+        if fits is None:
+            fits = judged[error] = told(wanted.error, error)
+        if fits and holds(wanted.payload, payload):
+            fitting.append(key)
     return sorted(fitting, reverse=True)
 
 
