@@ -114,8 +114,8 @@ async def test_while_calls_fail_they_go_one_by_one(
     faulty.jobs.before = refuse
     await _work_off(rig)
     assert len(failed) == 3
-    between = faulty.jobs.together[failed[0] : failed[-1] - 1]
-    assert all(len(calls) == 1 for calls in between[1:])
+    # The first may have met a call that claimed; those after it went alone.
+    assert [len(faulty.jobs.together[number - 1]) for number in failed[1:]] == [1, 1]
     assert sorted(runs) == list(range(JOBS))
 
 
