@@ -198,3 +198,37 @@ async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
         postgres.sql(text)
     page = await store.jobs.page(Filter(), limit=10)
     assert [job.payload for job in page.jobs] == [plain(1).payload]
+
+
+async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_effect(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    """As a fast restart of the server does it."""
+    text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
+    postgres.sql(text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)"))
+    try:
+        call = asyncio.create_task(store.jobs.enqueue([plain(1)]))
+        while not (await store.jobs.page(Filter(), limit=1)).jobs:
+            await asyncio.sleep(0.05)
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            f" WHERE query LIKE 'CALL {schema}.enqueue_and_tell%'"
+        )
+        with pytest.raises(Unknown, match="may have had its effect"):
+            await call
+    finally:
+        postgres.sql(text)
+
+
+async def test_a_lone_job_is_on_the_disk_when_its_call_returns(
+    store: PostgresStore, postgres: PrivateServer
+) -> None:
+    """Others see it before that, so the server is asked how far its log is written. A stranger's
+    record may lie behind ours; five strangers in five tries do not."""
+    written: list[bool] = []
+    for n in range(5):
+        await asyncio.sleep(0.1)  # no notification of this process before it: a call of its own
+        await store.jobs.enqueue([plain(n)])
+        look = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
+        written.append((await store._server.ask(look, writes=False))[0][0])
+    assert written.count(True) >= 4

@@ -46,10 +46,11 @@ class Beside:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def cancel(self) -> None:
-        """The pump ends."""
+    async def end(self) -> None:
+        """Give up what is under way; nothing is when this returns."""
         if self._task is not None:
             self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _go(self, batch: Batch) -> None:
         try:

@@ -118,7 +118,7 @@ class Pump:
                     await self._exchange()
         finally:
             floor.is_open = False
-            self._beside.cancel()
+            await self._beside.end()
 
     def hint(self) -> None:
         """There may be work: on the job loop only."""

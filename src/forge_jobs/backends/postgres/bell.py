@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.store.bundle import Ring
 
-from . import sqlfiles
+from . import sqlfiles, turns
 from .session import Server
 
 EVERYBODY: Final = "*"
@@ -103,7 +103,7 @@ class Bell:
         if sender.task is not None or sender.timer is not None or now < sender.not_before:
             return None
         sender.not_before = now + _WINDOW_S
-        return queue
+        return turns.say(queue, self._server.entropy.roll())
 
     async def flush(self) -> None:
         """Send what this loop has left to say, before its connections are closed."""

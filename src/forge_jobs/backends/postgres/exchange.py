@@ -30,6 +30,7 @@ from .floors import Floors
 from .session import Link, Server
 
 _LIMIT_S: Final = 15.0
+_FEW: Final = 10
 _OUTCOMES: Final = frozenset(
     (event, target)
     for event in (
@@ -77,6 +78,8 @@ class Exchanger:
         self._enqueuer = enqueuer
         self._sql = sqlfiles.statements("jobs", server.address.schema)
         self.floors = Floors(server.clock)
+        # Whether the last search found little: then the next most likely does so too.
+        self._scarce = True
 
     async def exchange(self, request: Exchange) -> Exchanged:
         """One round; see ``forge_jobs.store.jobs``."""
@@ -84,11 +87,10 @@ class Exchanger:
         now = self._server.present.bind()
         woken: list[str] = []
         if _is_plain(ends):
-            first = _before(request, ends, {}) + self._after(request)
+            name, values = self._statement(request, ends)
             found = await self._server.ask(
-                self._sql["exchange"], now, request.owner, request.number, *first,
-                limit_s=_LIMIT_S,
-            )  # fmt: skip
+                self._sql[name], now, request.owner, request.number, *values, limit_s=_LIMIT_S
+            )
             head = _head.decode(found[-1]["head"])
             missed = head.missed
         else:
@@ -103,6 +105,8 @@ class Exchanger:
         claims = _claims(found, request)
         woken += head.queues or ()
         self.floors.learn(request, claims, head.walked)
+        if request.want:
+            self._scarce = len(claims) <= _FEW
         self.floors.forget(woken)
         await self._bell.ring(woken)
         return Exchanged(
@@ -200,6 +204,14 @@ class Exchanger:
             if gate != before[queue]:
                 await link.fetch(self._sql["close_gate"], queue, gate.until, gate.count, now)
         return delays
+
+    def _statement(self, request: Exchange, ends: Sequence[Finish]) -> tuple[str, list[Any]]:
+        """Which call does it, and its arguments."""
+        after = self._after(request)
+        *wants, floors, kinds = after
+        if self._scarce and _only_asks(request) and floors is None and kinds is None:
+            return "claim_waiting", wants
+        return "exchange", _before(request, ends, {}) + after
 
     def _after(self, request: Exchange) -> list[Any]:
         """What the claims of a round need."""
@@ -310,6 +322,12 @@ def _in_line(job: ClaimedJob) -> tuple[int, int, int]:
 
 def _used(column: list[Any]) -> list[Any] | None:
     return None if column.count(None) == len(column) else column
+
+
+def _only_asks(request: Exchange) -> bool:
+    """Whether a process has nothing to say."""
+    said = request.finish or request.release or request.started or request.notes
+    return bool(request.want) and not said
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]:

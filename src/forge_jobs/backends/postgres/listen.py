@@ -15,9 +15,11 @@ from typing import Final
 from forge_jobs.store.bundle import Ring
 
 from . import sqlfiles
+from . import turns as turn
 from .bell import EVERYBODY, Bell, Listener
 from .driver import Driver, cut, disown
 from .session import OwnLine, Server
+from .turns import Turns
 
 _LOG: Final = logging.getLogger("forge_jobs.postgres")
 _PROBE: Final = "probe:"
@@ -35,9 +37,11 @@ _parents: Final[list[object]] = []
 class Hearing:
     """The listening of one store. It runs on the event loop of one of its subscribers."""
 
-    def __init__(self, server: Server, bell: Bell) -> None:
+    def __init__(self, server: Server, bell: Bell, turns: Turns) -> None:
         self._server = server
         self._bell = bell
+        self._turns = turns
+        self._later: dict[str, asyncio.TimerHandle] = {}
         self._guard = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -186,9 +190,16 @@ class Hearing:
             raise
         finally:
             server.line = None
+            self._forget_later()
             await _let_go(driver)
             if self._driver is driver:
                 self._driver = None
+
+    def _forget_later(self) -> None:
+        """Whoever listens next rings everybody anyway."""
+        for timer in self._later.values():
+            timer.cancel()
+        self._later.clear()
 
     def _cut(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the connection of a loop that runs no more."""
@@ -233,8 +244,22 @@ class Hearing:
         if text.startswith(_PROBE):
             if text == self._token and self._probe is not None and not self._probe.done():
                 self._probe.set_result(None)
+        elif (single := turn.read(text)) is not None:
+            self._heard_of_one(*single)
         else:
             self._bell.heard(text.split(","))
+
+    def _heard_of_one(self, queue: str, lot: int) -> None:
+        wait_s = self._turns.wait_s(queue, lot)
+        if not wait_s:
+            self._bell.heard([queue])
+        elif queue not in self._later:
+            loop = asyncio.get_running_loop()
+            self._later[queue] = loop.call_later(wait_s, self._after_others, queue)
+
+    def _after_others(self, queue: str) -> None:
+        del self._later[queue]
+        self._bell.heard([queue])
 
 
 class Hears:

@@ -26,6 +26,7 @@ from . import rows, sqlfiles
 from .bell import EVERYBODY, Bell
 from .driver import Row
 from .session import Link, Server
+from .turns import Turns
 
 _slots: Final = msgspec.json.Decoder(dict[str, int])
 _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
@@ -34,9 +35,10 @@ _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 class PostgresProcesses:
     """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Bell) -> None:
+    def __init__(self, server: Server, bell: Bell, turns: Turns) -> None:
         self._server = server
         self._bell = bell
+        self._turns = turns
         self._sql = sqlfiles.statements("processes", server.address.schema)
         self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
         self._operated = sqlfiles.statements("bulk", server.address.schema)["operated"]
@@ -49,6 +51,7 @@ class PostgresProcesses:
             replaces,
         )  # fmt: skip
         assert row is not None
+        self._turns.joined(row["id"])
         return row["id"]
 
     async def beat(self, key: int, pulse: Pulse) -> Beat:
@@ -75,6 +78,7 @@ class PostgresProcesses:
             return woken
 
         await self._bell.ring(await self._server.within(work))
+        self._turns.left(key)
 
     async def bury(self) -> int:
         return len(await self._server.ask(self._sql["bury"]))
@@ -82,7 +86,9 @@ class PostgresProcesses:
     async def all(self) -> list[ProcessRecord]:
         now = self._server.present.bind()
         found = await self._server.ask(self._sql["alive"], now, writes=False)
-        return [_record(row) for row in found]
+        records = [_record(row) for row in found]
+        self._turns.learn(records)
+        return records
 
     async def control(self, key: int) -> Control:
         [row] = await self._server.ask_urgent(self._sql["control"], key)

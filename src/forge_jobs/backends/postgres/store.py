@@ -21,6 +21,7 @@ from .queues import PostgresQueues
 from .schedules import PostgresSchedules
 from .session import Server
 from .transactions import LIBRARIES, UserTransactions
+from .turns import Turns
 from .upkeep import PostgresUpkeep
 
 
@@ -45,11 +46,12 @@ class PostgresStore:
         self._server = server = Server(address.parse(url), clock, entropy)
         self._bell = bell = Bell(server)
         server.pool.farewell = bell.flush
-        self._hearing = Hearing(server, bell)
+        turns = Turns()
+        self._hearing = Hearing(server, bell, turns)
         self._enqueuer = Enqueuer(server, bell)
         self._looks = Looks(server)
         self.jobs = PostgresJobs(server, bell, self._enqueuer, self._looks)
-        self.processes = PostgresProcesses(server, bell)
+        self.processes = PostgresProcesses(server, bell, turns)
         self.queues = PostgresQueues(server, bell)
         self.schedules = PostgresSchedules(server, bell, self._enqueuer)
         self.ledger = PostgresLedger(server, self._looks)

@@ -771,12 +771,16 @@ END
 $$;
 
 -- The same for one job, and the hint behind it, in one round trip: the job is committed before the hint is
--- given, so that no commit waits for others that give one too.
+-- given, so that no commit waits for others that give one too. Three transactions: the job, which others
+-- see at once, though it is not on the disk yet; the hint; and one that says nothing but waits for the
+-- disk, and with its own record for the job's, which lies before it. So a worker is on its way while the
+-- caller still waits. Whoever claims the job waits for the disk too: nothing runs that could be lost.
 CREATE PROCEDURE forge.enqueue_and_tell(
     p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer,
     p_max_attempts integer, p_payload text, INOUT keys text, INOUT at bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
+    SET LOCAL synchronous_commit = off;
     at := forge.present(p_now);
     INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
     VALUES ('pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
@@ -786,6 +790,8 @@ BEGIN
     VALUES (at - at % 60000000, p_queue, p_kind, 'pending', 1);
     COMMIT;
     PERFORM pg_notify(p_channel, p_queues);
+    COMMIT;
+    PERFORM pg_logical_emit_message(true, 'forge', '');
 END
 $$;
 

@@ -11,6 +11,10 @@ SELECT * FROM forge.exchange(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
     $22, $23, $24, $25, $26, $27, $28);
 
+-- name: claim_waiting
+-- The hot call of a process that has nothing to say.
+SELECT * FROM forge.claim_waiting($1, $2, $3, $4, $5, $6);
+
 -- name: enqueue
 -- Store jobs.
 SELECT * FROM forge.enqueue(

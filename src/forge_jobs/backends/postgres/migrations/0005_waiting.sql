@@ -1,0 +1,103 @@
+-- The hot call of a worker that waits for work.
+
+-- What forge.exchange does for a process that has nothing to say and wants to start what comes, in a single
+-- statement: between two jobs that come far apart, the number of statements is what the way to a start
+-- costs. Where anything is out of the ordinary (limits, gates, tracks, due jobs, a pause, cancellations,
+-- a lease that ran out, a key that a start gives up, more jobs than can start at once) nothing is claimed
+-- here, and forge.exchange does it all.
+CREATE FUNCTION forge.claim_waiting(
+    p_now bigint, p_owner bigint, p_number bigint, p_queues text[], p_free integer[],
+    p_prefetch integer[]
+) RETURNS TABLE (
+    c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer,
+    c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean,
+    c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint,
+    c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, head jsonb
+)
+LANGUAGE plpgsql VOLATILE ROWS 10
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_now bigint := forge.present(p_now);
+BEGIN
+    RETURN QUERY
+    -- Index: jobs_due, jobs_track.
+    WITH wants AS MATERIALIZED (
+        SELECT w.queue, w.free, w.free + least(w.prefetch, 1) AS most,
+            (SELECT j.run_at FROM forge.jobs j
+                WHERE j.queue = w.queue AND j.status IN ('scheduled', 'failed')
+                ORDER BY j.run_at LIMIT 1) AS due,
+            EXISTS (SELECT 1 FROM forge.jobs j
+                WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NOT NULL) AS tracked,
+            EXISTS (SELECT 1 FROM forge.queues q WHERE q.name = w.queue AND q.paused) AS paused
+        FROM unnest(p_queues, p_free, p_prefetch) AS w(queue, free, prefetch)
+    ),
+    -- Index: jobs_held and the primary keys.
+    here AS MATERIALIZED (
+        SELECT (SELECT version FROM forge.control WHERE id = 1) AS control,
+            (SELECT min(w.due) FROM wants w) AS next_due,
+            pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass) AS walked
+        WHERE NOT EXISTS (SELECT 1 FROM wants w WHERE w.tracked OR w.paused OR w.due <= v_now)
+            AND EXISTS (
+                SELECT 1 FROM forge.processes p
+                WHERE p.id = p_owner AND NOT p.dead
+                    AND p.beat_at + round(p.lease_s * 1000000)::bigint > v_now)
+            AND NOT EXISTS (SELECT 1 FROM forge.jobs j
+                WHERE j.status = 'held' AND j.lot >= 'new:' AND j.lot < 'new<')
+            AND NOT EXISTS (SELECT 1 FROM forge.limits)
+            AND NOT EXISTS (SELECT 1 FROM forge.gates)
+            AND NOT EXISTS (SELECT 1 FROM forge.cancels c WHERE c.owner = p_owner)
+    ),
+    -- Index: jobs_claim, in the order it gives.
+    picked AS MATERIALIZED (
+        SELECT l.* FROM here CROSS JOIN wants w CROSS JOIN LATERAL (
+            SELECT j.id, j.queue, j.unique_waiting FROM forge.jobs j
+            WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NULL
+                AND (j.expires_at IS NULL OR j.expires_at > v_now)
+            ORDER BY j.priority, j.run_at, j.id
+            LIMIT w.most
+            FOR UPDATE SKIP LOCKED
+        ) AS l
+    ),
+    plain AS MATERIALIZED (
+        SELECT h.* FROM here h
+        WHERE NOT EXISTS (SELECT 1 FROM picked l WHERE l.unique_waiting)
+            AND NOT EXISTS (SELECT 1 FROM wants w
+                WHERE w.free < (SELECT count(*) FROM picked l WHERE l.queue = w.queue))
+    ),
+    -- By the key and not by where the row lies: it may have moved since this statement began. What
+    -- follows goes by what was taken, for the same reason.
+    taken AS (
+        UPDATE forge.jobs j
+        SET status = 'running', owner = p_owner, exchange = p_number, epoch = j.epoch + 1,
+            attempts = j.attempts + 1, started_at = v_now
+        FROM plain CROSS JOIN picked l WHERE j.id = l.id
+        RETURNING j.*
+    ),
+    booked AS (
+        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
+        SELECT v_now - v_now % 60000000, t.queue, t.kind, 'pending', 'running', count(*)
+        FROM taken t GROUP BY t.queue, t.kind
+    )
+    SELECT t.id, t.epoch, t.kind, t.queue,
+        CASE WHEN t.payload IS NULL
+            THEN (SELECT b.payload FROM forge.bodies b WHERE b.job = t.id) ELSE t.payload END,
+        t.attempts, t.max_attempts, t.enqueued_at, t.run_at, true, t.priority, t.crashes,
+        t.timeout_s, t.throttled_since, t.missing_since, t.tags,
+        COALESCE(t.limit_key, forge.first_lot(t.queue, t.lane, t.lane_order, NULL)), t.trace,
+        NULL::jsonb
+    FROM taken t
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        NULL, NULL, NULL,
+        jsonb_build_object('now', v_now, 'alive', true, 'control', h.control,
+            'next_due', h.next_due, 'cancels', NULL, 'missed', NULL, 'queues', NULL,
+            'walked', pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass) - h.walked)
+    FROM plain h;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT * FROM forge.exchange(
+            v_now, p_owner, p_number, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p_queues, p_free, p_prefetch, NULL, NULL);
+    END IF;
+END
+$$;
