@@ -142,6 +142,37 @@ async def test_hot_calls_read_what_they_take_and_no_more(
 
 
 @pytest.mark.slow
+async def test_a_waiting_worker_asks_in_one_statement_and_reads_what_it_takes(
+    store: PostgresStore, meter: Meter
+) -> None:
+    me = NewProcess(host_id="h", label="l", queues=("q0",), pid=1, hostname="b", lease_s=600.0)
+    owner = await store.processes.register(me)
+    wants = [Want("q0", 2), Want("q1", 2), Want("empty", 2, 1)]
+    asked: list[str] = []
+    ask = store._server.ask
+
+    async def noting(query: str, *args: object, **options: object) -> object:
+        asked.append(query.split("(")[0])
+        return await ask(query, *args, **options)  # type: ignore[arg-type]
+
+    store._server.ask = noting  # type: ignore[method-assign]
+    for first in (1, 9):
+        await settled(store)
+        scans_before, rows_before = await meter.read()
+        asked.clear()
+        for number in range(first, first + 8):
+            answer = await store.jobs.exchange(Exchange(owner=owner, number=number, want=wants))
+            assert len(answer.claims) == 4
+            assert {job.priority for job in answer.claims} == {0}
+        assert len(asked) == 8
+        assert all("claim_waiting" in query for query in asked)
+        await settled(store)
+        scans_after, rows_after = await meter.read()
+        assert scans_after == scans_before
+        assert rows_after - rows_before < 12 * 8 * 4
+
+
+@pytest.mark.slow
 async def test_other_ends_are_as_cheap(store: PostgresStore, meter: Meter) -> None:
     """Failures, deaths, snoozes, hand-backs, started marks and notes go by the primary key."""
     me = NewProcess(host_id="o", label="l", queues=("q2",), pid=1, hostname="b", lease_s=600.0)

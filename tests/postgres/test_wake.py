@@ -89,7 +89,9 @@ async def test_notifications_are_few_however_many_jobs_come(
     for _ in range(5):
         await asyncio.gather(*(store.jobs.enqueue([job(f"q{n % 3}")]) for n in range(60)))
     async with asyncio.timeout(SOON_S):
-        while {name for said in heard for name in said.split(",")} != {"q0", "q1", "q2"}:
+        while {name.partition("?")[0] for said in heard for name in said.split(",")} != {
+            "q0", "q1", "q2",
+        }:  # fmt: skip
             await asyncio.sleep(0.01)
     assert len(heard) < 100
     await ear.close()

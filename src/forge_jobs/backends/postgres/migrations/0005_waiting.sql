@@ -21,15 +21,16 @@ DECLARE
     v_now bigint := forge.present(p_now);
 BEGIN
     RETURN QUERY
-    -- Index: jobs_due, jobs_track.
+    -- Index: jobs_due, jobs_track. (An EXISTS per queue might be answered by reading all queues.)
     WITH wants AS MATERIALIZED (
         SELECT w.queue, w.free, w.free + least(w.prefetch, 1) AS most,
             (SELECT j.run_at FROM forge.jobs j
                 WHERE j.queue = w.queue AND j.status IN ('scheduled', 'failed')
                 ORDER BY j.run_at LIMIT 1) AS due,
-            EXISTS (SELECT 1 FROM forge.jobs j
-                WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NOT NULL) AS tracked,
-            EXISTS (SELECT 1 FROM forge.queues q WHERE q.name = w.queue AND q.paused) AS paused
+            (SELECT j.id FROM forge.jobs j
+                WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NOT NULL
+                LIMIT 1) IS NOT NULL AS tracked,
+            (SELECT q.paused FROM forge.queues q WHERE q.name = w.queue) AS paused
         FROM unnest(p_queues, p_free, p_prefetch) AS w(queue, free, prefetch)
     ),
     -- Index: jobs_held and the primary keys.

@@ -1,0 +1,113 @@
+"""Whose turn it is when a single job came."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from forge_jobs.backends.postgres import turns
+from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.backends.postgres.turns import Turns
+from forge_jobs.core.job import NewJob
+from forge_jobs.store.processes import NewProcess, ProcessRecord, Share
+
+from .test_wake import SOON_S, listening
+
+
+def process(key: int, *, slots: int = 5, quiet: bool = False) -> ProcessRecord:
+    return ProcessRecord(
+        key=key, host_id=str(key), label="", queues=("q",), pid=1, hostname="", version="",
+        started_at=0, beat_at=0, lease_s=15.0, running=0, slots={}, quiet=quiet,
+        shares={"q": Share(slots, slots, 1)},
+    )  # fmt: skip
+
+
+def cluster(*own: int, of: Sequence[ProcessRecord]) -> list[Turns]:
+    """What each of these processes knows."""
+    made: list[Turns] = []
+    for key in own:
+        one = Turns()
+        one.joined(key)
+        one.learn(of)
+        made.append(one)
+    return made
+
+
+def test_everybody_finds_the_same_process_and_each_gets_its_share() -> None:
+    everybody = cluster(7, 9, 4, of=[process(9), process(4), process(7)])
+    first = Counter[int]()
+    for lot in range(3_000):
+        [chosen] = [n for n, one in enumerate(everybody) if not one.wait_s("q", lot)]
+        first[chosen] += 1
+    assert set(first.values()) == {1_000}
+
+
+@pytest.mark.parametrize(
+    "other", [process(9, slots=0), process(9, quiet=True)], ids=["no slots", "quiet"]
+)
+def test_who_could_not_take_the_job_is_not_chosen(other: ProcessRecord) -> None:
+    [one] = cluster(7, of=[process(7), other])
+    assert not any(one.wait_s("q", lot) for lot in range(10))
+
+
+def test_who_does_not_know_better_asks_at_once() -> None:
+    stranger, *_ = cluster(5, of=[process(7), process(9)])
+    assert not any(stranger.wait_s("q", lot) for lot in range(10))
+    assert not any(Turns().wait_s("q", lot) for lot in range(10))
+
+
+def test_what_is_said_of_one_job_is_read_back() -> None:
+    assert turns.read(turns.say("a.b-c_d", 0.25)) == ("a.b-c_d", 250_000)
+    assert turns.read("a,b") is None
+    assert turns.read("*") is None
+
+
+class _Drawn:
+    """Chance that always draws the same."""
+
+    def __init__(self, roll: float) -> None:
+        self._roll = roll
+
+    def roll(self) -> float:
+        return self._roll
+
+    def bits(self, count: int) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+async def test_the_others_hear_of_a_lone_job_after_the_chosen_one(
+    store: PostgresStore, url: str, chosen: int
+) -> None:
+    """They do hear of it: the chosen one may have no room."""
+    workers = [PostgresStore(url), PostgresStore(url)]
+    rung: list[int] = []
+    ears: list[Any] = []
+    await store.queues.ensure("q", slots=4)
+    for n, worker in enumerate(workers):
+        await worker.open()
+        ears.append(await worker.subscribe(["q"], lambda n=n: rung.append(n)))
+        await worker.processes.register(
+            NewProcess(
+                host_id=f"host-{n}", label="", queues=("q",), pid=1, hostname="", version="",
+                lease_s=60.0,
+            )
+        )  # fmt: skip
+        await listening(worker)
+    await store.processes.share(most=100)
+    for worker in workers:
+        await worker.processes.all()
+    store._server.entropy = _Drawn(chosen * 0.000_001_5)
+    for _ in range(5):
+        rung.clear()
+        await asyncio.sleep(0.1)
+        await store.jobs.enqueue([NewJob(kind="work", queue="q")])
+        async with asyncio.timeout(SOON_S):
+            while set(rung) != {0, 1}:
+                await asyncio.sleep(0.001)
+        assert rung[0] == chosen
+    for worker, ear in zip(workers, ears, strict=True):
+        await ear.close()
+        await worker.close()
