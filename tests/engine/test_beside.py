@@ -1,6 +1,8 @@
 """Endings written beside the call that claims, where a server does the writing."""
 
+import asyncio
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ import pytest
 
 from forge_jobs.core.errors import Invalid, Unavailable, Unknown
 from forge_jobs.core.select import Filter
+from forge_jobs.engine.beside import Beside
 from forge_jobs.engine.context import Context
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Exchanged
@@ -143,3 +146,25 @@ async def test_an_ending_refused_beside_is_found_and_holds_up_nobody(
         await until(over, "all the others done")
     assert len(bad) == 1
     assert sorted(set(runs)) == list(range(JOBS))
+
+
+async def test_nothing_is_under_way_when_it_has_ended() -> None:
+    """Whoever closes the store after that must not find a connection in use."""
+    sent, let_go = asyncio.Event(), asyncio.Event()
+
+    async def write(_batch: Any) -> None:
+        sent.set()
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            await asyncio.sleep(0)  # as a connection that goes needs a turn of the loop
+            let_go.set()
+
+    outbox: Any = SimpleNamespace(ring=lambda: None)
+    batch: Any = SimpleNamespace(is_plain=lambda least: True)
+    beside = Beside(outbox, write, lambda: True, least=1)
+    assert beside.takes(batch, asked=1)
+    await sent.wait()
+    await beside.end()
+    assert let_go.is_set()
+    assert not beside.is_busy
