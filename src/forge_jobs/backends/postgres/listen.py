@@ -119,8 +119,9 @@ class Hearing:
         if self._driver is not None:
             disown(self._driver)
         self._guard = threading.Lock()
-        _parents.append(self._task)
+        _parents.append((self._task, self._later))
         self._task = self._loop = self._driver = None
+        self._later = {}
         self.state = "off"
 
     def _ensure(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -165,6 +166,8 @@ class Hearing:
         pooled = server.pooled and server.address.listen_dsn == server.address.dsn
         driver = self._driver = await server.connect(pooled=pooled, listening=True)
         line = OwnLine(driver, pooled=pooled)
+        # Of an event loop that was closed over it something may be left.
+        self._forget_later()
         try:
             lost = asyncio.Event()
             driver.add_termination_listener(lambda *_: lost.set())
