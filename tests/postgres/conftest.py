@@ -1,6 +1,7 @@
 """Fixtures of the Postgres tests: the server, an empty schema, an open store on it."""
 
 from collections.abc import AsyncGenerator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -31,3 +32,17 @@ async def store(url: str) -> AsyncGenerator[PostgresStore, None]:
     await made.open()
     yield made
     await made.close()
+
+
+@pytest.fixture
+def asked(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the store asks of the server from now on: each statement up to its arguments."""
+    said: list[str] = []
+    ask = store._server.ask
+
+    async def noting(query: str, *args: Any, **options: Any) -> Any:
+        said.append(query.split("(")[0])
+        return await ask(query, *args, **options)
+
+    monkeypatch.setattr(store._server, "ask", noting)
+    return said

@@ -1,6 +1,7 @@
 """Storing jobs: shared commits, large batches, and errors that stay with their own call."""
 
 import asyncio
+from collections.abc import Iterator
 
 import asyncpg
 import pytest
@@ -158,19 +159,11 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresSt
 
 
 async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
-    store: PostgresStore, schema: str, postgres: PrivateServer
+    store: PostgresStore, schema: str, postgres: PrivateServer, asked: list[str]
 ) -> None:
     heard = asyncio.Event()
     listening = await asyncpg.connect(postgres.url())
     await listening.add_listener(store._server.address.channel, lambda *_: heard.set())
-    asked: list[str] = []
-    ask = store._server.ask
-
-    async def noting(query: str, *args: object, **options: object) -> object:
-        asked.append(query.split("(")[0])
-        return await ask(query, *args, **options)  # type: ignore[arg-type]
-
-    store._server.ask = noting  # type: ignore[method-assign]
     try:
         [answer] = await store.jobs.enqueue([plain(1)])
         async with asyncio.timeout(20):
@@ -183,46 +176,47 @@ async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
     assert (counted.status, counted.jobs) == (JobStatus.PENDING, 1)
 
 
-async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
-    store: PostgresStore, schema: str, postgres: PrivateServer
-) -> None:
-    """The hint is made to last, and the server stops the call in the middle of it."""
+@pytest.fixture
+def lasting_hint(schema: str, postgres: PrivateServer) -> Iterator[None]:
+    """A lone job is stored and its hint takes for ever: time to stop the call behind its commit."""
     text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
-    postgres.sql(text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)"))
-    try:
-        await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
-        with pytest.raises(Unknown, match="may be stored"):
-            await store.jobs.enqueue([plain(1)])
-    finally:
-        # Other tests get the same schema.
-        postgres.sql(text)
+    slow = text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)")
+    assert slow != text
+    postgres.sql(slow)
+    yield
+    # Other tests get the same schema.
+    postgres.sql(text)
+
+
+@pytest.mark.usefixtures("lasting_hint")
+async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
+    store: PostgresStore,
+) -> None:
+    await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
+    with pytest.raises(Unknown, match="may be stored"):
+        await store.jobs.enqueue([plain(1)])
     page = await store.jobs.page(Filter(), limit=10)
     assert [job.payload for job in page.jobs] == [plain(1).payload]
 
 
+@pytest.mark.usefixtures("lasting_hint")
 async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_effect(
     store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:
     """As a fast restart of the server does it."""
-    text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
-    postgres.sql(text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)"))
-    try:
-        call = asyncio.create_task(store.jobs.enqueue([plain(1)]))
+    call = asyncio.create_task(store.jobs.enqueue([plain(1)]))
+    async with asyncio.timeout(20):
         while not (await store.jobs.page(Filter(), limit=1)).jobs:
             await asyncio.sleep(0.05)
-        postgres.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            f" WHERE query LIKE 'CALL {schema}.enqueue_and_tell%'"
-        )
-        with pytest.raises(Unknown, match="may have had its effect"):
-            await call
-    finally:
-        postgres.sql(text)
+    postgres.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        f" WHERE query LIKE 'CALL {schema}.enqueue_and_tell%'"
+    )
+    with pytest.raises(Unknown, match="may have had its effect"):
+        await call
 
 
-async def test_a_lone_job_is_on_the_disk_when_its_call_returns(
-    store: PostgresStore, postgres: PrivateServer
-) -> None:
+async def test_a_lone_job_is_on_the_disk_when_its_call_returns(store: PostgresStore) -> None:
     """Others see it before that, so the server is asked how far its log is written. A stranger's
     record may lie behind ours; five strangers in five tries do not."""
     written: list[bool] = []
