@@ -1,19 +1,21 @@
 """Enqueueing on Postgres: one by one, in bulk, and by 100 callers at once.
 
-Every call returns after its commit. One by one: a coroutine that awaits one call after the other,
-in windows that take turns between all systems; the ratio to each peer within a turn counts, and the
-peer with the best median is the one that is judged, with a 90 % interval. Bulk: 1,000 jobs a call.
-100 callers: tasks of one event loop; PgQueuer once over one connection and once over a pool of 20.
-Our own call from synchronous code stands beside, without a bar.
+Every call returns after its commit. One by one: a coroutine that awaits one call after the other.
+Bulk: 1,000 jobs a call. Both in windows that take turns between all systems, because the machine
+changes its pace within seconds: the ratio to each peer within a turn counts, and the peer with the
+best median is the one that is judged, with a 90 % interval. 100 callers: tasks of one event loop;
+PgQueuer once over one connection and once over a pool of 20. Our own call from synchronous code
+stands beside, without a bar.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from benchmarks import targets
 from benchmarks.bench import Bench, in_turn
-from benchmarks.figures import Figure, Outcome, Series, paired, ratio
+from benchmarks.figures import Figure, Outcome, Series, Target, paired, ratio
 from benchmarks.processes import Agent
 from benchmarks.systems import OURS_POSTGRES
 
@@ -28,6 +30,24 @@ SYSTEMS = {
     "chancy": "chancy",
 }
 POOLED = "pgqueuer, pool"
+# Whoever stores 5,000 jobs within a second.
+FAST = (OWN, "pgqueuer")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way of storing jobs, measured in windows that take turns."""
+
+    verb: str
+    rate: str
+    ratio: str
+
+    def to(self, peer: str) -> str:
+        return f"{self.ratio} to {peer}"
+
+
+ONE = Way("enqueue", "jobs/s", "ratio")
+BULK = Way("enqueue_bulk", "bulk/s", "bulk ratio")
 
 
 class PostgresEnqueue:
@@ -52,7 +72,8 @@ class PostgresEnqueue:
                 store = stack.enter_context(bench.database())
                 agents[label] = stack.enter_context(bench.agent(SYSTEMS[label], store, LEVEL))
                 self._ask(agents, label, "enqueue", 50)
-            figures += self._windows(bench, agents, number)
+            figures += self._one_by_one(bench, agents, number)
+            figures += self._bulk(bench, agents, number)
             for label in in_turn(labels, number):
                 figures += self._many(bench, agents, label)
             for label in labels:
@@ -71,32 +92,44 @@ class PostgresEnqueue:
         self._put[label] += told["jobs"]
         return told["jobs"] / told["seconds"]
 
-    def _windows(self, bench: Bench, agents: dict[str, Agent], number: int) -> list[Figure]:
-        window, figures = bench.size.jobs(300, 30), list[Figure]()
-        for pair in range(bench.size.pairs_a_round()):
-            speed = {
-                label: self._ask(agents, label, "enqueue", window)
-                for label in in_turn(list(agents), number + pair)
-            }
-            figures += [Figure(label, "jobs/s", value, "/s") for label, value in speed.items()]
-            figures += [
-                Figure(OWN, f"ratio to {label}", speed[OWN] / value, "×")
-                for label, value in speed.items()
-                if label != OWN and OWN in speed
-            ]
+    def _one_by_one(self, bench: Bench, agents: dict[str, Agent], number: int) -> list[Figure]:
+        window = bench.size.jobs(300, 30)
+        figures = self._turns(bench, agents, number, ONE, dict.fromkeys(agents, window))
         if OWN in agents:
             value = self._ask(agents, OWN, "enqueue_from_thread", window)
             figures.append(Figure(OWN, "sync calls/s", value, "/s"))
         return figures
 
+    def _bulk(self, bench: Bench, agents: dict[str, Agent], number: int) -> list[Figure]:
+        fast, slow = bench.size.jobs(5_000, 1_000), bench.size.jobs(1_000, 1_000)
+        windows = {label: fast if label in FAST else slow for label in agents}
+        return self._turns(bench, agents, number, BULK, windows)
+
+    def _turns(
+        self,
+        bench: Bench,
+        agents: dict[str, Agent],
+        number: int,
+        way: Way,
+        windows: dict[str, int],
+    ) -> list[Figure]:
+        figures = list[Figure]()
+        for pair in range(bench.size.pairs_a_round()):
+            speed = {
+                label: self._ask(agents, label, way.verb, windows[label])
+                for label in in_turn(list(agents), number + pair)
+            }
+            figures += [Figure(label, way.rate, value, "/s") for label, value in speed.items()]
+            figures += [
+                Figure(OWN, way.to(label), speed[OWN] / value, "×")
+                for label, value in speed.items()
+                if label != OWN and OWN in speed
+            ]
+        return figures
+
     def _many(self, bench: Bench, agents: dict[str, Agent], label: str) -> list[Figure]:
-        quick = bench.size.quick
-        bulk = 2_000 if quick else {OWN: 50_000, "pgqueuer": 20_000}.get(label, 5_000)
-        many = 200 if quick else (20_000 if label == OWN else 2_000)
-        if label == "saq":
-            bulk = 200 if quick else 1_000
+        many = bench.size.jobs(20_000 if label == OWN else 2_000, 200)
         figures = [
-            Figure(label, "bulk/s", self._ask(agents, label, "enqueue_bulk", bulk), "/s"),
             Figure(
                 label,
                 f"{CALLERS} callers/s",
@@ -114,21 +147,25 @@ class PostgresEnqueue:
 
     def judge(self, series: Series) -> list[Outcome]:
         peers = [label for label in SYSTEMS if label != OWN]
-        best = series.best(peers, "jobs/s")
-        own = series.median(OWN, "jobs/s")
-        note = "" if best is None else f"{own or 0:,.0f}/s to {best[1]:,.0f}/s of {best[0]}"
-        ratios = [] if best is None else series.of(OWN, f"ratio to {best[0]}")
         callers = f"{CALLERS} callers/s"
         sync = targets.beside("postgres-sync", "Postgres: one by one from synchronous code")
         return [
-            ratio(
-                targets.POSTGRES_BULK, series.median(OWN, "bulk/s"), series.best(peers, "bulk/s")
-            ),
-            paired(targets.POSTGRES_ONE, ratios, note),
+            _paired(series, targets.POSTGRES_BULK, BULK, peers),
+            _paired(series, targets.POSTGRES_ONE, ONE, peers),
             ratio(
                 targets.POSTGRES_CALLERS,
                 series.median(OWN, callers),
                 series.best([*peers, POOLED], callers),
             ),
-            ratio(sync, series.median(OWN, "sync calls/s"), best),
+            ratio(sync, series.median(OWN, "sync calls/s"), series.best(peers, ONE.rate)),
         ]
+
+
+def _paired(series: Series, target: Target, way: Way, peers: list[str]) -> Outcome:
+    """Against the peer with the best median."""
+    best = series.best(peers, way.rate)
+    if best is None:
+        return paired(target, [])
+    own = series.median(OWN, way.rate) or 0
+    note = f"{own:,.0f}/s to {best[1]:,.0f}/s of {best[0]}"
+    return paired(target, series.of(OWN, way.to(best[0])), note)

@@ -8,7 +8,7 @@ import pytest
 
 from forge_jobs.backends.postgres import enqueue
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.core.errors import Invalid, Unknown
+from forge_jobs.core.errors import Invalid, Unavailable, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.select import Filter
 from forge_jobs.core.status import JobStatus
@@ -48,17 +48,38 @@ async def test_payloads_that_cannot_travel_in_one_text(store: PostgresStore, odd
     assert await payloads(store, answers) == [job.payload for job in jobs]
 
 
-async def test_answers_line_up_when_keys_do_not_follow_each_other(
-    store: PostgresStore, postgres: PrivateServer
+async def test_keys_of_calls_side_by_side_never_meet(store: PostgresStore) -> None:
+    """Calls of one job take a block of keys each, like calls of many."""
+    sizes = (enqueue.CHUNK, 1, 2, enqueue.CHUNK, 1, 600, 600, 1)
+    calls = [[plain(1_000 * call + n) for n in range(size)] for call, size in enumerate(sizes)]
+    answers = await asyncio.gather(*(store.jobs.enqueue(jobs) for jobs in calls))
+    keys = [answer.key for told in answers for answer in told]
+    assert len(set(keys)) == sum(sizes)
+    for jobs, told in zip(calls, answers, strict=True):
+        assert await payloads(store, told) == [job.payload for job in jobs]
+    later = await store.jobs.enqueue([plain(0)])
+    assert later[0].key > max(keys)
+
+
+async def test_a_call_has_no_more_jobs_than_its_block_has_keys(
+    store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:
-    sequence = f"{store._server.address.schema}.jobs_id_seq"
-    postgres.sql(f"ALTER SEQUENCE {sequence} INCREMENT BY 3")
-    try:
-        jobs = [plain(n) for n in range(20)]
-        answers = await store.jobs.enqueue(jobs)
-    finally:
-        postgres.sql(f"ALTER SEQUENCE {sequence} INCREMENT BY 1")
-    assert answers[1].key == answers[0].key + 3
+    sequence = f"'{schema}.jobs_id_seq'::regclass"
+    block = int(postgres.sql(f"SELECT seqincrement FROM pg_sequence WHERE seqrelid = {sequence}"))
+    assert block >= enqueue.CHUNK
+    many = enqueue._BETWEEN.join(["{}"] * (block + 1))
+    with pytest.raises(Unavailable, match="more than a block has keys"):
+        await store._server.ask(
+            f"SELECT {schema}.enqueue_alike(NULL, 'work', 'q', 0, 5, $1)", many, limit_s=60.0
+        )
+    assert await store.ledger.counts() == []
+
+
+async def test_a_large_batch_within_a_transaction(store: PostgresStore) -> None:
+    """A handler's jobs, stored with its end."""
+    jobs = [plain(n) for n in range(2 * enqueue.CHUNK + 1)]
+    enqueuer = store.jobs._enqueuer
+    answers = await store._server.within(lambda link: enqueuer.insert(link, jobs, None))
     assert await payloads(store, answers) == [job.payload for job in jobs]
 
 

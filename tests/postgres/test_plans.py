@@ -32,17 +32,18 @@ ENDS = [
 ]
 
 FILL = """
-INSERT INTO {s}.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
-SELECT 'pending', 'q' || n % 3, 'work', n % 2, 1000 + n, 1000, 5, '{{}}'
+INSERT INTO {s}.jobs (id, status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
+SELECT n, 'pending', 'q' || n % 3, 'work', n % 2, 1000 + n, 1000, 5, '{{}}'
 FROM generate_series(1, {n}) AS n;
-INSERT INTO {s}.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
-SELECT 'scheduled', 'q' || n % 3, 'work', 0, 9000000000000000 + n, 1000, 5, '{{}}'
+INSERT INTO {s}.jobs (id, status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
+SELECT {n} + n, 'scheduled', 'q' || n % 3, 'work', 0, 9000000000000000 + n, 1000, 5, '{{}}'
 FROM generate_series(1, {n} / 2) AS n;
 INSERT INTO {s}.history (id, status, queue, kind, priority, run_at, enqueued_at, max_attempts,
     finished_at, payload)
-SELECT 10000000 + n, CASE WHEN n % 1000 = 0 THEN 'dead' ELSE 'done' END, 'q' || n % 3, 'work', 0,
-    1000, 1000, 5, 2000 + n, '{{}}'
+SELECT 1000000000000 + n, CASE WHEN n % 1000 = 0 THEN 'dead' ELSE 'done' END, 'q' || n % 3, 'work',
+    0, 1000, 1000, 5, 2000 + n, '{{}}'
 FROM generate_series(1, {n} / 2) AS n;
+SELECT setval('{s}.jobs_id_seq', 2 * {n});
 INSERT INTO {s}.counters (queue, kind, status, jobs)
 SELECT queue, kind, status, count(*) FROM (
     SELECT queue, kind, status FROM {s}.jobs UNION ALL SELECT queue, kind, status FROM {s}.history

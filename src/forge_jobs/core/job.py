@@ -28,7 +28,7 @@ class UniqueWhile(StrEnum):
     WAITING = "waiting"
 
 
-class Successor(Struct, frozen=True, omit_defaults=True):
+class Successor(Struct, frozen=True, omit_defaults=True, gc=False):
     """The task to enqueue when this job dies, with what it gives its jobs. ``per`` names the
     argument by which its jobs are limited; the key is read when the arguments are known."""
 
@@ -45,7 +45,7 @@ class Successor(Struct, frozen=True, omit_defaults=True):
     on_dead: "Successor | None" = None
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A validated request to store one job.
 
     Times may be given relative to store time (``delay_s``, ``expires_s``) or absolute (``run_at``,
@@ -85,7 +85,7 @@ class Bindable(Protocol):
         ...
 
 
-class Enqueued(Struct, frozen=True):
+class Enqueued(Struct, frozen=True, gc=False):
     """What became of a NewJob. ``duplicate``: its dedupe key was taken, this is that job."""
 
     key: int

@@ -96,14 +96,14 @@ class Bell:
         if sender.task is None and sender.timer is None and not self._put_off(sender):
             await asyncio.wait([self._start(sender)], timeout=_PATIENCE_S)
 
-    def give_turn(self, queue: str) -> str | None:
-        """The notification for a caller who can send it along with what it does; None when one was
-        sent only just now. The caller says ``heard`` afterwards, and not ``ring``."""
+    def give_turn(self, queue: str, jobs: int) -> str | None:
+        """The notification for a caller who can send it along with its jobs; None when one was sent
+        only just now. The caller says ``heard`` afterwards, and not ``ring``."""
         sender, now = self._sender(), asyncio.get_running_loop().time()
         if sender.task is not None or sender.timer is not None or now < sender.not_before:
             return None
         sender.not_before = now + _WINDOW_S
-        return turns.say(queue, self._server.entropy.roll())
+        return turns.say(queue, self._server.entropy.roll()) if jobs == 1 else queue
 
     async def flush(self) -> None:
         """Send what this loop has left to say, before its connections are closed."""

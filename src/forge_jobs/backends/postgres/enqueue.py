@@ -8,6 +8,7 @@ calls go on one by one.
 
 import asyncio
 from collections.abc import Sequence
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -22,6 +23,7 @@ from .bell import Bell
 from .driver import Row
 from .session import Link, Server
 
+# No more than a block of keys has (see the table of jobs).
 CHUNK: Final = 2_000
 _ALONE: Final = 500
 _KEYED: Final = 50
@@ -29,6 +31,8 @@ _PASSED_S: Final = 0.1
 _FEW: Final = 50
 _LIMIT_S: Final = 60.0
 _PENDING: Final = JobStatus.PENDING
+# Statements that enqueue_and_tell stands in for.
+_TELLING: Final = ("enqueue_one", "enqueue_alike")
 # Larger payloads lie in a table of their own.
 _SMALL: Final = 2_048
 # Stands between payloads; JSON has it only escaped.
@@ -81,7 +85,7 @@ class Enqueuer:
             return []
         keyed = any(job.dedupe_key is not None for job in jobs)
         if len(jobs) > (_KEYED if keyed else _ALONE):
-            answers, told = await self._store(jobs), False
+            answers, told = await self._store_and_tell(jobs)
         else:
             answers, told = await self._in_line(jobs, keyed=keyed)
         if told:
@@ -92,6 +96,8 @@ class Enqueuer:
 
     async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
         """Store jobs within a transaction of the caller's."""
+        if not _is_one_statement(jobs):
+            return await self._store_many(link, jobs, now)
         name, values = self._statement(jobs)
         return self._answers(await link.fetch(self._sql[name], now, *values), len(jobs))
 
@@ -111,9 +117,7 @@ class Enqueuer:
             return await answer, False
         line.busy = True
         try:
-            if len(jobs) == 1 and (told := await self._store_and_tell(jobs)) is not None:
-                return told, True
-            return await self._store(jobs), False
+            return await self._store_and_tell(jobs)
         finally:
             line.busy = line.task is not None
             self._start(line)
@@ -124,36 +128,43 @@ class Enqueuer:
             line.busy = True
             line.task = asyncio.get_running_loop().create_task(self._flush(line))
 
-    async def _store_and_tell(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
-        """One job and the notification in one round trip, where that is possible; else None."""
-        if self._server.pooled:
-            return None
+    async def _store_and_tell(self, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], bool]:
+        """With the notification in the same round trip, where that is possible; and whether it
+        was."""
+        if self._server.pooled or not _is_one_statement(jobs):
+            return await self._store(jobs), False
         name, values = self._statement(jobs)
-        if name != "enqueue_one" or (said := self._bell.give_turn(jobs[0].queue)) is None:
-            return None
-        channel, now = self._server.address.channel, self._server.present.bind()
+        if name not in _TELLING or (said := self._give_turn(jobs)) is None:
+            return await self._ask(name, values, len(jobs)), False
         try:
-            found = await self._server.ask(
-                self._sql["enqueue_and_tell"], channel, said, now, *values, limit_s=_LIMIT_S
-            )
+            values = (self._server.address.channel, said, self._server.present.bind(), *values)
+            found = await self._server.ask(self._sql["enqueue_and_tell"], *values, limit_s=_LIMIT_S)
         except Unavailable as error:
             if faults.is_half_done(error):
                 place = self._server.address.place
-                raise Unknown(f"{place} was stopped: the job may be stored") from error.__cause__
+                what = "the job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+                raise Unknown(f"{place} was stopped: {what} may be stored") from error.__cause__
             raise
-        return self._answers(found, 1)
+        return self._answers(found, len(jobs)), True
+
+    def _give_turn(self, jobs: Sequence[NewJob]) -> str | None:
+        return self._bell.give_turn(jobs[0].queue, len(jobs))
 
     async def _store(self, jobs: Sequence[NewJob], *, shared: bool = False) -> list[Enqueued]:
-        now = self._server.present.bind()
-        if len(jobs) <= CHUNK or any(job.dedupe_key is not None for job in jobs):
+        if _is_one_statement(jobs):
             name, values = self._statement(jobs)
             if shared and name == "enqueue_json":
                 name = "enqueue_shared"
-            found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
-            return self._answers(found, len(jobs))
+            return await self._ask(name, values, len(jobs))
+        now = self._server.present.bind()
         return await self._server.within(
             lambda link: self._store_many(link, jobs, now), limit_s=_LIMIT_S + len(jobs) / 1_000
         )
+
+    async def _ask(self, name: str, values: Sequence[Any], count: int) -> list[Enqueued]:
+        now = self._server.present.bind()
+        found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
+        return self._answers(found, count)
 
     async def _store_many(
         self, link: Link, jobs: Sequence[NewJob], now: int | None
@@ -203,16 +214,9 @@ class Enqueuer:
         tag = self.tag
         if len(found[0]) == 2:
             first, at, pending = found[0][0], found[0][1], _PENDING
-            keys = (
-                sorted(map(int, first.split(",")))
-                if "," in first
-                else range(int(first), int(first) + count)
-            )
+            keys = range(first, first + count)
             told = ids.job_ids(keys, at, tag)
-            return [
-                Enqueued(key, public, False, pending)
-                for key, public in zip(keys, told, strict=True)
-            ]
+            return list(map(Enqueued, keys, told, repeat(False), repeat(pending)))
         return [rows.enqueued(row, tag) for row in sorted(found, key=_place)]
 
     async def _flush(self, line: _Line) -> None:
@@ -258,6 +262,11 @@ class Enqueuer:
                 if not answer.done():
                     answer.set_result(answers[start : start + len(jobs)])
                 start += len(jobs)
+
+
+def _is_one_statement(jobs: Sequence[NewJob]) -> bool:
+    """Jobs with keys stay together: their keys are taken in an order that all callers share."""
+    return len(jobs) <= CHUNK or any(job.dedupe_key is not None for job in jobs)
 
 
 def _take(line: _Line) -> list[_Call]:

@@ -740,54 +740,58 @@ $$;
 
 -- The same for jobs that differ in nothing but their payloads, all small, and want nothing but to run:
 -- the common case, alone or by the thousand. Payloads come in one text, each behind a character that no
--- JSON text holds. Keys rise in the order of the payloads: the answer is the first if they follow each
--- other, else all of them. Text alone goes in and out: the driver asks the server about arrays on every
--- new connection, and a script that enqueues one job should not wait for that.
+-- JSON text holds. Keys follow each other from the first, which is the answer. No arrays go in or out:
+-- the driver asks the server about them on every new connection, and a script that enqueues one job
+-- should not wait for that.
 CREATE FUNCTION forge.enqueue_alike(
     p_now bigint, p_kind text, p_queue text, p_priority integer, p_max_attempts integer,
-    p_payloads text, OUT keys text, OUT at bigint)
+    p_payloads text, OUT key bigint, OUT at bigint)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    v_keys bigint[];
-    v_first bigint;
-    v_last bigint;
+    v_jobs integer;
 BEGIN
     at := forge.present(p_now);
-    WITH stored AS (
-        INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts,
-            payload)
-        SELECT 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
-            convert_to(u.payload, 'UTF8')
-        FROM unnest(string_to_array(p_payloads, E'\x1e')) AS u(payload)
-        RETURNING id
-    )
-    SELECT array_agg(id), min(id), max(id) INTO v_keys, v_first, v_last FROM stored;
-    keys := CASE WHEN v_last - v_first + 1 = cardinality(v_keys) THEN v_first::text
-        ELSE array_to_string(v_keys, ',') END;
+    key := nextval('forge.jobs_id_seq');
+    INSERT INTO forge.jobs (id, status, queue, kind, priority, run_at, enqueued_at, max_attempts,
+        payload)
+    SELECT key + u.place - 1, 'pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
+        convert_to(u.payload, 'UTF8')
+    FROM unnest(string_to_array(p_payloads, E'\x1e')) WITH ORDINALITY AS u(payload, place);
+    GET DIAGNOSTICS v_jobs = ROW_COUNT;
+    IF v_jobs > 2048 THEN
+        RAISE EXCEPTION '% jobs in one call, more than a block has keys', v_jobs;
+    END IF;
     INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
-    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', cardinality(v_keys));
+    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', v_jobs);
 END
 $$;
 
--- The same for one job, and the hint behind it, in one round trip: the job is committed before the hint is
--- given, so that no commit waits for others that give one too. Three transactions: the job, which others
--- see at once, though it is not on the disk yet; the hint; and one that says nothing but waits for the
--- disk, and with its own record for the job's, which lies before it. So a worker is on its way while the
--- caller still waits. Whoever claims the job waits for the disk too: nothing runs that could be lost.
+-- The same, and the hint behind it, in one round trip: the jobs are committed before the hint is given,
+-- so that no commit waits for others that give one too. Three transactions: the jobs, which others see
+-- at once, though they are not on the disk yet; the hint; and one that says nothing but waits for the
+-- disk, and with its own record for those of the jobs, which lie before it. So a worker is on its way
+-- while the caller still waits. Whoever claims a job waits for the disk too: nothing runs that could be
+-- lost. A job alone is stored here, without the price of a function.
 CREATE PROCEDURE forge.enqueue_and_tell(
     p_channel text, p_queues text, p_now bigint, p_kind text, p_queue text, p_priority integer,
-    p_max_attempts integer, p_payload text, INOUT keys text, INOUT at bigint)
+    p_max_attempts integer, p_payloads text, INOUT key bigint, INOUT at bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL synchronous_commit = off;
-    at := forge.present(p_now);
-    INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts, payload)
-    VALUES ('pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
-        convert_to(p_payload, 'UTF8'))
-    RETURNING id::text INTO keys;
-    INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
-    VALUES (at - at % 60000000, p_queue, p_kind, 'pending', 1);
+    IF strpos(p_payloads, E'\x1e') > 0 THEN
+        SELECT s.key, s.at INTO key, at FROM forge.enqueue_alike(
+            p_now, p_kind, p_queue, p_priority, p_max_attempts, p_payloads) AS s;
+    ELSE
+        at := forge.present(p_now);
+        INSERT INTO forge.jobs (status, queue, kind, priority, run_at, enqueued_at, max_attempts,
+            payload)
+        VALUES ('pending', p_queue, p_kind, p_priority, at, at, p_max_attempts,
+            convert_to(p_payloads, 'UTF8'))
+        RETURNING id INTO key;
+        INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
+        VALUES (at - at % 60000000, p_queue, p_kind, 'pending', 1);
+    END IF;
     COMMIT;
     PERFORM pg_notify(p_channel, p_queues);
     COMMIT;

@@ -23,7 +23,7 @@ SELECT * FROM forge.enqueue(
 
 -- name: enqueue_alike
 -- Store jobs that differ only in their payloads.
-SELECT keys, at FROM forge.enqueue_alike($1, $2, $3, $4, $5, $6);
+SELECT key, at FROM forge.enqueue_alike($1, $2, $3, $4, $5, $6);
 
 -- name: enqueue_one
 -- Store one job that wants nothing but to run: what enqueue_alike does, without the price of a function.
@@ -37,10 +37,10 @@ booked AS (
     INSERT INTO forge.ledger (minute, queue, kind, target, jobs)
     SELECT s.enqueued_at - s.enqueued_at % 60000000, $3, $2, 'pending', 1 FROM stored s
 )
-SELECT id::text AS keys, enqueued_at AS at FROM stored;
+SELECT id AS key, enqueued_at AS at FROM stored;
 
 -- name: enqueue_and_tell
--- Store one such job and give the hint. No transaction may be open.
+-- Store such jobs, one or many, and give the hint. No transaction may be open.
 CALL forge.enqueue_and_tell($1, $2, $3, $4, $5, $6, $7, $8, NULL, NULL);
 
 -- name: enqueue_json
