@@ -83,15 +83,20 @@ async def connect(
     return cast("Driver", made)
 
 
-async def has_ended(driver: Driver) -> bool:
-    """Whether an idle connection is over. If something arrived that its loop has not read yet, most
-    likely that is its end: the loop gets the turns it needs to see it."""
+def has_news(driver: Driver) -> bool:
+    """Whether something arrived on an idle connection that its loop has not read yet."""
     wire = _wire(driver)
     if wire is None:
-        return driver.is_closed()
+        return True
     news = select.poll()
     news.register(wire.get_extra_info("socket").fileno(), select.POLLIN)
-    if news.poll(0):
+    return bool(news.poll(0))
+
+
+async def has_ended(driver: Driver) -> bool:
+    """Whether an idle connection is over. News are most likely its end: the loop gets the turns it
+    needs to see it."""
+    if has_news(driver):
         for _ in range(_TURNS):
             await turn()
     return driver.is_closed()

@@ -157,7 +157,9 @@ class Server:
         if not self.opened:
             raise faults.closed(self.address.place)
         for attempt in range(_TRIES):
-            link, used = await self._link(limit_s)
+            link, used = self._at_hand(), True
+            if link is None:
+                link, used = await self._link(limit_s)
             try:
                 async with asyncio.timeout(limit_s):
                     answer = await run(link)
@@ -180,11 +182,20 @@ class Server:
             return answer
         raise AssertionError("the last try returns or raises")
 
+    def _at_hand(self) -> Link | None:
+        """An idle connection from which nothing was heard since its last call: the common case."""
+        driver = self.pool.take_idle()
+        if driver is None:
+            return None
+        if driver.is_closed() or drivers.has_news(driver):
+            self.pool.give_back(driver)
+            return None
+        return Link(driver)
+
     async def _link(self, limit_s: float) -> tuple[Link, bool]:
         """A connection that is alive as far as this side can know, and whether it is an old one."""
         while True:
-            idle = self.pool.take_idle()
-            driver, used = (idle, True) if idle is not None else await self._take(limit_s)
+            driver, used = await self._take(limit_s)
             if not used:
                 return Link(driver), False
             try:

@@ -35,10 +35,14 @@ BEGIN
     ),
     -- Index: jobs_held and the primary keys.
     here AS MATERIALIZED (
-        SELECT (SELECT version FROM forge.control WHERE id = 1) AS control,
-            (SELECT min(w.due) FROM wants w) AS next_due,
+        SELECT (SELECT version FROM forge.control WHERE id = 1) AS control, w.next_due, w.least,
             pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass) AS walked
-        WHERE NOT EXISTS (SELECT 1 FROM wants w WHERE w.tracked OR w.paused OR w.due <= v_now)
+        FROM (
+            SELECT min(due) AS next_due, min(free) FILTER (WHERE free > 0) AS least,
+                bool_or(tracked OR paused) AS odd
+            FROM wants
+        ) AS w
+        WHERE w.odd IS NOT TRUE AND (w.next_due <= v_now) IS NOT TRUE
             AND EXISTS (
                 SELECT 1 FROM forge.processes p
                 WHERE p.id = p_owner AND NOT p.dead
@@ -51,8 +55,8 @@ BEGIN
     ),
     -- Index: jobs_claim, in the order it gives.
     picked AS MATERIALIZED (
-        SELECT l.* FROM here CROSS JOIN wants w CROSS JOIN LATERAL (
-            SELECT j.id, j.queue, j.unique_waiting FROM forge.jobs j
+        SELECT l.*, w.free FROM here CROSS JOIN wants w CROSS JOIN LATERAL (
+            SELECT j.id, j.unique_waiting FROM forge.jobs j
             WHERE j.queue = w.queue AND j.status = 'pending' AND j.track IS NULL
                 AND (j.expires_at IS NULL OR j.expires_at > v_now)
             ORDER BY j.priority, j.run_at, j.id
@@ -60,11 +64,13 @@ BEGIN
             FOR UPDATE SKIP LOCKED
         ) AS l
     ),
+    -- Whether all of them can start: more than the queue with the fewest free slots has are too many, to
+    -- be on the safe side.
     plain AS MATERIALIZED (
         SELECT h.* FROM here h
-        WHERE NOT EXISTS (SELECT 1 FROM picked l WHERE l.unique_waiting)
-            AND NOT EXISTS (SELECT 1 FROM wants w
-                WHERE w.free < (SELECT count(*) FROM picked l WHERE l.queue = w.queue))
+        WHERE (SELECT count(*) <= COALESCE(h.least, 0)
+                AND bool_or(l.unique_waiting OR l.free = 0) IS NOT TRUE
+            FROM picked l)
     ),
     -- By the key and not by where the row lies: it may have moved since this statement began. What
     -- follows goes by what was taken, for the same reason.
@@ -73,12 +79,14 @@ BEGIN
         SET status = 'running', owner = p_owner, exchange = p_number, epoch = j.epoch + 1,
             attempts = j.attempts + 1, started_at = v_now
         FROM plain CROSS JOIN picked l WHERE j.id = l.id
-        RETURNING j.*
+        RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, j.enqueued_at,
+            j.run_at, j.priority, j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
+            j.limit_key, j.lane, j.lane_order, j.trace
     ),
+    -- A line for each: to add up what is mostly one would only cost.
     booked AS (
         INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs)
-        SELECT v_now - v_now % 60000000, t.queue, t.kind, 'pending', 'running', count(*)
-        FROM taken t GROUP BY t.queue, t.kind
+        SELECT v_now - v_now % 60000000, t.queue, t.kind, 'pending', 'running', 1 FROM taken t
     )
     SELECT t.id, t.epoch, t.kind, t.queue,
         CASE WHEN t.payload IS NULL
