@@ -1,17 +1,23 @@
 """The claim of a worker that has nothing to say tells it what any exchange would."""
 
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.core.job import NewJob
+from forge_jobs.core.job import LaneOrder, NewJob
 from forge_jobs.core.select import Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
+
+from .server import PrivateServer
+
+
+async def worker(store: PostgresStore) -> int:
+    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", lease_s=600.0)
+    return await store.processes.register(me)
 
 
 async def test_a_waiting_worker_hears_that_its_job_was_cancelled(
     store: PostgresStore, asked: list[str]
 ) -> None:
-    me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", lease_s=600.0)
-    owner = await store.processes.register(me)
+    owner = await worker(store)
     [stored] = await store.jobs.enqueue([NewJob(kind="work", queue="q")])
     first = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 5)]))
     assert [job.key for job in first.claims] == [stored.key]
@@ -21,3 +27,40 @@ async def test_a_waiting_worker_hears_that_its_job_was_cancelled(
     second = await store.jobs.exchange(Exchange(owner=owner, number=2, want=[Want("q", 5)]))
     assert list(second.cancels) == [stored.key]
     assert all("claim_waiting" in query for query in asked)
+
+
+async def test_what_has_no_slot_is_only_put_by(store: PostgresStore) -> None:
+    """One queue is full and takes a job ahead, the other has room."""
+    owner = await worker(store)
+    await store.jobs.enqueue([NewJob(kind="work", queue=queue) for queue in ("full", "free")])
+    wants = [Want("full", 0, 1), Want("free", 5, 5)]
+    answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=wants))
+    assert {job.queue: job.started for job in answer.claims} == {"full": False, "free": True}
+
+
+async def test_a_full_queue_is_in_nobodys_way(store: PostgresStore) -> None:
+    owner = await worker(store)
+    [stored] = await store.jobs.enqueue([NewJob(kind="work", queue="free")])
+    wants = [Want("full", 0, 1), Want("free", 5, 5)]
+    answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=wants))
+    assert [(job.key, job.started) for job in answer.claims] == [(stored.key, True)]
+
+
+async def test_a_job_on_a_track_without_a_limit(store: PostgresStore) -> None:
+    """Its task had a limit when the job was stored, or will have one."""
+    owner = await worker(store)
+    [stored] = await store.jobs.enqueue([NewJob(kind="work", queue="q", track=True)])
+    answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 5)]))
+    assert [job.key for job in answer.claims] == [stored.key]
+
+
+async def test_a_job_that_nobody_has_looked_at_yet(
+    store: PostgresStore, schema: str, postgres: PrivateServer
+) -> None:
+    """It was stored while somebody else was busy with its lane."""
+    owner = await worker(store)
+    job = NewJob(kind="work", queue="q", lane="one", order=LaneOrder.SERIAL)
+    [stored] = await store.jobs.enqueue([job])
+    postgres.sql(f"UPDATE {schema}.jobs SET status = 'held', lot = 'new:lane:q/one'")
+    answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 5)]))
+    assert [job.key for job in answer.claims] == [stored.key]
