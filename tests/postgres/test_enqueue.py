@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import enqueue
+from forge_jobs.backends.postgres import enqueue, turns
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import Invalid, Unavailable, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
@@ -179,22 +179,33 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresSt
     assert failed == [0, 7]
 
 
+@pytest.mark.parametrize(("count", "alone"), [(1, True), (2, False), (enqueue.CHUNK, False)])
 async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
-    store: PostgresStore, schema: str, postgres: PrivateServer, asked: list[str]
+    store: PostgresStore,
+    schema: str,
+    postgres: PrivateServer,
+    asked: list[str],
+    count: int,
+    alone: bool,
 ) -> None:
-    heard = asyncio.Event()
+    """Of a lone job one worker is told to ask first; for many there is no such turn."""
+    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     listening = await asyncpg.connect(postgres.url())
-    await listening.add_listener(store._server.address.channel, lambda *_: heard.set())
+    await listening.add_listener(
+        store._server.address.channel, lambda *said: heard.set_result(said[3])
+    )
     try:
-        [answer] = await store.jobs.enqueue([plain(1)])
+        answers = await store.jobs.enqueue([plain(1)] * count)
         async with asyncio.timeout(20):
-            await heard.wait()
+            said = await heard
     finally:
         await listening.close()
     assert asked == [f"CALL {schema}.enqueue_and_tell"]
-    assert await payloads(store, [answer]) == [plain(1).payload]
+    assert (turns.read(said) is not None) == alone
+    assert said.startswith("q")
+    assert await payloads(store, answers) == [plain(1).payload] * count
     [counted] = await store.ledger.counts()
-    assert (counted.status, counted.jobs) == (JobStatus.PENDING, 1)
+    assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
 
 
 @pytest.fixture
@@ -210,14 +221,15 @@ def lasting_hint(schema: str, postgres: PrivateServer) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("lasting_hint")
+@pytest.mark.parametrize(("count", "said"), [(1, "the job"), (3, "3 jobs")])
 async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
-    store: PostgresStore,
+    store: PostgresStore, count: int, said: str
 ) -> None:
     await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
-    with pytest.raises(Unknown, match="may be stored"):
-        await store.jobs.enqueue([plain(1)])
+    with pytest.raises(Unknown, match=f"{said} may be stored"):
+        await store.jobs.enqueue([plain(1)] * count)
     page = await store.jobs.page(Filter(), limit=10)
-    assert [job.payload for job in page.jobs] == [plain(1).payload]
+    assert [job.payload for job in page.jobs] == [plain(1).payload] * count
 
 
 @pytest.mark.usefixtures("lasting_hint")
@@ -237,13 +249,16 @@ async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_e
         await call
 
 
-async def test_a_lone_job_is_on_the_disk_when_its_call_returns(store: PostgresStore) -> None:
-    """Others see it before that, so the server is asked how far its log is written. A stranger's
+@pytest.mark.parametrize("count", [1, 600])
+async def test_jobs_are_on_the_disk_when_their_call_returns(
+    store: PostgresStore, count: int
+) -> None:
+    """Others see them before that, so the server is asked how far its log is written. A stranger's
     record may lie behind ours; five strangers in five tries do not."""
     written: list[bool] = []
     for n in range(5):
         await asyncio.sleep(0.1)  # no notification of this process before it: a call of its own
-        await store.jobs.enqueue([plain(n)])
+        await store.jobs.enqueue([plain(n)] * count)
         look = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
         written.append((await store._server.ask(look, writes=False))[0][0])
     assert written.count(True) >= 4
