@@ -191,7 +191,7 @@ def _inserting(strike: Strike) -> None:
     """SQLite: within the transaction. Postgres: its one statement is on its way."""
     after(Enqueue, "__call__", strike)
     after(Enqueue, "together", strike)
-    on_the_wire(Enqueuer, "_store", strike)
+    on_the_wire(Enqueuer, "_ask", strike)
 
 
 def _stored(strike: Strike) -> None:
