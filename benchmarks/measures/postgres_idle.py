@@ -55,7 +55,7 @@ class PostgresIdle:
 
     def _one(self, bench: Bench, system: str) -> list[Figure]:
         name = OWN if system == OURS_POSTGRES else system
-        jobs = bench.size.jobs(60, 8)
+        jobs = bench.size.jobs(100, 8)
         with bench.database() as store:
             stamps = store / "stamps"
             stamps.touch()

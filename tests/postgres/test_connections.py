@@ -4,12 +4,15 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from forge_jobs.backends.postgres.driver import IDLE_IN_TRANSACTION_S, Driver
 from forge_jobs.backends.postgres.pool import Pool
+from forge_jobs.backends.postgres.session import Link
 from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess, Pulse
 
@@ -227,3 +230,38 @@ async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> No
     assert used
     pool.give_back(driver)
     await pool.close()
+
+
+@pytest.fixture
+def waking(postgres: PrivateServer) -> Iterator[None]:
+    """The server goes on with what nobody waits for any more, and keeps a snapshot for it."""
+    yield
+    postgres.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    )
+
+
+@pytest.mark.usefixtures("waking")
+@pytest.mark.parametrize(("writes", "means"), [(True, Unknown), (False, Unavailable)])
+async def test_a_call_that_takes_too_long_is_given_up(
+    store: PostgresStore, writes: bool, means: type[ForgeError]
+) -> None:
+    async with asyncio.timeout(20):
+        with pytest.raises(means, match="did not answer in time"):
+            await store._server.ask("SELECT pg_sleep(60)", writes=writes, limit_s=1.0)
+        # Its connection is not used again, and counts no more.
+        [row] = await store._server.ask("SELECT 1", limit_s=5.0)
+    assert row[0] == 1
+    assert store._server.pool.count() == 1
+
+
+@pytest.mark.usefixtures("waking")
+async def test_a_transaction_that_takes_too_long_has_no_effect(store: PostgresStore) -> None:
+    async def work(link: Link) -> None:
+        await store._enqueuer.insert(link, [NewJob(kind="work", queue="q")], None)
+        await link.fetch("SELECT pg_sleep(60)")
+
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="did not answer in time: the call had no effect"):
+            await store._server.within(work, limit_s=1.0)
+        assert await store.ledger.counts() == []
