@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from forge_jobs.backends.postgres.driver import IDLE_IN_TRANSACTION_S, Driver
-from forge_jobs.backends.postgres.pool import Pool
+from forge_jobs.backends.postgres.pool import Pool, _Parting, _Set
 from forge_jobs.backends.postgres.session import Link
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
@@ -23,6 +23,10 @@ COUNT = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-j
 
 
 async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServer) -> None:
+    async with asyncio.timeout(20):
+        # Workers of the tests before may still be on their way out.
+        while int(postgres.sql(COUNT)) > store._server.pool.count():
+            await asyncio.sleep(0.1)
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
     owner = await store.processes.register(me)
     subscription = await store.subscribe(["q"], lambda: None)
@@ -230,6 +234,33 @@ async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> No
     assert used
     pool.give_back(driver)
     await pool.close()
+
+
+async def test_a_connection_goes_once_when_its_loop_ends_meanwhile() -> None:
+    closed: list[str] = []
+
+    class Slow(FakeDriver):
+        async def close(self, *, timeout: float | None = None) -> None:
+            closed.append("began")
+            await asyncio.sleep(0.05)
+            self.terminate()
+
+    async def connect() -> Driver:
+        return Slow()  # type: ignore[return-value]
+
+    pool = Pool(connect)
+    mine = _Set(asyncio.get_running_loop())
+    parting = _Parting(mine, await connect())
+    mine.parting.append(parting)
+    ending = asyncio.create_task(pool._end(mine))
+    await asyncio.sleep(0.01)
+    # Whoever needs its place asks for it while it is being closed already.
+    parting.begin()
+    await ending
+    await asyncio.sleep(0.1)
+    assert closed == ["began"]
+    assert parting.over.done()
+    assert mine.parting == []
 
 
 @pytest.fixture

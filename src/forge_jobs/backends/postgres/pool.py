@@ -302,9 +302,8 @@ class Pool:
         for driver in self._drop(mine):
             await _close(driver)
         for parting in list(mine.parting):
-            if parting.task is None:
-                await parting.finish()
-            else:
+            parting.begin()
+            if parting.task is not None:
                 await asyncio.wait([parting.task])
         # A socket is closed one turn of the loop after its connection.
         await turn()
