@@ -86,7 +86,7 @@ async def connect(
 def has_news(driver: Driver) -> bool:
     """Whether something arrived on an idle connection that its loop has not read yet."""
     wire = _wire(driver)
-    if wire is None:
+    if wire is None or wire.is_closing():
         return True
     news = select.poll()
     news.register(wire.get_extra_info("socket").fileno(), select.POLLIN)
