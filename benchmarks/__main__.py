@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import profiling, report
+from benchmarks import against, profiling, report
 from benchmarks.bench import OURS, Size, open_bench
 from benchmarks.measures import GROUPS, MEASURES
 from benchmarks.run import audit, progress, run
 from benchmarks.systems import OWN, PACKAGES
 
 DEFAULT_ROUNDS = 5
+EVERYTHING = ",".join(GROUPS)
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -27,7 +28,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--only",
         metavar="NAMES",
         help=f"some of: {','.join(MEASURES)}; or all of {' or '.join(GROUPS)}",
-        default=",".join(GROUPS),
+        default=EVERYTHING,
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there too")
     parser.add_argument("--peers-only", action="store_true", help="leave Forge Jobs out")
@@ -37,7 +38,23 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", choices=sorted(profiling.PROFILED), help="show where our own time goes"
     )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help="compare this tree with an earlier commit in alternating windows; --only names some"
+        f" of: {','.join(against.ROWS)}",
+    )
     options = parser.parse_args(arguments)
+    if options.against:
+        if not against.is_commit(options.against):
+            parser.error(f"--against: git knows no commit {options.against!r}")
+        options.only = list(against.ROWS) if options.only == EVERYTHING else options.only.split(",")
+        unknown = [name for name in options.only if name not in against.ROWS]
+        if unknown:
+            parser.error(
+                f"--only: no row {', '.join(unknown)}; there are {', '.join(against.ROWS)}"
+            )
+        return options
     options.only = [
         name for chosen in options.only.split(",") for name in GROUPS.get(chosen, (chosen,))
     ]
@@ -73,9 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
         if not bench.has(OURS) and not options.peers_only:
             progress("Forge Jobs cannot be run here yet: peers only")
         facts = report.machine(bench.home)
-        audited = not options.no_audit and not set(options.only).isdisjoint(GROUPS["sqlite"])
-        durability = audit(bench) if audited else []
-        results = run(bench, options.only, durability)
+        if options.against:
+            durability, results = [], against.compare(bench, options.against, options.only)
+        else:
+            audited = not options.no_audit and not set(options.only).isdisjoint(GROUPS["sqlite"])
+            durability = audit(bench) if audited else []
+            results = run(bench, options.only, durability)
         print(report.text(bench, facts, durability, results))
         if options.json:
             options.json.write_text(report.as_json(bench, facts, durability, results))

@@ -62,7 +62,8 @@ def main(arguments: list[str]) -> None:
     answers = Answers()
     commits = audit.install() if "--audit" in arguments else None
     system = load(name)(Path(directory), synchronous, answers.event)
-    answers.event("open")
+    package = sys.modules.get("forge_jobs")
+    answers.event("open", package=getattr(package, "__file__", None) or "")
     try:
         serve(system, answers, commits)
     finally:

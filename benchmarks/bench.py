@@ -17,7 +17,7 @@ from typing import Protocol
 
 from benchmarks import postgres
 from benchmarks.figures import Figure, Outcome, Series
-from benchmarks.processes import Agent, start_child
+from benchmarks.processes import Agent, AgentError, search_path, start_child
 from benchmarks.systems import MODULES, OURS, installed
 from tests.postgres.server import PrivateServer
 
@@ -92,13 +92,20 @@ class Bench:
         *,
         flags: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
+        source: Path | None = None,
     ) -> Agent:
-        """Start a process for `system`; it has opened its store when this returns."""
+        """Start a process for `system`; it has opened its store when this returns.
+
+        `source`: the folder with the package to measure, if not the installed one.
+        """
         arguments = ["benchmarks.agent", system, str(store), synchronous, *flags]
-        child = start_child(arguments, self.home / f"{system}.log", environment or {})
+        path = {} if source is None else {"PYTHONPATH": search_path(source)}
+        child = start_child(arguments, self.home / f"{system}.log", {**path, **(environment or {})})
         agent = Agent(child, f"{system} ({synchronous.upper()})")
         try:
-            agent.event("open", OPEN_SECONDS)
+            opened = agent.event("open", OPEN_SECONDS)
+            if source is not None and not Path(opened["package"]).is_relative_to(source):
+                raise AgentError(f"measured {opened['package']}, not the package in {source}")
         except BaseException:
             agent.close()
             raise

@@ -68,9 +68,10 @@ def start_child(
     return Child(process, log)
 
 
-def search_path() -> str:
-    """Where children look for modules: the project first, then where this process was told to."""
-    return os.pathsep.join(filter(None, (os.fspath(ROOT), os.environ.get("PYTHONPATH"))))
+def search_path(*first: Path) -> str:
+    """Where children look for modules: `first`, the project, then what PYTHONPATH names."""
+    folders = [*map(os.fspath, first), os.fspath(ROOT), os.environ.get("PYTHONPATH")]
+    return os.pathsep.join(filter(None, folders))
 
 
 @dataclass(slots=True)

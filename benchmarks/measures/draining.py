@@ -10,6 +10,7 @@ finish (which at FULL is on the disk before anybody can see it).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import OURS, Bench, settle
@@ -21,7 +22,10 @@ DRAIN_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One system in one setting. `keeps`: finished rows are still there at the end."""
+    """One system in one setting. `keeps`: finished rows are still there at the end.
+
+    `source`: the folder with the package to measure, if not the installed one.
+    """
 
     label: str
     system: str
@@ -31,6 +35,7 @@ class Contender:
     seed: dict[str, Any] = field(default_factory=dict[str, Any])
     drain: dict[str, Any] = field(default_factory=dict[str, Any])
     environment: dict[str, str] = field(default_factory=dict[str, str])
+    source: Path | None = None
 
 
 def peers_full(jobs: int) -> list[Contender]:
@@ -61,11 +66,17 @@ def ours(label: str, synchronous: str, jobs: int, kind: str) -> Contender:
 def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[Figure]:
     """Seed, settle, drain, check the rows; jobs per second and processor time per job."""
     with bench.store() as store:
-        with bench.agent(contender.system, store, contender.synchronous) as producer:
+        with bench.agent(
+            contender.system, store, contender.synchronous, source=contender.source
+        ) as producer:
             producer.ask("seed", DRAIN_SECONDS, jobs=contender.jobs, **contender.seed)
         settle(store)
         with bench.agent(
-            contender.system, store, contender.synchronous, environment=contender.environment
+            contender.system,
+            store,
+            contender.synchronous,
+            environment=contender.environment,
+            source=contender.source,
         ) as worker:
             worker.send("drain", jobs=contender.jobs, **contender.drain)
             up = worker.event("up", DRAIN_SECONDS)

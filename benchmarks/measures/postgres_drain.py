@@ -78,11 +78,15 @@ class PostgresDrain:
 def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[Figure]:
     """Seed, settle, drain, check the rows; jobs per second and processor time per job."""
     with bench.database() as store:
-        with bench.agent(contender.system, store, LEVEL) as producer:
+        with bench.agent(contender.system, store, LEVEL, source=contender.source) as producer:
             producer.ask("seed", SECONDS, jobs=contender.jobs)
         postgres.settle(store)
         with bench.agent(
-            contender.system, store, LEVEL, environment=contender.environment
+            contender.system,
+            store,
+            LEVEL,
+            environment=contender.environment,
+            source=contender.source,
         ) as worker:
             worker.send("drain", jobs=contender.jobs, **contender.drain)
             up = worker.event("up", SECONDS)

@@ -32,6 +32,7 @@ class ForgeSystem(Pages):
         self._app = forge_app
         self._directory = directory
         self._announce = announce
+        self._keys = 0
 
     def begin_server(self) -> None:
         """Count what a server spends for us, if there is one."""
@@ -66,6 +67,16 @@ class ForgeSystem(Pages):
 
     def enqueue_bulk(self, jobs: int) -> dict[str, Any]:
         return span(lambda: self._put_many(jobs), jobs)
+
+    def enqueue_keyed(self, jobs: int) -> dict[str, Any]:
+        """One call after the other, each with a dedupe key that nobody has taken."""
+
+        def put() -> None:
+            for _ in range(jobs):
+                self._keys += 1
+                self._app.noop.using(dedupe_key=f"key-{self._keys}").enqueue()
+
+        return span(put, jobs)
 
     def enqueue_concurrent(self, jobs: int, callers: int) -> dict[str, Any]:
         """Tasks of one event loop, each awaiting its own `aenqueue` after the other."""

@@ -1,0 +1,42 @@
+"""`--against`: this tree and an earlier commit, measured in one run. No figure is looked at."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--quick", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_each_row_compares_both_packages(tmp_path: Path) -> None:
+    document = tmp_path / "figures.json"
+    done = bench("--against", "HEAD", "--only", "drain,postgres-sync", "--json", str(document))
+    assert done.returncode == 0, done.stdout + done.stderr
+    measures = json.loads(document.read_text())["measures"]
+    assert list(measures) == ["drain", "postgres-sync"]
+    for measure in measures.values():
+        assert [one["measured"] > 0 for one in measure["targets"]] == [True, True]
+        assert {figure["system"] for figure in measure["figures"]} == {"this tree", "before"}
+
+
+def test_a_commit_that_git_does_not_know_is_named() -> None:
+    done = bench("--against", "no-such-commit")
+    assert done.returncode == 2
+    assert "--against: git knows no commit 'no-such-commit'" in done.stderr
+
+
+def test_a_row_that_is_not_there_is_named() -> None:
+    done = bench("--against", "HEAD", "--only", "drain,nothing")
+    assert done.returncode == 2
+    assert "no row nothing" in done.stderr
