@@ -79,6 +79,7 @@ def demo(
       forge demo
       forge demo --seconds 10 --file demo.db
     """
+    import_serving().check_pages()
     with ExitStack() as rooms:
         folder = Path(rooms.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
         place = (file or folder / "demo.db").resolve()

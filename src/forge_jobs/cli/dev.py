@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from forge_jobs.core.errors import BadAppPath
+from forge_jobs.core.errors import BadAppPath, Refused
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from . import show
@@ -59,10 +59,11 @@ def dev(
 
 @contextmanager
 def _mission_control(app: str, port: int | None) -> Generator[str | None]:
-    """Its address; None where the extra [web] is not installed."""
+    """Its address; None where the extra [web] or files of the pages are not installed."""
     try:
         serving = import_serving()
-    except Stop as missing:
+        serving.check_pages()
+    except (Stop, Refused) as missing:
         show.messages().print(str(missing), soft_wrap=True)
         yield None
         return

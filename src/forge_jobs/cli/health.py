@@ -13,7 +13,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import look, metrics
 from forge_jobs.ops.act import Store
-from forge_jobs.ops.doctor import Finding, Severity, examine
+from forge_jobs.ops.doctor import Finding, Severity, examine, worst_first
 from forge_jobs.ops.metrics import KindView
 from forge_jobs.ops.prometheus import prometheus_text
 from forge_jobs.ops.views import MinuteView, Overview, to_json
@@ -96,12 +96,22 @@ def doctor(url: Url = None, as_json: AsJson = False) -> None:
       forge doctor
     """
     findings = with_forge(url, lambda forge: examine(forge.store))
+    findings = worst_first([*findings, *_pages()])
     if as_json:
         show.write_json(to_json({"findings": findings}))
     else:
         _print_findings(findings)
     broken = any(finding.severity is Severity.ERROR for finding in findings)
     raise typer.Exit(FAILED if broken else OK)
+
+
+def _pages() -> list[Finding]:
+    """About the files of Mission Control, where the extra [web] is installed."""
+    try:
+        from forge_jobs.web import page_files
+    except ModuleNotFoundError:
+        return []
+    return page_files.findings()
 
 
 def _headline(seen: Overview) -> Text:

@@ -43,6 +43,7 @@ def web(
     from forge_jobs.web.access.credentials import from_environment
 
     serving.check_host(host, from_environment())
+    serving.check_pages()
     from forge_jobs.app import Forge
 
     forge = Forge(url)

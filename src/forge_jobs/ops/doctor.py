@@ -1,6 +1,6 @@
 """Judging: what is wrong with this store and its cluster, each finding with its cure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.select import Filter
@@ -15,7 +15,10 @@ OWNERS_LOOKED_AT = 500
 LAG_WARN_S = 300.0
 CLOCK_WARN_S = 5.0
 
-__all__ = ["Finding", "SchemaStatus", "Severity", "cluster_findings", "examine", "schema_finding"]
+__all__ = [
+    "Finding", "SchemaStatus", "Severity", "cluster_findings", "examine", "schema_finding",
+    "worst_first",
+]  # fmt: skip
 
 
 async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK, deep: bool = True) -> list[Finding]:
@@ -34,6 +37,11 @@ async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK, deep: bool = Tru
     # where the backend has looked at the same thing, its word is the closer one
     told = {(finding.subject, finding.severity) for finding in findings}
     findings.extend(one for one in ours if (one.subject, one.severity) not in told)
+    return worst_first(findings)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Errors, then warnings, then what is fine."""
     worst = (Severity.ERROR, Severity.WARNING, Severity.OK)
     return sorted(findings, key=lambda finding: worst.index(finding.severity))
 

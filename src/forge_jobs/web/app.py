@@ -1,8 +1,7 @@
 """The ASGI app: every page, form and route behind the same checks."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from forge_jobs.kit.entropy import SECRET_ENTROPY
 from forge_jobs.ops.chronicle import Chronicle
 from forge_jobs.ops.operations import Operations
 
-from . import answers, login
+from . import answers, login, page_files
 from .access.credentials import Access, OwnCheck, ThisMachineOnly
 from .access.identity import Identify, Identity, Role
 from .api import route as api_route
@@ -32,7 +31,6 @@ from .pages.page import Form, Page
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
 
-STATIC: Final = Path(__file__).parent / "static"
 Answer = Callable[[Desk, Request], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Response]]
 
@@ -60,6 +58,7 @@ def mission_control(
             access = auth  # pyright: ignore[reportAssignmentType]
         case _:
             access = OwnCheck(auth)  # pyright: ignore[reportArgumentType]
+    page_files.warn()
     return MissionControl(forge, access, read_only=read_only, hosts=hosts, title=title, root=root)
 
 
@@ -105,7 +104,7 @@ class MissionControl:
             Route("/readyz", self._ready, methods=["GET"]),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/logout", self._logout, methods=["POST"]),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/static", StaticFiles(directory=page_files.STATIC)),
             Route("/live", self._page_guard(Role.VIEWER, self._live), methods=["GET"]),
             *(self._page_route(page) for page in PAGES),
             *(self._form_route(form) for form in FORMS if not self.read_only),

@@ -13,6 +13,7 @@ from forge_jobs.core.errors import BadConfig, Refused
 
 from .access.credentials import LOOPBACK, Access, from_environment
 from .app import mission_control
+from .page_files import REMEDY, missing
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
@@ -30,6 +31,13 @@ def check_host(host: str, access: Access | None) -> None:
             "FORGE_WEB_PASSWORD (see `forge web password`) or FORGE_WEB_TOKENS "
             "(see `forge web token`), or listen on 127.0.0.1"
         )
+
+
+def check_pages() -> None:
+    """Refuse to serve pages whose scripts are not installed: they would open without charts, and
+    no button would work."""
+    if absent := missing():
+        raise Refused(f"files of the pages are missing ({', '.join(absent)}): {REMEDY}")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ from forge_jobs.ops import doctor, look
 from forge_jobs.ops.doctor import Finding, Severity
 from forge_jobs.ops.prometheus import CONTENT_TYPE, prometheus_text
 from forge_jobs.ops.views import Overview
+from forge_jobs.web import page_files
 from forge_jobs.web.desk import Desk
 
 from .route import Routes, Text
@@ -45,7 +46,8 @@ async def alive(desk: Desk) -> Text:
 @routes.get("/health/findings")
 async def health(desk: Desk) -> Health:
     """What is wrong, each finding with its cure, and queues that nobody serves."""
-    findings = tuple(await doctor.examine(desk.store, clock=desk.clock, deep=False))
+    found = await doctor.examine(desk.store, clock=desk.clock, deep=False)
+    findings = tuple(doctor.worst_first([*found, *page_files.findings()]))
     queues = await look.queues(desk.store, clock=desk.clock)
     return Health(
         ok=all(finding.severity is Severity.OK for finding in findings),

@@ -6,6 +6,7 @@ from typing import Final
 from forge_jobs.ops import doctor
 from forge_jobs.ops.doctor import Severity
 from forge_jobs.ops.storage import Storage, storage
+from forge_jobs.web import page_files
 from forge_jobs.web.desk import Desk
 
 from . import charts
@@ -17,6 +18,7 @@ async def view(desk: Desk, given: Given) -> Shown:
         doctor.examine(desk.store, clock=desk.clock, deep=False),
         storage(desk.store, clock=desk.clock),
     )
+    findings = doctor.worst_first([*findings, *page_files.findings()])
     return {
         "findings": findings,
         "troubles": sum(finding.severity != Severity.OK for finding in findings),
