@@ -8,6 +8,8 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call, message
 from .config import Bot, HandlerName, Settings, SyncFailure
 from .handlers.contract import Handler
-from .keeping import Keeping
+from .keeping import Keeping, KeepingAtTheDoor, StoreAway
 from .meters import Meters
 from .queueing import BotQueue
 from .sending import Outgoing
@@ -29,6 +31,7 @@ _ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
 _QUARANTINE_BYTES: Final = 4_096
 _PROMPT_EVERY_S: Final = 60.0
 _SYNC_MOST_S: Final = 45.0
+_SORRY_MOST_S: Final = 5.0
 _PROMPT: Final = "Please open a session first: send /auth and your code to the access bot."
 _SORRY: Final = "Sorry, that did not work. Please try again later."
 
@@ -38,6 +41,7 @@ class Verdict(StrEnum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
+    RUNNING = "running"
     HANDLED = "handled"
     DROPPED = "dropped"
     GATED = "gated"
@@ -49,7 +53,7 @@ class Verdict(StrEnum):
     @property
     def taken(self) -> bool:
         """Whether Telegram may forget the update."""
-        return self not in (Verdict.UNAVAILABLE, Verdict.FULL)
+        return self not in (Verdict.UNAVAILABLE, Verdict.FULL, Verdict.RUNNING)
 
 
 class Desk:
@@ -62,17 +66,47 @@ class Desk:
         self.handler = handler
         self.outgoing = outgoing
         self.queue = queue
-        self.seen: OrderedDict[int, None] = OrderedDict()
+        self._running: set[int] = set()
+        self._done: OrderedDict[int, None] = OrderedDict()
+
+    def known(self, update_id: int) -> Verdict | None:
+        """What there is to say about an update that is not new. While it is being handled it may
+        still fail, so Telegram has to keep it."""
+        if update_id in self._running:
+            return Verdict.RUNNING
+        return Verdict.DUPLICATE if update_id in self._done else None
+
+    @contextmanager
+    def handling(self, update_id: int) -> Generator[None]:
+        """However the block ends: only ``done`` makes it a duplicate when it comes again."""
+        self._running.add(update_id)
+        try:
+            yield
+        finally:
+            self._running.discard(update_id)
+
+    def done(self, update_id: int) -> None:
+        """The update was handled and answered."""
+        self._done[update_id] = None
+        while len(self._done) > _SEEN_MOST:
+            self._done.popitem(last=False)
 
 
 class Door:
     """Takes updates in."""
 
     def __init__(
-        self, settings: Settings, keeping: Keeping, api: BotApi, clock: Clock, meters: Meters
+        self,
+        settings: Settings,
+        keeping: Keeping,
+        at_the_door: KeepingAtTheDoor,
+        api: BotApi,
+        clock: Clock,
+        meters: Meters,
     ) -> None:
         self._settings = settings
         self._keeping = keeping
+        self._at_the_door = at_the_door
         self._api = api
         self._clock = clock
         self._meters = meters
@@ -82,7 +116,7 @@ class Door:
         """Judge and dispatch one body whose sender is known to be Telegram."""
         try:
             verdict = await self._judge(desk, body)
-        except (StoreError, Closed, OSError) as error:
+        except (StoreError, Closed, StoreAway, OSError) as error:
             _LOG.warning(
                 "bot %s: the store is not available: %s", desk.bot.slug, type(error).__name__
             )
@@ -103,14 +137,14 @@ class Door:
             kept = b"" if b"auth" in _unescaped(body) else body[:_QUARANTINE_BYTES]
             await self._keeping.quarantine(bot.id, self._clock.now(), kept)
             return Verdict.QUARANTINED
-        if not bot.in_queue and update.id in desk.seen:
-            return Verdict.DUPLICATE
+        if not bot.in_queue and (known := desk.known(update.id)) is not None:
+            return known
         if not self._is_allowed(bot, update):
             return Verdict.DROPPED
         if bot.handler is not HandlerName.AUTH:
             if holds_code(update) or self._holds_secret(update):
                 return Verdict.DROPPED
-            if bot.require_auth and not await self._has_session(update):
+            if bot.require_auth and not await self._has_session(bot, update):
                 if update.user_id is not None:
                     await self._prompt(bot, update)
                 return Verdict.GATED
@@ -140,10 +174,12 @@ class Door:
         secret = self._settings.auth_secret
         return secret is not None and secret in update.raw
 
-    async def _has_session(self, update: Update) -> bool:
+    async def _has_session(self, bot: Bot, update: Update) -> bool:
         if update.user_id is None:
             return False
-        return await self._keeping.session_until(update.user_id, self._clock.now()) is not None
+        # An update that goes into the queue needs the store anyway.
+        keeping = self._keeping if bot.in_queue else self._at_the_door
+        return await keeping.session_until(update.user_id, self._clock.now()) is not None
 
     async def _prompt(self, bot: Bot, update: Update) -> None:
         """One prompt a minute and user; it is not queued."""
@@ -153,33 +189,52 @@ class Door:
         if len(self._prompted) >= _SEEN_MOST:
             self._prompted.clear()
         self._prompted[user] = now
-        await self._try(bot, message(update.chat_id, _PROMPT, thread_id=update.thread_id))
+        try:
+            await self._try(bot, message(update.chat_id, _PROMPT, thread_id=update.thread_id))
+        except BaseException:
+            self._prompted.pop(user, None)
+            raise
 
     async def _at_once(self, desk: Desk, update: Update) -> Verdict:
-        bot = desk.bot
-        self._remember(desk, update.id)
+        # It may have come a second time while the session was looked up.
+        if (known := desk.known(update.id)) is not None:
+            return known
         try:
-            async with asyncio.timeout(_SYNC_MOST_S):
-                calls = await desk.handler.answer(update, 1)
-                for call in calls:
+            with desk.handling(update.id):
+                return await self._handled(desk, update)
+        finally:
+            if desk.bot.handler is HandlerName.AUTH and update.user_id is not None:
+                self._at_the_door.forget_session(update.user_id)
+
+    async def _handled(self, desk: Desk, update: Update) -> Verdict:
+        bot = desk.bot
+        limit = asyncio.timeout(_SYNC_MOST_S)
+        try:
+            async with limit:
+                for call in await desk.handler.answer(update, 1):
                     await desk.outgoing.send_now(call)
+                desk.done(update.id)
             return Verdict.HANDLED
-        except (StoreError, Closed):
-            desk.seen.pop(update.id, None)
-            raise
-        except (JobOutcome, TimeoutError) as error:
-            _LOG.warning("bot %s: update %d failed: %s", bot.slug, update.id, error or "timeout")
+        except JobOutcome as error:
+            _LOG.warning("bot %s: update %d failed: %s", bot.slug, update.id, error)
+        except TimeoutError:
+            if not limit.expired():
+                # A driver's own: the store is slow, not the handler.
+                raise
+            _LOG.warning("bot %s: update %d failed: timeout", bot.slug, update.id)
         if bot.sync_failure is SyncFailure.REDELIVER:
-            desk.seen.pop(update.id, None)
             return Verdict.UNAVAILABLE
         if update.chat_id is not None:
-            await self._try(bot, message(update.chat_id, _SORRY, thread_id=update.thread_id))
+            await self._excuse(bot, message(update.chat_id, _SORRY, thread_id=update.thread_id))
         return Verdict.FAILED
 
-    def _remember(self, desk: Desk, update_id: int) -> None:
-        desk.seen[update_id] = None
-        while len(desk.seen) > _SEEN_MOST:
-            desk.seen.popitem(last=False)
+    async def _excuse(self, bot: Bot, call: Call) -> None:
+        """As well as it can be, and soon: Telegram waits 60 s for our answer."""
+        try:
+            async with asyncio.timeout(_SORRY_MOST_S):
+                await self._try(bot, call)
+        except TimeoutError:
+            _LOG.info("bot %s: %s could not be sent in time", bot.slug, call.method)
 
     async def _try(self, bot: Bot, call: Call) -> Any:
         try:

@@ -32,7 +32,7 @@ from .handlers.contract import Handler
 from .handlers.echo import Echo
 from .handlers.http import HttpHandler
 from .janitor import Janitor
-from .keeping import Keeping, Reply, keeping_at
+from .keeping import Keeping, KeepingAtTheDoor, Reply, keeping_at
 from .masking import Mask
 from .meters import Meters
 from .pages import pages
@@ -70,7 +70,10 @@ class Gateway:
         self.forge = self._forge(clock)
         self.clock: Clock = clock if self.forge is None else self.forge.clock
         self.keeping: Keeping = keeping_at(settings.database_url)
-        self.door = Door(settings, self.keeping, self.api, self.clock, self.meters)
+        self._at_the_door = KeepingAtTheDoor(self.keeping, self.clock)
+        self.door = Door(
+            settings, self.keeping, self._at_the_door, self.api, self.clock, self.meters
+        )
         self.desks = {bot.slug: self._desk(bot) for bot in bots}
         self.webhook = Webhook(
             self.desks,
@@ -190,7 +193,7 @@ class Gateway:
         return found | {bot.updates_queue: slots for bot in self.bots if bot.in_queue}
 
     def _desk(self, bot: Bot) -> Desk:
-        outgoing = Outgoing(bot, self.api, self.keeping, self.clock, self.meters)
+        outgoing = Outgoing(bot, self.api, self.keeping, self._at_the_door, self.clock, self.meters)
         handler = self._handler(bot, outgoing)
         queue = None
         if self.forge is not None:

@@ -1,17 +1,19 @@
 """One outgoing call: flood limits before it, and what Telegram's answer means for the job."""
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 from forge_jobs import Clock, Dead, Failed, Snooze, Throttled
 
 from .bot_api import ApiError, BotApi, NotReached, Unreachable
 from .calls import Call
 from .config import Bot
-from .flood import allowances, whole_bot
-from .keeping import Keeping
+from .flood import Allowance, allowances, whole_bot
+from .keeping import Keeping, KeepingAtTheDoor
 from .meters import Meters
+
+Take: TypeAlias = Callable[[Sequence[Allowance], int], Awaitable[int]]
 
 _LOG: Final = logging.getLogger("telegram_gateway.sending")
 _SECOND: Final = 1_000_000
@@ -25,11 +27,18 @@ class Outgoing:
     """Sends for one bot."""
 
     def __init__(
-        self, bot: Bot, api: BotApi, keeping: Keeping, clock: Clock, meters: Meters
+        self,
+        bot: Bot,
+        api: BotApi,
+        keeping: Keeping,
+        at_the_door: KeepingAtTheDoor,
+        clock: Clock,
+        meters: Meters,
     ) -> None:
         self._bot = bot
         self._api = api
         self._keeping = keeping
+        self._at_the_door = at_the_door
         self._meters = meters
         self._clock = clock
         self._moved: dict[str, int] = {}
@@ -42,7 +51,10 @@ class Outgoing:
         bot, since Telegram does not say whom it means; a refused token does, too, and so does a
         Telegram that cannot be reached or answers nobody. None of these costs an attempt.
         """
-        wait_s = await self._flood_wait_s(call)
+        return await self._sent(call, self._keeping.take, permit)
+
+    async def _sent(self, call: Call, take: Take, permit: Callable[[], Awaitable[None]]) -> Any:
+        wait_s = await self._flood_wait_s(call, take)
         if wait_s > 0:
             raise Snooze(wait_s)
         await permit()
@@ -60,11 +72,12 @@ class Outgoing:
         return result
 
     async def send_now(self, call: Call) -> Any:
-        """``send`` for the door, which has no queue to wait in: short waits are waited out here."""
+        """``send`` for the door, which has no queue to wait in: short waits are waited out here.
+        It needs no store: without one the limits are those of this process alone."""
         left_s = _PATIENCE_S
         while True:
             try:
-                return await self.send(call, self._permit_at_the_door)
+                return await self._sent(call, self._at_the_door.take, self._permit_at_the_door)
             except Snooze as later:
                 left_s -= later.delay_s
                 if left_s < 0:
@@ -72,7 +85,7 @@ class Outgoing:
                 await self._clock.sleep(later.delay_s)
 
     async def _permit_at_the_door(self) -> None:
-        wait_us = await self._keeping.take([whole_bot(self._bot.id)], self._clock.now())
+        wait_us = await self._at_the_door.take([whole_bot(self._bot.id)], self._clock.now())
         if wait_us:
             raise Snooze(wait_us / _SECOND)
 
@@ -82,10 +95,10 @@ class Outgoing:
         if left_s > 0:
             raise Throttled(left_s)
 
-    async def _flood_wait_s(self, call: Call) -> float:
+    async def _flood_wait_s(self, call: Call, take: Take) -> float:
         wanted = allowances(self._bot.id, call.chat_id)
         try:
-            return await self._keeping.take(wanted, self._clock.now()) / _SECOND
+            return await take(wanted, self._clock.now()) / _SECOND
         except Exception as error:
             # Sending too early earns a 429, which is honoured; not sending would help nobody.
             _LOG.warning("bot %s: flood limits: %s", self._bot.slug, type(error).__name__)

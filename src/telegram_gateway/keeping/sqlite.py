@@ -49,11 +49,15 @@ class _Line:
         return await self.run(whole)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it. Who is cancelled meanwhile leaves, but the turn ends with the work only."""
+        """Do it. Who is cancelled while waiting for the turn leaves the line; who is cancelled
+        after that leaves, too, but the turn ends with the work only."""
+        await self._turn.acquire()
 
         async def held() -> T:
-            async with self._turn:
+            try:
                 return await asyncio.to_thread(lambda: work(self._ready()))
+            finally:
+                self._turn.release()
 
         return await asyncio.shield(asyncio.ensure_future(held()))
 
