@@ -82,7 +82,9 @@ class Supervisor:
             mine = await self._mine()
             if mine is not None and self._lacks(configs, mine) and await self.share():
                 mine = await self._mine()
-            if mine is None:
+            # A process that was declared dead while this look waited for the store has another
+            # name by now: what its former life was granted is shared out anew.
+            if mine is None or mine.host_id != self._host_id():
                 return
             self.quiet = mine.quiet
             if self._follow(configs, mine):

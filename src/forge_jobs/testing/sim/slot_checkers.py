@@ -1,6 +1,6 @@
 """The judges of slots: what was granted, and how many handlers of a queue ran at once."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from forge_jobs.core.status import JobStatus
 
@@ -32,8 +32,8 @@ class _Slots:
         self._stands: dict[int, Moved] = {}
         self._runs: dict[int, tuple[str, int]] = {}
 
-    def take(self, record: Record) -> str | None:
-        """Follow one record; the queue in which a handler started just now."""
+    def take(self, record: Record) -> int | None:
+        """Follow one record; the key of the job whose handler started just now."""
         match record:
             case Registered(owner=owner):
                 self._who[owner] = record.who
@@ -51,7 +51,7 @@ class _Slots:
                         del self._runs[run]
             case Ran(run=run, id=job, end=""):
                 self._runs[run] = (record.who, key_of(job))
-                return self._queue.get(key_of(job))
+                return key_of(job)
             case Ran(run=run):
                 self._runs.pop(run, None)
             case _:
@@ -62,24 +62,30 @@ class _Slots:
         """What the store holds for all processes together."""
         return sum(self.held[queue].values())
 
-    def running(self, queue: str) -> int:
-        """Handlers of that queue whose claim is still good."""
-        return sum(
-            self._queue.get(key) == queue and self._is_valid(who, key)
-            for who, key in self._runs.values()
-        )
+    def queue_of(self, key: int) -> str:
+        """The queue a job was claimed from."""
+        return self._queue.get(key, "")
 
-    def _is_valid(self, who: str, key: int) -> bool:
-        move = self._stands.get(key)
-        return (
-            move is not None
-            and move.target is JobStatus.RUNNING
-            and self._who.get(move.owner or -1) == who
+    def running(self, queue: str) -> Counter[int]:
+        """Handlers of that queue whose claim is still good, by the process that owns them."""
+        owners = (
+            self._owner(who, key)
+            for who, key in self._runs.values()
+            if self._queue.get(key) == queue
         )
+        return Counter(owner for owner in owners if owner is not None)
+
+    def _owner(self, who: str, key: int) -> int | None:
+        """The owner of a job's claim if that is the process which runs it."""
+        move = self._stands.get(key)
+        if move is None or move.owner is None or move.target is not JobStatus.RUNNING:
+            return None
+        return move.owner if self._who.get(move.owner) == who else None
 
 
 def within_slots(history: History, final: Final) -> Found:
-    """What is held of a queue grows only within its slots, and never more handlers run than that.
+    """What is held of a queue grows only within its slots, and no process runs more of its handlers
+    than are held for it.
 
     More may be held or run only after an operator took slots away, until their jobs have ended.
     Handlers of a claim that was taken away do not count: the process that runs them is fenced.
@@ -89,19 +95,38 @@ def within_slots(history: History, final: Final) -> Found:
         before = state.granted(record.queue) if isinstance(record, Shared) else 0
         started = state.take(record)
         if isinstance(record, Shared):
-            held, total = state.granted(record.queue), state.totals.get(record.queue, 0)
-            if held > max(before, total):
-                yield Violation(
-                    "granted",
-                    None,
-                    f"{held} of {total} slots of {record.queue} are held at {record.at}, "
-                    f"{before} were before",
-                )
-        if started is not None and state.held[started]:
-            running, held = state.running(started), state.granted(started)
-            if running > held:
-                yield Violation(
-                    "slots",
-                    None,
-                    f"{running} handlers of {started} run at {record.at} on {held} slots",
-                )
+            yield from _granted(state, record, before)
+        if started is not None:
+            yield from _started(state, record.at, state.queue_of(started))
+
+
+def _granted(state: _Slots, record: Shared, before: int) -> Found:
+    queue = record.queue
+    held, total = state.granted(queue), state.totals.get(queue, 0)
+    if held > max(before, total):
+        yield Violation(
+            "granted",
+            None,
+            f"{held} of {total} slots of {queue} are held at {record.at}, {before} were before",
+        )
+
+
+def _started(state: _Slots, at: int, queue: str) -> Found:
+    shares = state.held[queue]
+    if not shares:
+        return
+    running = state.running(queue)
+    if running.total() > state.granted(queue):
+        yield Violation(
+            "slots",
+            None,
+            f"{running.total()} handlers of {queue} run at {at} on {state.granted(queue)} slots",
+        )
+    for owner, count in running.items():
+        held = shares.get(owner, 0)
+        if count > held:
+            yield Violation(
+                "slots",
+                None,
+                f"{count} handlers of {queue} run at {at} in process {owner}, which holds {held}",
+            )
