@@ -11,6 +11,7 @@ from forge_jobs.core.shares import Part, split
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.engine.supervisor import Supervisor
 from forge_jobs.store.processes import Kept, ProcessRecord
+from forge_jobs.testing.sim import __main__ as command
 from forge_jobs.testing.sim.final import Final
 from forge_jobs.testing.sim.history import (
     Claimed,
@@ -70,6 +71,29 @@ def test_more_handlers_run_than_slots_are_held() -> None:
     assert _rules(share, *_started(1, 1, 5), ended, *_started(2, 1, 6)) == set()
     lost = Moved(5, "b", 1, Event.REAP, JobStatus.RUNNING, JobStatus.PENDING, 2, 1, None, 1)
     assert _rules(share, *_started(1, 1, 5), lost, *_started(2, 1, 6)) == set()
+
+
+def test_r13_a_process_runs_more_than_is_held_for_it_while_the_total_is_kept() -> None:
+    shares = [Shared(1, "a", 1, "main", 2, 2), Shared(1, "a", 2, "main", 0, 0)]
+    assert _rules(*shares, *_started(1, 1, 5)) == set()
+    assert _rules(*shares, *_started(1, 2, 5)) == {"slots"}
+
+
+def test_r13_what_runs_in_a_life_that_lost_its_claim_is_not_counted() -> None:
+    share = Shared(1, "a", 1, "main", 1, 1)
+    lost = Moved(5, "b", 1, Event.REAP, JobStatus.RUNNING, JobStatus.PENDING, 2, 1, None, 1)
+    passed_on = [Shared(6, "b", 1, "main", 0, 0), Shared(6, "b", 2, "main", 1, 1)]
+    assert _rules(share, *_started(1, 1, 4), lost, *passed_on, *_started(2, 2, 7)) == set()
+    not_lost = [*_started(1, 1, 4), *passed_on, *_started(2, 2, 7)]
+    assert _rules(share, *not_lost) == {"slots"}
+
+
+@pytest.mark.parametrize("seed", ["383", "840", "1967"])
+def test_r13_worlds_that_ran_more_handlers_than_slots_keep_every_promise(
+    seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the finding ran them: the default options of the command."""
+    assert command.main(["--seed", seed]) == 0, capsys.readouterr().out
 
 
 def _greedy(total: int, parts: Sequence[Part], *, most: int) -> list[Part]:
