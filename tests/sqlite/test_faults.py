@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.backends.sqlite.place import file_system, is_network
+from forge_jobs.backends.sqlite.schema import WANTED
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
@@ -76,8 +77,8 @@ async def test_without_migrate_a_schema_must_be_there(path: Path) -> None:
     with pytest.raises(SchemaMismatch, match="forge db migrate"):
         await SqliteStore(path).open(migrate=False)
     store = SqliteStore(path)
-    assert await store.upkeep.schema_status() == SchemaStatus(None, 1)
-    assert await store.upkeep.migrate() == SchemaStatus(1, 1)
+    assert await store.upkeep.schema_status() == SchemaStatus(None, WANTED)
+    assert await store.upkeep.migrate() == SchemaStatus(WANTED, WANTED)
     await store.open(migrate=False)
     await store.close()
 

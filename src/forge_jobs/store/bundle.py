@@ -14,6 +14,7 @@ from .limits import LimitStore
 from .processes import ProcessStore
 from .queues import QueueStore
 from .schedules import ScheduleStore
+from .settings import SettingStore
 
 Ring: TypeAlias = Callable[[], None]
 
@@ -121,6 +122,8 @@ class Store(Protocol):
     def ledger(self) -> LedgerStore: ...
     @property
     def limits(self) -> LimitStore: ...
+    @property
+    def settings(self) -> SettingStore: ...
     @property
     def upkeep(self) -> Upkeep: ...
     @property

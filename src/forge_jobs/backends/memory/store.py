@@ -22,6 +22,7 @@ from .limits import MemoryLimits
 from .processes import MemoryProcesses
 from .queues import MemoryQueues
 from .schedules import MemorySchedules
+from .settings import MemorySettings
 from .tables import Listener, Tables
 
 _SCHEMA = SchemaStatus(1, 1)
@@ -42,6 +43,7 @@ class MemoryStore:
         self.schedules = MemorySchedules(self._tables)
         self.ledger = MemoryLedger(self._tables)
         self.limits = MemoryLimits(self._tables)
+        self.settings = MemorySettings(self._tables)
         self.upkeep = MemoryUpkeep(self._tables)
 
     @property

@@ -19,6 +19,7 @@ from forge_jobs.store.bundle import Ring
 from forge_jobs.store.processes import Share
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.schedules import Bucket, Fire, Schedule
+from forge_jobs.store.settings import Setting
 
 from .books import Books
 from .lines import Lines
@@ -89,6 +90,7 @@ class Tables:
         self.schedules: dict[str, Schedule] = {}
         self.fires: dict[str, deque[Fire]] = {}
         self.buckets: dict[str, Bucket] = {}
+        self.settings: dict[tuple[str, str], Setting] = {}
         self._due_queues: dict[str, None] = {}
         self._operated = False
         self.changes = 0

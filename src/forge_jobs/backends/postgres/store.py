@@ -20,6 +20,7 @@ from .processes import PostgresProcesses
 from .queues import PostgresQueues
 from .schedules import PostgresSchedules
 from .session import Server
+from .settings import PostgresSettings
 from .transactions import LIBRARIES, UserTransactions
 from .turns import Turns
 from .upkeep import PostgresUpkeep
@@ -56,6 +57,7 @@ class PostgresStore:
         self.schedules = PostgresSchedules(server, bell, self._enqueuer)
         self.ledger = PostgresLedger(server, self._looks)
         self.limits = PostgresLimits(server, bell)
+        self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
         self.upkeep = PostgresUpkeep(server, self.close, self._hearing.round_trip_s)
         self._tag = 0

@@ -21,6 +21,7 @@ from .processes import SqliteProcesses
 from .queues import SqliteQueues
 from .reader import Reader
 from .schedules import SqliteSchedules
+from .settings import SqliteSettings
 from .upkeep import SqliteUpkeep
 from .watch import Watch
 from .writer import Writer
@@ -63,6 +64,7 @@ class SqliteStore:
         self.schedules = SqliteSchedules(self._writer, self._reader, clock)
         self.ledger = SqliteLedger(self._writer, self._reader)
         self.limits = SqliteLimits(self._writer, self._reader, clock)
+        self.settings = SqliteSettings(self._writer, self._reader, clock)
         self.upkeep = SqliteUpkeep(place, clock, entropy, synchronous, self._close_here)
         self._guard = threading.Lock()
         self._open = False

@@ -54,6 +54,7 @@ _PARTS = (
     "processes",
     "queues",
     "schedules",
+    "settings",
     "shares",
     "timetable",
     "worker",

@@ -26,6 +26,7 @@ from .limits import TestCaps, TestKeys, TestLimitNumbers, TestRates
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
 from .schedules import TestBuckets
+from .settings import TestSettings
 from .shares import TestShares
 from .timetable import TestTicks, TestTimetable
 
@@ -68,6 +69,7 @@ __all__ = [
     "TestRetry",
     "TestRetryAndKeys",
     "TestScopes",
+    "TestSettings",
     "TestShares",
     "TestStore",
     "TestSyncEnqueue",

@@ -24,6 +24,7 @@ from forge_jobs.store.limits import LimitStore
 from forge_jobs.store.processes import ProcessStore
 from forge_jobs.store.queues import QueueStore
 from forge_jobs.store.schedules import ScheduleStore
+from forge_jobs.store.settings import SettingStore
 
 from .dice import Dice
 from .effects import Recorder
@@ -249,6 +250,7 @@ class FaultyStore:
         self.schedules: ScheduleStore = far("schedules", target.schedules)
         self.ledger: LedgerStore = far("ledger", target.ledger)
         self.limits: LimitStore = far("limits", target.limits)
+        self.settings: SettingStore = far("settings", target.settings)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
             target.capabilities, sync_enqueue=False, transactions=(), apart=apart
