@@ -57,9 +57,10 @@ async def test_a_stream_ends_with_its_login() -> None:
     clock = Movable()
     forge = Forge("memory://", clock=clock)
     store = await forge.aready()
-    cookie = await asyncio.to_thread(credentials().enter, PASSWORD, clock.now())
+    app = mission_control(forge, auth=credentials())
+    cookie = await app.access.enter(PASSWORD)
     assert cookie is not None
-    with on_a_socket(mission_control(forge, auth=credentials())) as address:
+    with on_a_socket(app) as address:
         async with (
             opened(address, cookie) as client,
             watching(client, "/queues") as busy,

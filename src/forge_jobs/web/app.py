@@ -14,10 +14,12 @@ from forge_jobs.core.errors import ForgeError, NotFound, StoreError
 from forge_jobs.kit.entropy import SECRET_ENTROPY
 from forge_jobs.ops.chronicle import Chronicle
 from forge_jobs.ops.operations import Operations
+from forge_jobs.ops.sessions import Sessions
 
 from . import answers, login, page_files
-from .access.credentials import Access, OwnCheck, ThisMachineOnly
+from .access.credentials import Credentials
 from .access.identity import Identify, Identity, Role
+from .access.ways import Access, OwnCheck, PasswordsAndTokens, ThisMachineOnly
 from .api import route as api_route
 from .api.all import ROUTES
 from .api.openapi import place
@@ -38,7 +40,7 @@ Handle = Callable[[Request], Awaitable[Response]]
 def mission_control(
     forge: "Forge",
     *,
-    auth: Access | Identify | None = None,
+    auth: Credentials | Access | Identify | None = None,
     read_only: bool = False,
     hosts: tuple[str, ...] = (),
     title: str = "Mission Control",
@@ -54,6 +56,8 @@ def mission_control(
     match auth:
         case None:
             access: Access = ThisMachineOnly()
+        case Credentials():
+            access = PasswordsAndTokens(auth, Sessions(forge.aready))
         case _ if hasattr(auth, "identify"):
             access = auth  # pyright: ignore[reportAssignmentType]
         case _:
@@ -86,6 +90,7 @@ class MissionControl:
         self._door = login.Door(access, forge.clock)
         self._app = Guard(
             Starlette(routes=self._routes(), exception_handlers={TooLarge: too_large, 500: broken}),
+            by_token=access.by_token,
             hosts=hosts,
         )
 
@@ -115,7 +120,7 @@ class MissionControl:
     # ------------------------------------------------------------------------------ who is there
 
     async def _desk(self, request: Request) -> Desk | None:
-        identity = await self.access.identify(request, self.forge.clock.now())
+        identity = await self.access.identify(request)
         if identity is None:
             return None
         return await self._desk_of(identity, request.scope.get("root_path", ""))
@@ -197,8 +202,7 @@ class MissionControl:
             return self.frame.main(page, fresh, request, await page.view(fresh, given))
 
         async def still() -> bool:
-            now = self.forge.clock.now()
-            return await self.access.identify(request, now) == desk.identity
+            return await self.access.identify(request) == desk.identity
 
         key = f"{desk.identity.role.word} {request.query_params.get('view', '/')}"
         return StreamingResponse(
@@ -218,10 +222,17 @@ class MissionControl:
         return PlainTextResponse("ok\n")
 
     async def _login(self, request: Request) -> Response:
-        return await login.answer(request, self.access, self.frame, self._door)
+        try:
+            return await login.answer(request, self.access, self.frame, self._door)
+        except ForgeError as error:
+            return self.frame.trouble(request, error)
 
     async def _logout(self, request: Request) -> Response:
-        return login.leave(request, self.access, self.forge.clock.now())
+        try:
+            return await login.leave(request, self.access)
+        except ForgeError as error:
+            # the session may still hold: the cookie stays, so that it can be tried again
+            return self.frame.trouble(request, error)
 
 
 def _below(root: str, scope: Scope) -> Scope:

@@ -18,7 +18,7 @@ from . import rendering
 from .access.identity import Role
 from .answers import status_of
 from .desk import Desk
-from .login import local_path
+from .local import local_path
 from .pages.page import Given, Notice, Page, Shown
 
 _NOTICE: Final = "forge_notice"
@@ -89,7 +89,7 @@ class Frame:
             "operator": desk.may(Role.OPERATOR),
             "admin": desk.may(Role.ADMIN),
             "notice": _pending_notice(request),
-            "here": request.query_params.get("view") or _address(request),
+            "here": local_path(request.query_params.get("view") or _address(request)),
             **shown,
         }
 
@@ -97,7 +97,7 @@ class Frame:
         root = request.scope.get("root_path", "")
 
         def url(path: str, given: Given | None = None, /, **changes: object) -> str:
-            return f"{root}{with_query(path, given or {}, changes)}"
+            return f"{root}{with_query(local_path(path), given or {}, changes)}"
 
         return {
             "url": url,

@@ -3,7 +3,8 @@
 Plain ASGI, so that streams pass through untouched.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,6 +13,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import answers
+
+ByToken: TypeAlias = Callable[[Headers], bool]
 
 BODY_MOST: Final = 2 << 20
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -36,10 +39,15 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """Refuses what comes from other sites or is too large, and puts the headers on every answer."""
+    """Refuses what comes from other sites or is too large, and puts the headers on every answer.
 
-    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...] = ()) -> None:
+    ``by_token`` tells whether a bearer token alone says who a request comes from: only then is it
+    not asked which site sent it.
+    """
+
+    def __init__(self, app: ASGIApp, *, by_token: ByToken, hosts: tuple[str, ...] = ()) -> None:
         self._app = app
+        self._by_token = by_token
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +68,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > BODY_MOST:
             return 413, f"the body is larger than {BODY_MOST:,} bytes"
-        if scope["method"] in _SAFE or "authorization" in headers:
+        if scope["method"] in _SAFE or self._by_token(headers):
             return None
         if not same_origin(headers, host):
             return 403, "this request came from another site"

@@ -27,6 +27,8 @@ _LONGEST_S: Final = 1.5
 QUIET_S: Final = 10.0
 # Views that wake together share one look at the stamp.
 _SAME_S: Final = 0.2
+# The number of no view: a reader who was told of an outage gets the present view after it.
+_UNKNOWN: Final = -1
 
 
 @dataclass(slots=True)
@@ -64,14 +66,24 @@ class Hub:
         self, key: str, render: Render, still: Still | None = None
     ) -> AsyncIterator[str]:
         """Server-sent events of one page, from now until the reader leaves, or until ``still``
-        says no: nothing is sent without asking it."""
+        says no: nothing is sent without asking it. While it cannot say, an outage is told and
+        nothing else."""
         view = self._join(key, render)
         seen = 0
         try:
             yield "retry: 2000\n\n"
             while True:
-                news = view.number != seen or await _in_time(view.changed)
-                if still is not None and not await still():
+                news = seen != view.number > 0 or await _in_time(view.changed)
+                try:
+                    over = still is not None and not await still()
+                except ForgeError as error:
+                    # nobody can tell who this is: they hear of that, and of nothing else
+                    if seen != _UNKNOWN:
+                        yield _event("trouble", redact.prose(str(error)))
+                        seen = _UNKNOWN
+                    await self._clock.sleep(PERIOD_S)
+                    continue
+                if over:
                     yield _event("over", "login")
                     return
                 if news:

@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from forge_jobs.core.instant import Instant
 from forge_jobs.kit.clock import Clock
 
-from .access.credentials import Access
 from .access.sessions import COOKIE, LIFE_S
+from .access.ways import Access
+from .local import local_path
 
 if TYPE_CHECKING:
     from .frame import Frame
@@ -64,8 +64,7 @@ class Door:
         self._waiting += 1
         try:
             async with self._turn:
-                # dear on purpose, so not on the loop that serves everybody
-                cookie = await asyncio.to_thread(self._access.enter, password, self._clock.now())
+                cookie = await self._access.enter(password)
                 if cookie is None:
                     await self._clock.sleep(_WRONG_S)
                 return cookie
@@ -97,17 +96,10 @@ async def answer(request: Request, access: Access, frame: "Frame", door: Door) -
     return response
 
 
-def leave(request: Request, access: Access, now: Instant) -> Response:
-    """End the session, here and for whoever has a copy of its cookie."""
-    access.leave(request, now)
+async def leave(request: Request, access: Access) -> Response:
+    """End the session, in every process and for whoever has a copy of its cookie."""
+    await access.leave(request)
     root = request.scope.get("root_path", "")
     response = RedirectResponse(f"{root}/login", 303)
     response.delete_cookie(COOKIE, path=root or "/")
     return response
-
-
-def local_path(text: str) -> str:
-    """A path of this site; anything that could lead elsewhere becomes the first page."""
-    if not text.startswith("/") or text.startswith(("//", "/\\")) or not text.isprintable():
-        return "/"
-    return text

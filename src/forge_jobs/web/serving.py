@@ -11,7 +11,8 @@ import uvicorn
 
 from forge_jobs.core.errors import BadConfig, Refused
 
-from .access.credentials import LOOPBACK, Access, from_environment
+from .access.credentials import Credentials, from_environment
+from .access.ways import LOOPBACK
 from .app import mission_control
 from .page_files import REMEDY, missing
 
@@ -23,7 +24,7 @@ DEFAULT_PORT: Final = 8787
 _STOP_S: Final = 3
 
 
-def check_host(host: str, access: Access | None) -> None:
+def check_host(host: str, access: Credentials | None) -> None:
     """Refuse to listen beyond this machine without credentials."""
     if host not in LOOPBACK and access is None:
         raise Refused(

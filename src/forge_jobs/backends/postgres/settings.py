@@ -70,6 +70,4 @@ def _length(ttl_s: float | None) -> int | None:
 
 
 def _setting(row: Row) -> Setting:
-    return Setting(
-        name=row["name"], value=row["value"], version=row["version"], until=row["until"]
-    )
+    return Setting(name=row["name"], value=row["value"], version=row["version"], until=row["until"])

@@ -1,63 +1,40 @@
-"""Signed cookies: who logged in, as what, until when. Only what ended early is remembered."""
+"""The cookie that stands for a log-in, and the header that carries a token."""
 
-import hashlib
-import hmac
+import re
 from typing import Final
 
-import msgspec
-from msgspec import Struct
+from starlette.datastructures import Headers
 
-from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.ops.sessions import LIFE_S
 
-from .identity import Identity, Role
+from .identity import Role
+
+__all__ = ["COOKIE", "LIFE_S", "bearer_token", "sessions_given"]
 
 COOKIE: Final = "forge_session"
-LIFE_S: Final = 12 * 3600
+# A browser sends one for each path that matches; more than a few are no browser's.
+_GIVEN_MOST: Final = 4
+_TEXT: Final = re.compile(r"(viewer|operator|admin)\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
-class _Ticket(Struct, frozen=True, array_like=True):
-    name: str
-    role: int
-    until: Instant
+def sessions_given(headers: Headers) -> list[tuple[Role, str]]:
+    """The session texts of a request with the roles they claim, well formed but not yet known.
 
-
-class Sessions:
-    """Makes and reads the cookies of one set of credentials.
-
-    The key follows from the credentials themselves, so that sessions outlive a restart, hold on
-    every process behind a balancer, and end when the password changes. Logging out is known to
-    this process alone: elsewhere a copy of the cookie holds until its time is over.
+    Several are possible: another Mission Control of the same host has a cookie of the same name.
+    Beyond four nothing is taken.
     """
+    pairs = (part.partition("=") for line in headers.getlist("cookie") for part in line.split(";"))
+    texts = [text.strip() for name, _, text in pairs if name.strip() == COOKIE]
+    if len(texts) > _GIVEN_MOST:
+        return []
+    matches = (_TEXT.fullmatch(text) for text in dict.fromkeys(texts))
+    return [(Role[match[1].upper()], match[0]) for match in matches if match is not None]
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._ended: dict[str, Instant] = {}
 
-    def issue(self, identity: Identity, now: Instant) -> str:
-        """The cookie's text."""
-        ticket = _Ticket(identity.name, int(identity.role), now + LIFE_S * SECOND)
-        body = msgspec.json.encode(ticket).hex()
-        return f"{body}.{self._sign(body)}"
-
-    def read(self, cookie: str, now: Instant) -> Identity | None:
-        """Who this is, or None for a cookie that is forged, foreign, ended or past its time."""
-        ticket = self._ticket(cookie)
-        if ticket is None or ticket.until <= now or cookie in self._ended:
-            return None
-        return Identity(ticket.name, Role(ticket.role))
-
-    def end(self, cookie: str, now: Instant) -> None:
-        """Let a cookie be worth nothing from now on."""
-        ticket = self._ticket(cookie)
-        if ticket is not None:
-            lasting = {one: until for one, until in self._ended.items() if until > now}
-            self._ended = {**lasting, cookie: ticket.until}
-
-    def _ticket(self, cookie: str) -> _Ticket | None:
-        body, _, signature = cookie.partition(".")
-        if not hmac.compare_digest(self._sign(body).encode(), signature.encode()):
-            return None
-        return msgspec.json.decode(bytes.fromhex(body), type=_Ticket)
-
-    def _sign(self, body: str) -> str:
-        return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()
+def bearer_token(headers: Headers) -> str | None:
+    """The token of ``Authorization: Bearer``; None without such a header. Empty, and so nobody's,
+    when it is missing or there is more than one header."""
+    given = [line.partition(" ") for line in headers.getlist("authorization")]
+    if not any(scheme.lower() == "bearer" for scheme, _, _ in given):
+        return None
+    return given[0][2].strip() if len(given) == 1 else ""

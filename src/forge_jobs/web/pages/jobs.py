@@ -15,6 +15,7 @@ from forge_jobs.ops.operations import Operation, OperationState
 from forge_jobs.ops.views import JobsPage
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.desk import Desk
+from forge_jobs.web.local import local_path
 
 from .acting import actor, operator
 from .filters import filter_of, kept
@@ -180,7 +181,7 @@ async def preview(desk: Desk, given: Given) -> Shown:
         "typed_above": TYPED_ABOVE,
         "filter": {**kept(given), "status": ",".join(reach)},
         "command": bulk_command(action, {**kept(given), "status": ",".join(reach)}),
-        "back": given.get("back", "/jobs"),
+        "back": local_path(given.get("back", "/jobs"), "/jobs"),
     }
 
 
