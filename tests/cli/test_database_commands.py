@@ -50,7 +50,7 @@ def test_the_life_of_a_database(on_file: Here) -> None:
 def test_a_database_of_a_newer_release_is_not_touched(on_file: Here) -> None:
     on_file.forge("db", "create")
     with closing(sqlite3.connect("forge.db")) as connection, connection:
-        connection.execute("UPDATE forge_schema SET number = 999")
+        connection.execute("INSERT INTO forge_schema VALUES (999, 'future', 0)")
     for command in (["jobs", "list"], ["enqueue", "send"], ["db", "migrate"]):
         answer = on_file.forge(*command)
         assert answer.code == 1
