@@ -6,7 +6,11 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the rest of the package sees it."""
+    """Time as the rest of the package sees it.
+
+    A clock that passes every question on to another one names that one in ``source``: see
+    ``is_machine_time``.
+    """
 
     def now(self) -> int:
         """Wall time: microseconds since 1970, UTC."""
@@ -49,3 +53,13 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def is_machine_time(clock: Clock) -> bool:
+    """Whether ``clock`` tells the machine's own time at this moment, directly or by its ``source``.
+
+    A store that has a clock of its own follows that one then, since machines may be set wrong. Any
+    other clock was put in place by a test, and what it says holds. Ask at each call: a test may
+    give a living Forge another clock, and take it away again.
+    """
+    return clock is SYSTEM_CLOCK or getattr(clock, "source", None) is SYSTEM_CLOCK

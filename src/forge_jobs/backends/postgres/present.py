@@ -1,30 +1,11 @@
-"""Whose time it is: the server's, unless somebody brings a clock of their own."""
-
-from typing import Protocol
+"""Whose time it is: the server's, unless a test has put a clock in place."""
 
 from forge_jobs.core.instant import Instant
-from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.clock import Clock, is_machine_time
 
 
-class Present(Protocol):
+class Present:
     """The source of store time."""
-
-    def bind(self) -> Instant | None:
-        """The instant to bind into a statement; None leaves it to ``clock_timestamp()``."""
-        ...
-
-
-class ServerTime:
-    """One clock for the whole cluster."""
-
-    __slots__ = ()
-
-    def bind(self) -> Instant | None:
-        return None
-
-
-class ClockTime:
-    """Time from a given clock: tests and simulations move it."""
 
     __slots__ = ("_clock",)
 
@@ -32,9 +13,8 @@ class ClockTime:
         self._clock = clock
 
     def bind(self) -> Instant | None:
-        return self._clock.now()
+        """The instant to bind into a statement; None leaves it to ``clock_timestamp()``.
 
-
-def present_of(clock: Clock) -> Present:
-    """The server's time, unless the clock is not the machine's own."""
-    return ServerTime() if clock is SYSTEM_CLOCK else ClockTime(clock)
+        Decided at each call: a test may swap the clock of a Forge whose store is open.
+        """
+        return None if is_machine_time(self._clock) else self._clock.now()

@@ -19,7 +19,7 @@ from . import faults
 from .address import Address
 from .driver import Driver, Row
 from .pool import Pool
-from .present import Present, present_of
+from .present import Present
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Server:
         self.address = address
         self.clock = clock
         self.entropy = entropy
-        self.present: Present = present_of(clock)
+        self.present = Present(clock)
         self.pool = Pool(self._connect)
         self.opened = False
         self.pooled = bool(address.pooled)
