@@ -1,8 +1,10 @@
 """Signs of life: one locked file per worker process, in ``live`` beside the database.
 
-The lock ends with the process, so that a kill is seen at once; the time stamp inside shows one that
-was stopped. A long transaction of some other program blocks neither. Whether a process *is*
-dead is a row in the database: this module only shows evidence.
+The lock ends with the process, so that a kill is seen at once; the stamp inside shows one that was
+stopped. Its age is taken by the steady clock, which all processes of a machine share: a wall clock
+that is set forward makes nobody look dead, one that is set back nobody alive. A long transaction of
+some other program blocks neither. Whether a process *is* dead is a row in the database: this module
+only shows evidence.
 """
 
 import fcntl
@@ -15,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.kit.clock import Clock
 from forge_jobs.store.processes import Pulse
 
 from .place import Place
@@ -24,16 +27,22 @@ _READS_MOST: Final = 50
 
 
 class Sign(Struct, frozen=True):
-    """What a process last wrote about itself."""
+    """What a process last wrote about itself. ``steady_us`` is the beat by the steady clock; files
+    of earlier releases have none."""
 
     key: int
     lease_s: float
     beat_at: Instant
     pulse: Pulse = Pulse()
+    steady_us: int | None = None
 
-    @property
-    def expires_at(self) -> Instant:
-        return self.beat_at + round(self.lease_s * SECOND)
+    def left_us(self, now: Instant, steady_us: int) -> int:
+        """How long the lease still runs; not above 0 when it has run out."""
+        lease = round(self.lease_s * SECOND)
+        if self.steady_us is None or self.steady_us - steady_us > lease:
+            # Not stamped, or by a clock that cannot be ours: the wall clock is all there is.
+            return self.beat_at + lease - now
+        return self.steady_us + lease - steady_us
 
 
 class LiveFile:
@@ -106,7 +115,12 @@ def evidence(place: Place, host_id: str) -> Sign | None:
         os.close(descriptor)
 
 
-def renew(place: Place, host_id: str, key: int, now: Instant, pulse: Pulse) -> bool:
+def steady_us(clock: Clock) -> int:
+    """What the steady clock of this machine shows."""
+    return round(clock.mono() * SECOND)
+
+
+def renew(place: Place, host_id: str, key: int, clock: Clock, pulse: Pulse) -> bool:
     """Beat for a process whose file another store of ours holds; False when it is not there."""
     sign = evidence(place, host_id)
     if sign is None or sign.key != key:
@@ -116,7 +130,7 @@ def renew(place: Place, host_id: str, key: int, now: Instant, pulse: Pulse) -> b
     except FileNotFoundError:
         return False
     try:
-        _write(descriptor, Sign(key, sign.lease_s, now, pulse))
+        _write(descriptor, Sign(key, sign.lease_s, clock.now(), pulse, steady_us(clock)))
     finally:
         os.close(descriptor)
     return True
@@ -198,8 +212,9 @@ def _path(place: Place, host_id: str) -> str:
 class Signs:
     """The live files of processes that registered through this store, and looks at all others."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, clock: Clock) -> None:
         self._place = place
+        self._clock = clock
         self._own: dict[int, LiveFile] = {}
 
     def own(self, key: int) -> LiveFile | None:
@@ -220,14 +235,18 @@ class Signs:
         own = self._own.get(key)
         if own is not None:
             # Its own writing is fresh enough unless somebody else beat for it.
-            return own.sign if own.sign.expires_at > now else own.read()
+            return own.sign if self.left_us(own.sign, now) > 0 else own.read()
         sign = evidence(self._place, host_id)
         return sign if sign is not None and sign.key == key else None
 
     def lives(self, key: int, host_id: str, now: Instant) -> bool:
         """Whether a process is there and its lease has not run out."""
         sign = self.sign(key, host_id, now)
-        return sign is not None and sign.expires_at > now
+        return sign is not None and self.left_us(sign, now) > 0
+
+    def left_us(self, sign: Sign, now: Instant) -> int:
+        """How long the lease behind a sign still runs."""
+        return sign.left_us(now, steady_us(self._clock))
 
     def let_go(self) -> None:
         """Close all of our files: the store closes, or this is a forked child."""

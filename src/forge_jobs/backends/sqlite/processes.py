@@ -71,7 +71,7 @@ class SqliteProcesses:
             ),
         ).lastrowid  # fmt: skip
         # Before the commit: whoever sees the row must find the file.
-        file.publish(Sign(key, process.lease_s, tx.now))
+        file.publish(Sign(key, process.lease_s, tx.now, steady_us=live.steady_us(self._clock)))
         return key
 
     def _condemn_host(self, tx: Tx, host_id: str) -> None:
@@ -89,7 +89,8 @@ class SqliteProcesses:
             if not file.stands():
                 self._signs.drop(key)
                 return Beat(False, now)
-            file.write(Sign(key, file.sign.lease_s, now, pulse))
+            steady_us = live.steady_us(self._clock)
+            file.write(Sign(key, file.sign.lease_s, now, pulse, steady_us))
         except OSError as error:
             raise self._mute(error) from error
         return Beat(True, now)
@@ -102,7 +103,7 @@ class SqliteProcesses:
         host_id = await self._reader.call(partial(_host_of, key))
         if host_id is None:
             return False
-        return live.renew(self._place, host_id, key, self._clock.now(), pulse)
+        return live.renew(self._place, host_id, key, self._clock, pulse)
 
     async def leave(self, key: int) -> None:
         await self._writer.call(partial(_leave, key))
@@ -130,7 +131,7 @@ class SqliteProcesses:
         found: list[ProcessRecord] = []
         for key, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet in rows:
             sign = self._signs.sign(key, host_id, now)
-            if sign is None or sign.expires_at <= now:
+            if sign is None or self._signs.left_us(sign, now) <= 0:
                 continue
             found.append(
                 ProcessRecord(
@@ -179,8 +180,8 @@ class SqliteProcesses:
         now = self._clock.now()
         standing = await self._reader.call(_standing)
         signs = [self._signs.sign(key, host_id, now) for key, host_id in standing]
-        ends = [sign.expires_at for sign in signs if sign is not None and sign.expires_at > now]
-        return min(ends, default=None)
+        left = [self._signs.left_us(sign, now) for sign in signs if sign is not None]
+        return min((now + one for one in left if one > 0), default=None)
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
         return await self._writer.call(partial(self._lead, name, key, ttl_s))

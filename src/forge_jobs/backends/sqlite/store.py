@@ -55,7 +55,7 @@ class SqliteStore:
         self._clock = clock
         self._entropy = entropy
         self._watch = Watch(place, clock, entropy)
-        self._signs = Signs(place)
+        self._signs = Signs(place, clock)
         self._writer = Writer(place, clock, synchronous=synchronous, announce=self._watch.announce)
         self._reader = Reader(place, clock)
         self.jobs = SqliteJobs(place, self._writer, self._reader, self._signs, clock)

@@ -162,7 +162,7 @@ class SqliteUpkeep:
 
     def _workers(self, connection: sqlite3.Connection) -> Finding:
         standing = connection.execute(processes.SQL["standing"]).fetchall()
-        gone = processes.dead(Signs(self._place), standing, self._clock.now())
+        gone = processes.dead(Signs(self._place, self._clock), standing, self._clock.now())
         left = set(live.names(self._place)) - {host_id for _, host_id in standing}
         if gone:
             return Finding(
