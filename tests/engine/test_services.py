@@ -186,7 +186,7 @@ async def test_cleanup_removes_in_batches_what_is_past_its_retention() -> None:
     assert await rig.counts() == {"done": 1_200, "dead": 3}
     assert await cleanup_once(store, clock=clock) == CleanupReport()
     clock.advance(8 * 86_400)
-    service = Cleanup(store, settings=EngineSettings(), store_now=clock.now)
+    service = Cleanup(store, settings=EngineSettings())
     assert (await service.tick()).after_s == pytest.approx(0.05), "there is more"
     assert (await rig.counts())["done"] == 700
     report = await cleanup_once(store, clock=clock)

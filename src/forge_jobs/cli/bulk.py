@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, assert_never
 
 import typer
@@ -30,7 +30,7 @@ from .options import (
     Yes,
     filter_of,
 )
-from .session import actor, on_store
+from .session import actor, by_store_time, on_store
 
 _WORD = {
     Action.RETRY: ("Retry", "back in line"),
@@ -125,7 +125,9 @@ async def _carry_out(store: Store, wish: _Wish) -> int:
     operator = Operator(store, actor=actor())
     size = CappedCount(len(wish.selection.ids))
     if wish.selection.filter is not None:
-        size = await operator.preview(wish.action, wish.selection.filter)
+        chosen = await by_store_time(store, wish.selection.filter)
+        wish = replace(wish, selection=Selection(filter=chosen))
+        size = await operator.preview(wish.action, chosen)
         if wish.dry_run or size.jobs == 0:
             return _say_size(wish, size)
         _ask(wish, size)

@@ -12,17 +12,16 @@ from rich.text import Text
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.instant import seconds, to_datetime
+from forge_jobs.core.instant import seconds
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.timetable import spec
-from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops.act import Store
 from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
 from forge_jobs.ops.views import to_json
 
 from . import show
 from .options import AsJson, Url, as_span
-from .session import actor, on_store
+from .session import actor, on_store, timed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,11 +70,11 @@ def list_schedules(url: Url = None, as_json: AsJson = False) -> None:
     Example:
       forge cron list
     """
-    views = on_store(url, lambda store: _table(store).all())
+    views, now = on_store(url, lambda store: timed(store, _table(store).all()))
     if as_json:
         show.write_json(to_json({"schedules": views}))
         return
-    out, now = show.console(), to_datetime(SYSTEM_CLOCK.now())
+    out = show.console()
     if not views:
         out.print("No schedules yet: declare one with @forge.cron, or use `forge cron create`.")
         return

@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.status import JobStatus
-from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import look
+from forge_jobs.ops.act import Store
 from forge_jobs.ops.views import JobLine, JobsPage, JobView, Reason
 
 from . import show
@@ -26,7 +25,7 @@ from .options import (
     Url,
     filter_of,
 )
-from .session import on_store
+from .session import by_store_time, on_store, timed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,11 +69,15 @@ def list_jobs(
         older_than=older_than,
         newer_than=newer_than,
     )
-    page = on_store(url, lambda store: look.jobs(store, chosen, limit=limit, after=after))
+
+    async def work(store: Store) -> JobsPage:
+        return await look.jobs(store, await by_store_time(store, chosen), limit=limit, after=after)
+
+    page, now = on_store(url, lambda store: timed(store, work(store)))
     if as_json:
         show.write_json(page.to_json())
     else:
-        _print_page(page)
+        _print_page(page, now)
 
 
 @app.command("show")
@@ -92,20 +95,19 @@ def show_job(
     Example:
       forge jobs show 01JABCDEFGHJKMNPQRSTVWXYZ0
     """
-    view = on_store(url, lambda store: look.job(store, job_id, reveal=reveal))
+    view, now = on_store(url, lambda store: timed(store, look.job(store, job_id, reveal=reveal)))
     if as_json:
         show.write_json(view.to_json())
     else:
-        _print_job(view, to_datetime(SYSTEM_CLOCK.now()))
+        _print_job(view, now)
 
 
-def _print_page(page: JobsPage) -> None:
+def _print_page(page: JobsPage, now: datetime) -> None:
     out = show.console()
     if not page.jobs:
         text = "No jobs match." if page.next is None else "None so far."
         out.print(text if page.next is None else f"{text} Go on: repeat with --after {page.next}")
         return
-    now = to_datetime(SYSTEM_CLOCK.now())
     rows = show.table(
         "ID", "KIND", "QUEUE", "STATE", "TRIES", "WHEN", right=("TRIES",), shrink=("KIND", "QUEUE")
     )

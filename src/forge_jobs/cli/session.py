@@ -6,10 +6,17 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
 from forge_jobs.core.errors import NotFound
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.select import Filter
 from forge_jobs.kit import redact
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from forge_jobs.app import Forge
     from forge_jobs.ops.act import Store
 
@@ -43,6 +50,24 @@ def with_forge(url: str | None, work: "Callable[[Forge], Awaitable[T]]") -> T:
             await forge.aclose()
 
     return asyncio.run(session())
+
+
+async def timed(store: "Store", asked: Awaitable[T]) -> "tuple[T, datetime]":
+    """An answer of the store and the store's time: ages are counted from that one, for this
+    machine may be set wrong."""
+    return await asked, to_datetime(await store.now())
+
+
+async def by_store_time(store: "Store", chosen: Filter) -> Filter:
+    """The filter with its ages counted from the store's time instead of this machine's."""
+    if chosen.enqueued_from is None and chosen.enqueued_until is None:
+        return chosen
+    ahead = await store.now() - SYSTEM_CLOCK.now()
+    return replace(
+        chosen,
+        enqueued_from=None if chosen.enqueued_from is None else chosen.enqueued_from + ahead,
+        enqueued_until=None if chosen.enqueued_until is None else chosen.enqueued_until + ahead,
+    )
 
 
 def actor() -> str:

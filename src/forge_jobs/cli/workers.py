@@ -1,20 +1,19 @@
 """``forge workers``: who runs jobs, and asking one to take no more."""
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from forge_jobs.core.instant import to_datetime
-from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import look
 from forge_jobs.ops.act import Operator, Store
 from forge_jobs.ops.views import WorkerView, to_json
 
 from . import show
 from .options import AsJson, Url
-from .session import actor, on_store
+from .session import actor, on_store, timed
 
 app = typer.Typer()
 
@@ -30,13 +29,13 @@ def workers(context: typer.Context, url: Url = None, as_json: AsJson = False) ->
     """
     if context.invoked_subcommand is not None:
         return
-    views = on_store(url, look.workers)
+    views, now = on_store(url, lambda store: timed(store, look.workers(store)))
     if as_json:
         show.write_json(to_json({"workers": views}))
     elif not views:
         show.console().print("No worker is running: forge worker APP starts one.")
     else:
-        show.console().print(worker_table(views))
+        show.console().print(worker_table(views, now))
 
 
 @app.command()
@@ -66,9 +65,8 @@ def quiet(
         show.console().print(f"{host_id} {verb}.")
 
 
-def worker_table(views: tuple[WorkerView, ...]) -> Table:
+def worker_table(views: tuple[WorkerView, ...], now: datetime) -> Table:
     """Worker processes in 80 columns; the host id stands below a label."""
-    now = to_datetime(SYSTEM_CLOCK.now())
     numbers = ("PID", "RUNS", "MEMORY", "UP")
     made = show.table("WORKER", *numbers, "QUEUES", right=numbers, fold=("WORKER", "QUEUES"))
     for view in views:

@@ -337,7 +337,7 @@ class WorkerProcess:
             ),
             Promote(store, store_now=self.floor.store_now),
             Lots(store),
-            Cleanup(store, settings=plan.settings, store_now=self.floor.store_now),
+            Cleanup(store, settings=plan.settings),
             Fold(store),
             *self._reports(),
             Rebalance(store, most=plan.settings.slots_most),

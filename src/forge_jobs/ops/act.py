@@ -32,6 +32,7 @@ from forge_jobs.store.queues import QueueChange, QueueConfig
 
 from .audit import Audit, AuditEntry, StoreAudit
 from .look import COUNT_CAP, existing, unhidden
+from .present import entry_time
 
 BATCH = 500
 
@@ -287,7 +288,7 @@ class Operator:
     ) -> None:
         """Put into the audit that this person did something."""
         entry = AuditEntry(
-            at=self._clock.now(),
+            at=await entry_time(self._store, self._clock),
             actor=self._actor,
             action=action,
             subject=subject,

@@ -15,6 +15,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.limits import LimitChange
 
 from .audit import Audit, AuditEntry, StoreAudit
+from .present import entry_time, present
 from .views import View
 
 
@@ -55,7 +56,7 @@ async def declared_limits(store: Store) -> tuple[LimitView, ...]:
 async def scopes(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[ScopeView, ...]:
     """All throttle scopes that a task declares or that were closed lately, by name."""
     gates, tasks = await store.limits.gates(), await _tasks_by_scope(store)
-    now = clock.now()
+    now = await present(store, clock)
     return tuple(
         _scope(scope, gates.get(scope), tasks.get(scope, ()), now)
         for scope in sorted({*gates, *tasks})
@@ -111,7 +112,11 @@ class BoundOperator:
         self, action: str, subject: str, detail: Mapping[str, float | None] = {}
     ) -> None:
         entry = AuditEntry(
-            at=self._clock.now(), actor=self._actor, action=action, subject=subject, detail=detail
+            at=await entry_time(self._store, self._clock),
+            actor=self._actor,
+            action=action,
+            subject=subject,
+            detail=detail,
         )
         await self._audit.record(entry)
 

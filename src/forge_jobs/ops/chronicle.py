@@ -22,6 +22,7 @@ from forge_jobs.kit.clock import Clock
 from forge_jobs.store.bundle import Store
 
 from .metrics import Point, point, steps_of
+from .present import present
 
 PATIENCE_S: Final = 0.03
 _LONGEST: Final = 10 * MINUTE
@@ -79,7 +80,7 @@ class Chronicle:
         """What happened in a range, as far as it is known within ``patience_s``."""
         first, end, step = steps_of(since, until, step_s)
         size = min(step, _LONGEST)
-        begun = self._clock.mono()
+        begun, now = self._clock.mono(), await present(store, self._clock)
         points: list[Point] = []
         for at in reversed(range(first, end, step)):
             places = [
@@ -87,11 +88,11 @@ class Chronicle:
                 for start in range(at, min(at + step, end), size)
             ]
             for place in places:
-                if self._known(place) is None and (
+                if self._known(place, now) is None and (
                     not points or self._clock.mono() - begun < patience_s
                 ):
-                    await self._read(store, place)
-            known = [self._known(place) for place in places]
+                    await self._read(store, place, now)
+            known = [self._known(place, now) for place in places]
             parts = [piece.told for piece in known if piece is not None]
             if len(parts) < len(places):
                 self._read_on(store, queue, range(first, at + step, size), end)
@@ -107,17 +108,16 @@ class Chronicle:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _known(self, place: _Place) -> _Piece | None:
+    def _known(self, place: _Place, now: Instant) -> _Piece | None:
         piece = self._pieces.get(place)
         if piece is None:
             return None
         settled = piece.read_at >= place.until + _SETTLED
         over = piece.read_at >= place.until
-        fresh = self._clock.now() - piece.read_at < (_AGAIN if over else SECOND // 2)
+        fresh = now - piece.read_at < (_AGAIN if over else SECOND // 2)
         return piece if settled or fresh else None
 
-    async def _read(self, store: Store, place: _Place) -> None:
-        now = self._clock.now()
+    async def _read(self, store: Store, place: _Place, now: Instant) -> None:
         told = await store.ledger.minutes(since=place.at, until=place.until, queue=place.queue)
         whole = together(told, at=place.at, queue="", kind="")
         self._pieces[place] = _Piece(whole, now)
@@ -134,11 +134,12 @@ class Chronicle:
     async def _reader(self, store: Store) -> None:
         while self._wanted:
             place = self._wanted.pop()
-            if self._known(place) is not None:
-                continue
             begun = self._clock.mono()
             try:
-                await self._read(store, place)
+                now = await present(store, self._clock)
+                if self._known(place, now) is not None:
+                    continue
+                await self._read(store, place, now)
                 self.caught_up += 1
             except ForgeError as error:
                 # the page that shows the chart tells people of a store that is away

@@ -7,6 +7,7 @@ from forge_jobs.core.instant import MINUTE, Instant, to_datetime
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
+from .present import present
 from .views import View
 
 
@@ -22,7 +23,7 @@ async def flows(
     store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK
 ) -> Mapping[str, tuple[Flow, ...]]:
     """By queue, oldest minute first, the present one last; a queue that did nothing is absent."""
-    now = clock.now()
+    now = await present(store, clock)
     until = now - now % MINUTE + MINUTE
     since = until - minutes * MINUTE
     seen: dict[str, dict[Instant, list[int]]] = {}

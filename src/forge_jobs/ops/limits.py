@@ -10,6 +10,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
+from .present import entry_time
 from .views import View
 
 
@@ -75,7 +76,11 @@ class LimitOperator:
 
     async def _note(self, action: str, subject: str, detail: Mapping[str, float] = {}) -> None:
         entry = AuditEntry(
-            at=self._clock.now(), actor=self._actor, action=action, subject=subject, detail=detail
+            at=await entry_time(self._store, self._clock),
+            actor=self._actor,
+            action=action,
+            subject=subject,
+            detail=detail,
         )
         await self._audit.record(entry)
 

@@ -26,6 +26,7 @@ from forge_jobs.store.queues import QueueConfig
 
 from .held import closed_scopes
 from .metrics import spans
+from .present import present
 from .views import (
     ErrorView,
     JobsPage,
@@ -48,7 +49,7 @@ _WAITING = (JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.HELD, JobStatus.FA
 
 async def overview(store: Store, *, minutes: int = 10, clock: Clock = SYSTEM_CLOCK) -> Overview:
     """Counts, lag, queues, workers and the last whole minutes with the present one."""
-    now = clock.now()
+    now = await present(store, clock)
     since = now // MINUTE * MINUTE - (minutes - 1) * MINUTE
     seen, people, told = await asyncio.gather(
         queues(store, clock=clock),
@@ -72,7 +73,8 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
     configs, counts, oldest, processes = await asyncio.gather(
         store.queues.all(), store.ledger.counts(), store.ledger.oldest_due(), store.processes.all()
     )
-    closed = await closed_scopes(store, clock.now())
+    now = await present(store, clock)
+    closed = await closed_scopes(store, now)
     known = {config.name: config for config in configs}
     tallies = _by_queue(counts)
     serving: dict[str, list[ProcessRecord]] = {}
@@ -81,7 +83,6 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
             serving.setdefault(name, []).append(process)
     busy = (name for name, tally in tallies.items() if any(tally.values()))
     names = sorted({*known, *busy, *oldest, *serving})
-    now = clock.now()
     return tuple(
         _queue(
             known.get(name) or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS),
@@ -118,7 +119,7 @@ def unserved(seen: Sequence[QueueView]) -> tuple[str, ...]:
 
 async def workers(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[WorkerView, ...]:
     """All living worker processes, by label."""
-    now = clock.now()
+    now = await present(store, clock)
     views = [_worker(process, now) for process in await store.processes.all()]
     return tuple(sorted(views, key=lambda view: (view.label, view.host_id)))
 
@@ -160,11 +161,14 @@ async def job(
     Without ``reveal`` values under secret-looking names are hidden. NotFound for an unknown id.
     """
     record = await existing(store, job_id)
-    lines, reasons, processes = await asyncio.gather(
-        store.ledger.logs(record.id), why(store, record, clock=clock), store.processes.all()
+    lines, reasons, processes, now = await asyncio.gather(
+        store.ledger.logs(record.id),
+        why(store, record, clock=clock),
+        store.processes.all(),
+        present(store, clock),
     )
     worker = next((process.label for process in processes if process.key == record.owner), None)
-    return _job(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=clock.now())
+    return _job(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=now)
 
 
 async def existing(store: Store, job_id: str) -> JobRecord:

@@ -16,6 +16,7 @@ from forge_jobs.core.vitals import Vitals, combined
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
+from .present import present
 from .views import View
 
 POINTS_MOST: Final = 2_000
@@ -118,7 +119,7 @@ async def events(
     store: Store, *, minutes: int = 60, queue: str | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> Series:
     """The last minutes with the present one: what a page or ``forge stats --watch`` shows."""
-    now = clock.now()
+    now = await present(store, clock)
     until = now - now % MINUTE + MINUTE
     return await series(
         store, since=to_datetime(until - minutes * MINUTE), until=to_datetime(until), queue=queue

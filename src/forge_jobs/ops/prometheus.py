@@ -19,6 +19,7 @@ from forge_jobs.store.bundle import Store
 
 from . import look, metrics
 from .limits import RateLimitView, rate_limits
+from .present import present
 from .views import QueueView, WorkerView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -69,7 +70,7 @@ async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
         store.limits.gates(),
         rate_limits(store),
     )
-    now = clock.now()
+    now = await present(store, clock)
     scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
     ever = trips[0] if trips else Vitals(at=EVER, host_id="")
     return render(Seen(queues, workers, totals, ever, scopes, permits))

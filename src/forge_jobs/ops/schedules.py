@@ -25,6 +25,7 @@ from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 
 from .audit import Audit, AuditEntry, StoreAudit
 from .look import shown, unhidden
+from .present import entry_time
 from .views import View, moment
 
 _TRIES = 20
@@ -223,12 +224,12 @@ class Timetable:
         return known
 
     async def _now(self) -> int:
-        return (await self._store.schedules.due(limit=0)).now
+        return await self._store.now()
 
     async def _note(self, action: str, subject: str, detail: _Detail = _NOTHING) -> None:
         await self._audit.record(
             AuditEntry(
-                at=self._clock.now(),
+                at=await entry_time(self._store, self._clock),
                 actor=self._actor,
                 action=action,
                 subject=subject,

@@ -11,6 +11,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.bundle import Store
 
 from .metrics import Spans, spans
+from .present import present
 from .views import View
 
 # Tables or files by name; the rest is small everywhere.
@@ -37,7 +38,7 @@ class Storage(View, frozen=True, kw_only=True):
 
 async def storage(store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK) -> Storage:
     """The size now, and the last minutes with the present one."""
-    now = clock.now()
+    now = await present(store, clock)
     until = now - now % MINUTE + MINUTE
     since = until - minutes * MINUTE
     size, told = await asyncio.gather(

@@ -14,6 +14,7 @@ from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 
 from .held import held, limited
+from .present import present
 from .views import Reason
 
 AHEAD_CAP = 10_000
@@ -31,7 +32,7 @@ async def why(
         case JobStatus.HELD:
             return (await held(store, record),)
         case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
-            return await _waiting(store, record, clock.now())
+            return await _waiting(store, record, await present(store, clock))
         case _:
             assert_never(record.status)
 

@@ -6,7 +6,7 @@ from forge_jobs.client.portal import StoreAccess
 from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, decide, done
 from forge_jobs.core.errors import Conflict, LeaseLost, Refused, StoreError
-from forge_jobs.core.instant import SECOND, after, from_datetime
+from forge_jobs.core.instant import Instant, after, from_datetime
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.outcome import AnyOutcome
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff, Retry
@@ -66,6 +66,7 @@ class Holding:
             now=taken.now,
             lease_until=after(taken.now, lease_s),
         )
+        job.signals.began = self._clock.mono()
         with self._guard:
             self._held[job.id] = job
         return job
@@ -96,7 +97,7 @@ class Holding:
         return decide(
             claim,
             outcome,
-            now=self._clock.now(),
+            now=self._store_now(job),
             roll=self._entropy.roll(),
             backoff=self._backoff(),
             ran_s=self._ran_s(job),
@@ -167,10 +168,13 @@ class Holding:
                 del self._held[job.id]
 
     def _ran_s(self, job: Job) -> float:
+        return max(self._clock.mono() - job.signals.began, 0.0) if job.signals.began else 0.0
+
+    def _store_now(self, job: Job) -> Instant:
+        """Store time: from the answer that brought the job, by the steady clock."""
         if job.started_at is None:
-            return 0.0
-        began = from_datetime(job.started_at, field="started_at")
-        return max(self._clock.now() - began, 0) / SECOND
+            return self._clock.now()
+        return after(from_datetime(job.started_at, field="started_at"), self._ran_s(job))
 
     def _backoff(self) -> Backoff:
         if self._retry is not None:

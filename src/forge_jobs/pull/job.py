@@ -39,9 +39,11 @@ SHOWN: Final = {
 class Signals:
     """What has happened to a claim while its handler runs."""
 
-    __slots__ = ("cancelled", "lost", "unsure")
+    __slots__ = ("began", "cancelled", "lost", "unsure")
 
     def __init__(self) -> None:
+        # By the steady clock; 0 for a job that was only looked up.
+        self.began = 0.0
         self.cancelled = False
         self.lost = False
         # The answer to an end that was sent got lost: it may have been written.

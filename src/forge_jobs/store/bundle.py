@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 
 from .jobs import JobStore
@@ -138,6 +139,10 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of everything. Closing twice is fine; a closed store may be opened again."""
+        ...
+
+    async def now(self) -> Instant:
+        """Store time: the clock that decides about leases, due times and schedules."""
         ...
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -7,12 +7,14 @@ from forge_jobs.core.errors import ForgeError
 from forge_jobs.ops.act import Operator
 from forge_jobs.ops.bounds import BoundOperator
 from forge_jobs.ops.limits import LimitOperator
+from forge_jobs.ops.present import present
 from forge_jobs.ops.schedules import Timetable
 
 from .access.identity import Identity, Role
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
+    from forge_jobs.core.instant import Instant
     from forge_jobs.kit.clock import Clock
     from forge_jobs.ops.act import Store
     from forge_jobs.ops.chronicle import Chronicle
@@ -41,6 +43,10 @@ class Desk:
     @property
     def clock(self) -> "Clock":
         return self.forge.clock
+
+    async def now(self) -> "Instant":
+        """The store's time."""
+        return await present(self.store, self.clock)
 
     @property
     def operator(self) -> Operator:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -36,6 +37,7 @@ class MemoryStore:
     )
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY) -> None:
+        self._clock = clock
         self._tables = Tables(clock, entropy)
         self.jobs = MemoryJobs(self._tables)
         self.processes = MemoryProcesses(self._tables)
@@ -55,6 +57,9 @@ class MemoryStore:
 
     async def close(self) -> None:
         pass
+
+    async def now(self) -> Instant:
+        return self._clock.now()
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self.jobs.enqueue_sync(jobs)

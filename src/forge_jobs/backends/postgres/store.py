@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Capabilities, Ring, Subscription
 
-from . import address, schema
+from . import address, schema, sqlfiles
 from .bell import Bell
 from .enqueue import Enqueuer
 from .jobs import PostgresJobs
@@ -60,6 +61,7 @@ class PostgresStore:
         self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
         self.upkeep = PostgresUpkeep(server, self.close, self._hearing.round_trip_s)
+        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
         self._tag = 0
 
     @property
@@ -84,6 +86,11 @@ class PostgresStore:
         await self._hearing.close()
         self._server.opened = False
         await self._server.pool.close()
+
+    async def now(self) -> Instant:
+        row = await self._server.ask_row(self._present, self._server.present.bind(), writes=False)
+        assert row is not None
+        return row["now"]
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise BadOption("the Postgres store has no synchronous path of its own: use the client")

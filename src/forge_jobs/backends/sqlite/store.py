@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -107,6 +108,9 @@ class SqliteStore:
             self._writer.close()
             self._watch.close()
             self._signs.let_go()
+
+    async def now(self) -> Instant:
+        return self._clock.now()
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if not self._open:

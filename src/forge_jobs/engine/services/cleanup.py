@@ -1,12 +1,10 @@
 """Forgets what is old: ended jobs past their retention, minutes of the books, dead processes."""
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock, is_machine_time
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
@@ -32,16 +30,13 @@ class Cleanup:
     name = "cleanup"
     scope = Scope.CLUSTER
 
-    def __init__(
-        self, store: Store, *, settings: EngineSettings, store_now: Callable[[], Instant]
-    ) -> None:
+    def __init__(self, store: Store, *, settings: EngineSettings) -> None:
         self._store = store
         self._keep_minutes_s = settings.retention_minutes_s
-        self._store_now = store_now
 
     async def tick(self) -> Next:
         """Remove one batch of everything."""
-        step = await _clean(self._store, self._store_now(), self._keep_minutes_s)
+        step = await _clean(self._store, await self._store.now(), self._keep_minutes_s)
         if step.jobs >= _BATCH or step.minutes >= _BATCH:
             return Next.after(_PAUSE_S)
         return Next.after(_EVERY_S)
@@ -54,7 +49,8 @@ async def cleanup_once(
     keep_s = (settings or EngineSettings()).retention_minutes_s
     total = CleanupReport()
     while True:
-        step = await _clean(storage, clock.now(), keep_s)
+        now = await storage.now() if is_machine_time(clock) else clock.now()
+        step = await _clean(storage, now, keep_s)
         total = CleanupReport(
             jobs=total.jobs + step.jobs,
             minutes=total.minutes + step.minutes,

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from forge_jobs.core.errors import Unavailable, Unknown
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.store.bundle import Capabilities, Ring, Store, Subscription, Upkeep
 from forge_jobs.store.jobs import JobStore
@@ -269,6 +270,9 @@ class FaultyStore:
 
     async def close(self) -> None:
         """Other actors still use the store."""
+
+    async def now(self) -> Instant:
+        return await self._target.now()
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise RuntimeError("a synchronous call cannot be simulated")

@@ -25,9 +25,9 @@ class Range(Struct, frozen=True, kw_only=True):
     until: Moment | None = field(default=None, name="to")
     bucket_secs: BucketS = _MINUTE_S
 
-    def read(self, desk: Desk) -> tuple[datetime, datetime, int]:
+    async def read(self, desk: Desk) -> tuple[datetime, datetime, int]:
         """The range, with the step raised to whole minutes."""
-        since, until = span(self.since, self.until, desk.clock.now())
+        since, until = span(self.since, self.until, await desk.now())
         return since, until, -(-self.bucket_secs // _MINUTE_S) * _MINUTE_S
 
 
@@ -58,7 +58,7 @@ class StoreSeries(Struct, frozen=True, kw_only=True):
 @routes.get("/queue/timeline")
 async def timeline(desk: Desk, query: Range) -> tuple[Point, ...]:
     """What happened over all queues; empty when the range is."""
-    since, until, step_s = query.read(desk)
+    since, until, step_s = await query.read(desk)
     if until <= since:
         return ()
     return (await metrics.series(desk.store, since=since, until=until, step_s=step_s)).points
@@ -67,7 +67,7 @@ async def timeline(desk: Desk, query: Range) -> tuple[Point, ...]:
 @routes.get("/queue/metric-series")
 async def metric_series(desk: Desk, query: QueueRange) -> Series:
     """What happened, with percentiles of waiting and running."""
-    since, until, step_s = query.read(desk)
+    since, until, step_s = await query.read(desk)
     return await metrics.series(
         desk.store, since=since, until=until, step_s=step_s, queue=query.queue, kind=query.kind
     )
@@ -76,21 +76,21 @@ async def metric_series(desk: Desk, query: QueueRange) -> Series:
 @routes.get("/queue/kind-series")
 async def kind_series(desk: Desk, query: Range) -> tuple[KindView, ...]:
     """What jobs of each queue and kind did within the range, in one step."""
-    since, until, _ = query.read(desk)
+    since, until, _ = await query.read(desk)
     return await metrics.kinds(desk.store, since=since, until=until)
 
 
 @routes.get("/queue/resource-series")
 async def resource_series(desk: Desk, query: Range) -> tuple[HostSeries, ...]:
     """Processor, memory and disk of every worker process."""
-    since, until, step_s = query.read(desk)
+    since, until, step_s = await query.read(desk)
     return await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)
 
 
 @routes.get("/queue/db-series")
 async def db_series(desk: Desk, query: Range) -> tuple[StoreSeries, ...]:
     """How long the store took to answer each worker process."""
-    since, until, step_s = query.read(desk)
+    since, until, step_s = await query.read(desk)
     hosts = await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)
     return tuple(
         StoreSeries(

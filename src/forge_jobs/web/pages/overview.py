@@ -14,7 +14,7 @@ from .sparks import spark
 
 
 async def view(desk: Desk, given: Given) -> Shown:
-    now = desk.clock.now()
+    now = await desk.now()
     chosen = range_of(given, now)
     queue = given.get("queue") or None
     span: dict[str, Any] = {"since": chosen.since, "until": chosen.until}

@@ -14,7 +14,7 @@ from .ranges import range_of
 
 
 async def view(desk: Desk, given: Given) -> Shown:
-    lately = range_of({}, desk.clock.now())
+    lately = range_of({}, await desk.now())
     workers, queues, hosts = await asyncio.gather(
         look.workers(desk.store, clock=desk.clock),
         look.queues(desk.store, clock=desk.clock),
