@@ -1,4 +1,4 @@
-"""A forked child leaves the parent's connections, threads and locks alone and makes its own."""
+"""Parent and child of a fork each make connections, threads and locks of their own."""
 
 import asyncio
 import os
@@ -40,7 +40,6 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
     parent.run_until_complete(store.open())
     parent.run_until_complete(store.jobs.enqueue([A_JOB]))
     assert parent.run_until_complete(store.ledger.counts())
-    before = store._writer.connection  # type: ignore[reportPrivateUsage]
 
     def child() -> None:
         assert store._writer.connection is None  # type: ignore[reportPrivateUsage]
@@ -54,7 +53,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
         asyncio.run(more())
 
     assert in_child(child) == 0
-    assert store._writer.connection is before  # type: ignore[reportPrivateUsage]
+    assert store._writer.connection is None  # type: ignore[reportPrivateUsage]
     store.enqueue_sync([A_JOB])
     counts = parent.run_until_complete(store.ledger.counts())
     assert sum(count.jobs for count in counts) == 4

@@ -92,6 +92,10 @@ class Bell:
             while True:
                 yield Message.decode(self._socket.recv(_MESSAGE_BYTES * 2))
 
+    def let_go(self) -> None:
+        """In a forked child: the bell is the parent's and goes on to be heard there."""
+        self._socket.close()
+
     def close(self) -> None:
         self._socket.close()
         with suppress(OSError):

@@ -10,6 +10,7 @@ from forge_jobs.core.errors import NotWritable, Unavailable
 from forge_jobs.kit.clock import Clock
 
 from .faults import is_busy, translated
+from .forking import FORKING
 
 SQLITE_LEAST: Final = (3, 35, 0)
 # Short, because the writer has its own patience: SQLite's favours newcomers.
@@ -46,6 +47,7 @@ def connect(
         raise NotWritable(
             f"SQLite {sqlite3.sqlite_version} is too old: this Python needs {least} or later"
         )
+    FORKING.check(path)
     if not os.path.exists(path):
         # SQLite would create an empty file with the wrong mode.
         raise Unavailable(f"{path} was removed")
@@ -94,6 +96,8 @@ def set_synchronous(connection: sqlite3.Connection, level: str) -> None:
     )
 
 
-def abandon(connection: sqlite3.Connection) -> None:
-    """Keep a connection from ever being closed: after a fork it belongs to the parent."""
+def abandon(connection: sqlite3.Connection, path: str) -> None:
+    """In a child that was forked in the middle of a call: the connection is the parent's, and any
+    use of it, also closing it, would damage the file. Nor may another one be opened here."""
+    FORKING.refuse(path)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -9,6 +9,7 @@ only shows evidence.
 
 import fcntl
 import os
+import weakref
 import zlib
 from contextlib import suppress
 from typing import Final
@@ -45,6 +46,10 @@ class Sign(Struct, frozen=True):
         return self.steady_us + lease - steady_us
 
 
+# Also those of a process that is only just registering: a forked child lets go of all of them.
+_files: "weakref.WeakSet[LiveFile]" = weakref.WeakSet()
+
+
 class LiveFile:
     """The sign of life of a process that belongs to us: locked from birth to end."""
 
@@ -52,6 +57,7 @@ class LiveFile:
         self._path = _path(place, host_id)
         self._descriptor = -1
         self.sign = Sign(0, 0.0, 0)
+        _files.add(self)
         self.create()
 
     def create(self) -> None:
@@ -89,10 +95,17 @@ class LiveFile:
         self.let_go()
 
     def let_go(self) -> None:
-        """Close without a trace; in a forked child this leaves the parent's lock alone."""
+        """Close without a trace; in a forked child this leaves the parent's lock alone: it belongs
+        to what both descriptors stand for, and is not taken back by closing one of them."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def let_go_of_all() -> None:
+    """In a forked child: a copy of a lock would let a dead parent look alive."""
+    for file in list(_files):
+        file.let_go()
 
 
 def evidence(place: Place, host_id: str) -> Sign | None:

@@ -17,6 +17,7 @@ from forge_jobs.kit.clock import Clock
 
 from .connection import abandon, connect
 from .faults import is_busy, translated
+from .forking import FORKING, GATE
 from .place import Place
 
 T = TypeVar("T")
@@ -41,9 +42,10 @@ class Reader:
     """Runs looks one after the other; each sees the latest commit."""
 
     def __init__(self, place: Place, clock: Clock) -> None:
-        self._place = place
+        self.place = place
         self._clock = clock
         self._begin_afresh()
+        FORKING.add(self)
 
     def _begin_afresh(self) -> None:
         self._guard = threading.Lock()
@@ -65,10 +67,18 @@ class Reader:
             self._wishes.put(None)
             thread.join()
 
+    def before_fork(self, until: float) -> list[sqlite3.Connection]:
+        """Give up the connection. Nobody looks meanwhile: the gate is shut."""
+        connection, self._connection = self._connection, None
+        return [] if connection is None else [connection]
+
+    def after_fork_in_parent(self) -> None:
+        """The next look opens a connection."""
+
     def after_fork(self) -> None:
         """In a forked child: connection and thread belong to the parent."""
         if self._connection is not None:
-            abandon(self._connection)
+            abandon(self._connection, self.place.path)
         was_open = self._open
         self._begin_afresh()
         self._open = was_open
@@ -100,21 +110,23 @@ class Reader:
             # A loop that is closed has nobody left to wait.
             with suppress(RuntimeError):
                 wish.loop.call_soon_threadsafe(_resolve, wish)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        with GATE.using(self.place.path):
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def _look(self, look: Look[T]) -> T:
         for _ in range(_TRIES_MOST):
             try:
-                if self._connection is None:
-                    self._connection = connect(self._place.path, self._clock, read_only=True)
-                return look(self._connection)
+                with GATE.using(self.place.path):
+                    if self._connection is None:
+                        self._connection = connect(self.place.path, self._clock, read_only=True)
+                    return look(self._connection)
             except sqlite3.Error as error:
                 if not is_busy(error):
-                    raise translated(error, self._place.path) from error
+                    raise translated(error, self.place.path) from error
                 self._clock.pause(_BETWEEN_TRIES_S)
-        raise Unavailable(f"{self._place.path} has been locked for too long")
+        raise Unavailable(f"{self.place.path} has been locked for too long")
 
 
 def _resolve(wish: _Wish) -> None:

@@ -89,11 +89,17 @@ class Session:
                 self._turnstile.leave()
         self._turnstile.close()
 
+    def before_fork(self) -> list[sqlite3.Connection]:
+        """Give up the connection; the next turn opens a new one. Whoever gets it closes it."""
+        connection, self._connection, self._cursor = self._connection, None, None
+        self._turnstile.close()
+        return [] if connection is None else [connection]
+
     def abandon(self) -> None:
-        """In a forked child: everything open belongs to the parent."""
+        """In a forked child: whatever is still open belongs to the parent."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
-            abandon(connection)
+            abandon(connection, self._place.path)
         self._turnstile.close()
 
     # ---------------------------------------------------------------- turns
@@ -163,13 +169,14 @@ class Session:
         return self._long
 
     def _there(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self.open(self._tag)
-        elif self._place.identity() != self._identity:
+        if self._place.identity() != self._identity:
             raise Unavailable(
                 f"{self._place.path} was removed or replaced while it was in use: restart this "
                 "process"
             )
+        if self._connection is None:
+            # It was closed for a fork.
+            self.open(self._tag)
         assert self._connection is not None
         return self._connection
 

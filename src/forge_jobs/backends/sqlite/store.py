@@ -11,8 +11,9 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.bundle import Capabilities, Ring, Subscription
 
-from . import schema, user_transaction
+from . import live, schema, user_transaction
 from .aside import aside
+from .forking import GATE
 from .jobs import SqliteJobs
 from .ledger import SqliteLedger
 from .limits import SqliteLimits
@@ -84,18 +85,22 @@ class SqliteStore:
 
     def _open_here(self) -> None:
         with self._guard:
-            if self._open:
-                return
-            place = self._place
-            if self._migrates:
-                found, tag = schema.migrate(place, self._clock, self._entropy)
-            else:
-                found, tag = schema.look(place, self._clock)
-            schema.check(place, found)
-            self._tag = self.jobs.tag = self.ledger.tag = self.limits.tag = tag
-            self._writer.open(tag)
-            self._reader.open()
-            self._open = True
+            if not self._open:
+                # In this order: whoever is inside the gate must not wait for whoever closes.
+                with GATE.using(self._place.path):
+                    self._connect()
+                self._open = True
+
+    def _connect(self) -> None:
+        place = self._place
+        if self._migrates:
+            found, tag = schema.migrate(place, self._clock, self._entropy)
+        else:
+            found, tag = schema.look(place, self._clock)
+        schema.check(place, found)
+        self._tag = self.jobs.tag = self.ledger.tag = self.limits.tag = tag
+        self._writer.open(tag)
+        self._reader.open()
 
     async def close(self) -> None:
         if self._open:
@@ -131,17 +136,19 @@ class SqliteStore:
         return self._watch.listen(queues, ring)
 
     def after_fork(self) -> None:
-        """Everything that is open belongs to the parent; the next use opens anew."""
+        """In a forked child: locks and sockets belong to the parent. Connections were closed before
+        the fork (see ``forking``); the next use opens new ones."""
         self._guard = threading.Lock()
-        self._writer.after_fork()
-        self._reader.after_fork()
         self._watch.after_fork()
         self._signs.let_go()
 
 
 def _after_fork_in_child() -> None:
+    live.let_go_of_all()
     for store in list(_stores):
         store.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+# After the hooks of ``forking``, which close all connections before the fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -15,6 +15,7 @@ from . import live, processes, schema
 from .aside import aside
 from .connection import SQLITE_LEAST, connect
 from .faults import translated
+from .forking import GATE
 from .live import Signs
 from .place import Place, file_system
 
@@ -42,12 +43,20 @@ class SqliteUpkeep:
         self._close = close
 
     async def migrate(self) -> SchemaStatus:
-        return await aside(lambda: schema.migrate(self._place, self._clock, self._entropy)[0])
+        return await aside(self._migrate)
+
+    def _migrate(self) -> SchemaStatus:
+        with GATE.using(self._place.path):
+            return schema.migrate(self._place, self._clock, self._entropy)[0]
 
     async def schema_status(self) -> SchemaStatus:
         if not self._place.exists():
             return SchemaStatus(None, schema.WANTED)
-        return await aside(lambda: schema.look(self._place, self._clock)[0])
+        return await aside(self._look)
+
+    def _look(self) -> SchemaStatus:
+        with GATE.using(self._place.path):
+            return schema.look(self._place, self._clock)[0]
 
     async def drop(self) -> None:
         await aside(self._drop)
@@ -57,7 +66,11 @@ class SqliteUpkeep:
         self._place.remove()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
-        return await aside(lambda: list(self._findings(deep)))
+        return await aside(lambda: self._examine(deep))
+
+    def _examine(self, deep: bool) -> list[Finding]:
+        with GATE.using(self._place.path):
+            return list(self._findings(deep))
 
     async def size(self) -> StoreSize:
         found = await aside(self._place.sizes)

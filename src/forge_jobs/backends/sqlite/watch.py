@@ -12,12 +12,14 @@ from contextlib import suppress
 from typing import Final
 
 from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.core.errors import ForgeError
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 from forge_jobs.store.bundle import Ring
 
 from .bell import Bell, Message, Ringer
 from .connection import abandon, connect
+from .forking import FORKING, GATE
 from .moves import as_json
 from .place import Place
 
@@ -43,11 +45,18 @@ class SqliteSubscription:
         self._eager_until = 0.0
         self._version = -1
         self._news: tuple[int, int, int | None] | None = None
-        self._connection: sqlite3.Connection | None = connect(
-            watch.place.path, watch.clock, read_only=True
-        )
+        self.place = watch.place
+        self._over = False
+        self._connection: sqlite3.Connection | None = None
         self._loop = asyncio.get_running_loop()
         self.bell = watch.new_bell()
+        FORKING.add(self)
+        try:
+            with GATE.using(self.place.path):
+                self._connected()
+        except BaseException:
+            self.bell.close()
+            raise
         self._loop.add_reader(self.bell.fileno(), self._rung)
         self._timer = self._loop.call_later(_LOOK_S, self._look)
 
@@ -66,18 +75,32 @@ class SqliteSubscription:
         """End it. Closing twice is fine."""
         if not self._watch.forget(self):
             return
+        self._over = True
         self._timer.cancel()
         self._loop.remove_reader(self.bell.fileno())
         self.bell.close()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        with GATE.using(self.place.path):
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
-    def drop(self) -> None:
+    def before_fork(self, until: float) -> list[sqlite3.Connection]:
+        """Give up the connection. Nobody looks meanwhile: the gate is shut."""
+        connection, self._connection = self._connection, None
+        # The numbers of two connections cannot be compared.
+        self._version = -1
+        return [] if connection is None else [connection]
+
+    def after_fork_in_parent(self) -> None:
+        """The next look opens a connection."""
+
+    def after_fork(self) -> None:
         """In a forked child: leave everything to the parent."""
+        self._over = True
+        self.bell.let_go()
         connection, self._connection = self._connection, None
         if connection is not None:
-            abandon(connection)
+            abandon(connection, self.place.path)
 
     def _rung(self) -> None:
         for message in self.bell.messages():
@@ -86,21 +109,33 @@ class SqliteSubscription:
     def _hurry(self) -> None:
         """Somebody is about to commit: look often for a while."""
         self._eager_until = self._watch.clock.mono() + _EAGER_S
-        if self._connection is not None:
+        if not self._over:
             self._timer.cancel()
             self._look()
 
     def _look(self) -> None:
-        if self._connection is None:
+        if self._over:
             return
         eager = self._watch.clock.mono() < self._eager_until
         self._timer = self._loop.call_later(_EAGER_LOOK_S if eager else _LOOK_S, self._look)
+        use = GATE.using(self.place.path)
+        if not GATE.try_enter(use):
+            # A thread forks: the event loop does not wait for that.
+            return
         try:
-            if self._changed(self._connection):
-                self._ring()
-        except sqlite3.Error:
+            news = self._changed(self._connected())
+        except (sqlite3.Error, ForgeError):
             # Locked for a moment, or removed: the worker will see for itself.
+            news = True
+        finally:
+            GATE.leave(use)
+        if news:
             self._ring()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self.place.path, self._watch.clock, read_only=True)
+        return self._connection
 
     def _changed(self, connection: sqlite3.Connection) -> bool:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -159,6 +194,5 @@ class Watch:
         self._ringer.close()
 
     def after_fork(self) -> None:
-        for listener in self._listeners:
-            listener.drop()
+        self._ringer.close()
         self._begin_afresh()

@@ -13,12 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
+from time import monotonic
 from typing import Final, Protocol
 
 from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
 
 from .faults import translated
+from .forking import FORKING
 from .place import Place
 from .session import Busy, Session
 from .transaction import Tx
@@ -45,7 +47,7 @@ class Writer:
     """Runs operations in groups; an operation either happens whole or not at all."""
 
     def __init__(self, place: Place, clock: Clock, *, synchronous: str, announce: Announce) -> None:
-        self._place = place
+        self.place = self._place = place
         self._clock = clock
         self._announce = announce
         self._session = Session(place, clock, synchronous=synchronous)
@@ -53,8 +55,10 @@ class Writer:
         self._hurried_until = 0.0
         self._slow_disk_until = 0.0
         self._begin_afresh()
+        FORKING.add(self)
 
     def _begin_afresh(self) -> None:
+        self._stopped = False
         self._lock = threading.Lock()
         self._waiting: deque[Work] = deque()
         self._bell: SimpleQueue[bool] = SimpleQueue()
@@ -86,6 +90,19 @@ class Writer:
             self._session.close()
         fail(left, _closed())
         deliver(left)
+
+    def before_fork(self, until: float) -> list[sqlite3.Connection] | None:
+        """Wait for the running transaction and keep the next one from beginning."""
+        if not self._lock.acquire(timeout=max(until - monotonic(), 0.0)):
+            return None
+        self._stopped = True
+        return self._session.before_fork()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on; the next transaction opens a connection."""
+        if self._stopped:
+            self._stopped = False
+            self._lock.release()
 
     def after_fork(self) -> None:
         """In a forked child: connection, thread, lock and what waits belong to the parent."""
