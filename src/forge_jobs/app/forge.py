@@ -81,6 +81,7 @@ class Forge:
         self._declarations = Declarations(self._registration.tasks)
         self.task = TaskDecorator(self._registration.register, {})
         self._access.at_fork(self.sender.workers.clear)
+        self._access.at_fork(lambda: setattr(self, "_limiter", None))
 
     def __repr__(self) -> str:
         return f"<Forge {redact.url(self._url) if self._url else 'at its configured address'}>"

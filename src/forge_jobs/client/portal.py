@@ -194,6 +194,9 @@ class StoreAccess:
 
     def forget_parent(self) -> None:
         """In a forked child: drop thread and connections unclosed; the next use makes new ones."""
+        # The thread's event loop is the parent's: closing it, as the garbage collector would, would
+        # take sockets out of the parent's loop.
+        _parents.append(self.io)
         self._reset()
         if self._store is not None:
             self._store.after_fork()
@@ -205,11 +208,14 @@ _IO_NAME = "forge-io"
 _AT_EXIT_S = 2.0
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
 _LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
+_parents: list[IoThread] = []
 
 
 def _after_fork() -> None:
     for access in list(_LIVING):
-        access.forget_parent()
+        # An error here would be printed and could not be caught by whoever forks.
+        with contextlib.suppress(Exception):
+            access.forget_parent()
 
 
 def _at_exit() -> None:

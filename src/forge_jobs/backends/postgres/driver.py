@@ -5,8 +5,11 @@ asyncpg is imported by the first connection only, so that reading an address nee
 
 import asyncio
 import contextlib
+import os
 import select
 import socket
+import stat
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -134,10 +137,27 @@ def cut(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
 
 def disown(driver: Driver) -> None:
     """In a forked child: the connection is the parent's. It must neither be used nor closed, also
-    not by the garbage collector, which would take it out of the parent's event loop."""
-    _disowned.append((driver, _wire(driver)))
+    not by the garbage collector, which would take it out of the parent's event loop.
+
+    The child's descriptor is made to lead nowhere. Nothing is sent by that; but while the child
+    kept it, the server would not see the end of the parent.
+    """
+    wire = _wire(driver)
+    _disowned.append((driver, wire))
     with contextlib.suppress(AttributeError):
         driver.__setattr__("_aborted", True)
+    with contextlib.suppress(Exception):
+        if not wire.is_closing():
+            _lead_nowhere(wire.get_extra_info("socket").fileno())
+
+
+def _lead_nowhere(descriptor: int) -> None:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    # The number stays taken, so that whoever still knows it can do no harm with it.
+    os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
 
 
 _disowned: list[object] = []
@@ -151,8 +171,38 @@ def _wire(driver: Driver) -> Any:
 
 def _driver_module() -> Any:
     try:
-        return import_module("asyncpg")
+        with _importing:
+            return import_module("asyncpg")
     except ImportError as error:
         raise NotWritable(
             "the Postgres store needs the driver asyncpg: pip install 'forge-jobs[postgres]'"
         ) from error
+
+
+# A child that is forked in the middle of an import by another thread could never import the module:
+# a fork waits for the end of ours, but not for ever.
+_importing = threading.RLock()
+_IMPORT_S = 5.0
+
+
+def _before_fork() -> None:
+    _importing.acquire(timeout=_IMPORT_S)
+
+
+def _after_fork_in_parent() -> None:
+    # Raised if the wait was in vain: then another thread has it.
+    with contextlib.suppress(RuntimeError):
+        _importing.release()
+
+
+def _after_fork_in_child() -> None:
+    global _importing
+    _importing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
