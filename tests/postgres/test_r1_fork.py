@@ -168,7 +168,11 @@ def test_r1_a_fork_while_the_driver_is_imported(url: str) -> None:
         thread = threading.Thread(target=work.enqueue, args=(1,))
         thread.start()
         began.wait()
-        pid = child_of(lambda: os.write(1, work.enqueue(2).id.encode()))
+        def life():
+            # Threads of a child get the numbers of the parent's, and locks go by them.
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            os.write(1, work.enqueue(2).id.encode())
+        pid = child_of(life)
         ends_well(pid)
         thread.join()
         forge.close()

@@ -24,7 +24,7 @@ import pytest
 from forge_jobs.backends.sqlite.live import evidence
 from forge_jobs.backends.sqlite.place import Place
 from forge_jobs.backends.sqlite.store import SqliteStore
-from forge_jobs.core.errors import Refused
+from forge_jobs.core.errors import ForgeError, Refused
 from forge_jobs.core.job import NewJob
 from forge_jobs.kit.clock import SystemClock
 from forge_jobs.store.bundle import Subscription
@@ -105,7 +105,7 @@ def test_r1_a_fork_while_others_open_list_and_checkpoint(tmp_path: Path, order: 
 A_JOB = NewJob(kind="k", queue="q")
 
 
-def in_child(work: Callable[[], None]) -> int:
+def in_child(work: Callable[[], object]) -> int:
     """Run something in a forked child; its exit code."""
     with warnings.catch_warnings():
         # Forking with threads is what is tested here.
@@ -214,28 +214,46 @@ def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> Non
 
 
 @pytest.mark.processes
-def test_r1_a_fork_in_the_middle_of_a_call_of_its_own_thread(path: Path) -> None:
-    """A signal handler forks there. Nothing waits for itself; the child may not use the file."""
+@pytest.mark.parametrize("returns", [False, True])
+def test_r1_a_fork_in_the_middle_of_a_call_of_its_own_thread(path: Path, returns: bool) -> None:
+    """A signal handler forks there. Nothing waits for itself, and the child may not use the file,
+    also not if it returns to the call."""
     store = SqliteStore(path)
-    codes: list[int] = []
-
-    def child() -> None:
-        with pytest.raises(Refused, match="forked"):
-            SqliteStore(path).enqueue_sync([A_JOB])
+    store.enqueue_sync([A_JOB])
+    pids: list[int] = []
 
     class Interrupting(SystemClock):
         def now(self) -> int:
-            if not codes:
-                codes.append(in_child(child))
+            if not pids:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    pids.append(os.fork())
+                if pids == [0] and not returns:
+                    os._exit(refused(SqliteStore(path)))
             return super().now()
 
-    store.enqueue_sync([A_JOB])
     # Asked for the time with the lock held and a transaction open.
     store._writer._session._clock = Interrupting()  # type: ignore[reportPrivateUsage]
-    store.enqueue_sync([A_JOB, A_JOB])
-    assert codes == [0]
+    try:
+        store.enqueue_sync([A_JOB, A_JOB])
+    except ForgeError:
+        assert pids == [0]
+    if pids == [0]:
+        os._exit(refused(store))
+    _, status = os.waitpid(pids[0], 0)
+    assert status == 0
     asyncio.run(store.close())
     check_count(path, 3)
+
+
+def refused(store: SqliteStore) -> int:
+    """0 if the store may not be used here."""
+    signal.alarm(int(LIMIT_S))
+    try:
+        store.enqueue_sync([A_JOB, A_JOB])
+    except Refused as error:
+        return 0 if "forked" in str(error) else 1
+    return 2
 
 
 @pytest.mark.processes
@@ -256,7 +274,7 @@ def test_r1_a_fork_waits_for_the_write_of_another_thread(path: Path) -> None:
     thread.start()
     assert inside.wait(LIMIT_S)
     threading.Timer(0.3, go_on.set).start()
-    assert in_child(lambda: store.enqueue_sync([A_JOB]) and None) == 0
+    assert in_child(lambda: store.enqueue_sync([A_JOB])) == 0
     thread.join()
     asyncio.run(store.close())
     check_count(path, 2)
@@ -284,9 +302,10 @@ def test_r1_programs_are_started_as_before(path: Path) -> None:
     store.enqueue_sync([A_JOB])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        for more in ({}, {"preexec_fn": os.getpid}):
-            assert subprocess.run(["true"], check=False, **more).returncode == 0
-            store.enqueue_sync([A_JOB])
+        assert subprocess.run(["true"], check=False).returncode == 0
+        store.enqueue_sync([A_JOB])
+        assert subprocess.run(["true"], check=False, preexec_fn=os.getpid).returncode == 0
+        store.enqueue_sync([A_JOB])
     asyncio.run(store.close())
     check_count(path, 3)
 

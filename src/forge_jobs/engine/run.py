@@ -1,6 +1,5 @@
 """One claim on its way through this process: from the claim to its ending."""
 
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,16 +21,6 @@ NEVER = float("inf")
 
 # Handlers in threads add lines while the loop takes them.
 _SAYING = threading.Lock()
-
-
-def _after_fork() -> None:
-    """In a child forked by a handler: a thread of the parent may have held the lock."""
-    global _SAYING
-    _SAYING = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Stop(Enum):

@@ -1,7 +1,10 @@
 """The gateway's tables in the SQLite file of its queue."""
 
 import asyncio
+import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -11,6 +14,8 @@ from .contract import Reply
 
 T = TypeVar("T")
 _BUSY_S: Final = 5.0
+# As long as a transaction may wait for another one, and some more.
+_FORK_S: Final = 8.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS gateway_session (user_id INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS gateway_wrong_code (user_id INTEGER NOT NULL, at INTEGER NOT NULL);
@@ -23,14 +28,25 @@ CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NO
 """
 
 
+_lines: "list[weakref.ref[_Line]]" = []
+_parents: Final[list[sqlite3.Connection]] = []
+
+
 class _Line:
     """One connection, used by one thread at a time, with one promise about the disk."""
 
     def __init__(self, path: str, *, synchronous: str) -> None:
         self._path = path
         self._synchronous = synchronous
-        self._turn = asyncio.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._renew()
+        _lines[:] = [line for line in _lines if line() is not None]
+        _lines.append(weakref.ref(self))
+
+    def _renew(self) -> None:
+        self._turn = asyncio.Lock()
+        self._use = threading.Lock()
+        self._stopped = False
 
     async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
         """Do it in a transaction."""
@@ -55,7 +71,7 @@ class _Line:
 
         async def held() -> T:
             try:
-                return await asyncio.to_thread(lambda: work(self._ready()))
+                return await asyncio.to_thread(self._used, work)
             finally:
                 self._turn.release()
 
@@ -63,9 +79,37 @@ class _Line:
 
     async def close(self) -> None:
         async with self._turn:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            with self._use:
+                self._shut()
+
+    def _shut(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # No connection may be open during a fork: SQLite's view of the locks on the file would be
+    # copied, the locks would not. The next use opens a new one, in parent and child.
+
+    def before_fork(self) -> None:
+        self._stopped = self._use.acquire(timeout=_FORK_S)
+        if self._stopped:
+            self._shut()
+
+    def after_fork_in_parent(self) -> None:
+        if self._stopped:
+            self._stopped = False
+            self._use.release()
+
+    def after_fork_in_child(self) -> None:
+        if self._connection is not None:
+            # Closing it would damage the file for the parent.
+            _parents.append(self._connection)
+            self._connection = None
+        self._renew()
+
+    def _used(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._use:
+            return work(self._ready())
 
     def _ready(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -161,3 +205,18 @@ class SqliteKeeping:
             return gone + old.rowcount + bad.rowcount
 
         return await self._own.write(change)
+
+
+def _each(step: Callable[[_Line], None]) -> None:
+    for known in _lines[:]:
+        line = known()
+        if line is not None:
+            step(line)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _each(_Line.before_fork),
+        after_in_parent=lambda: _each(_Line.after_fork_in_parent),
+        after_in_child=lambda: _each(_Line.after_fork_in_child),
+    )

@@ -21,6 +21,7 @@ IDLE_IN_TRANSACTION_S = 30.0
 _CACHED_STATEMENTS = 200
 # Reading the end of a connection, and closing it after that.
 _TURNS = 3
+_IMPORT_S = 5.0
 
 
 class Row(Protocol):
@@ -171,7 +172,7 @@ def _wire(driver: Driver) -> Any:
 
 def _driver_module() -> Any:
     try:
-        with _importing:
+        with _importing.lock:
             return import_module("asyncpg")
     except ImportError as error:
         raise NotWritable(
@@ -179,30 +180,29 @@ def _driver_module() -> Any:
         ) from error
 
 
-# A child that is forked in the middle of an import by another thread could never import the module:
-# a fork waits for the end of ours, but not for ever.
-_importing = threading.RLock()
-_IMPORT_S = 5.0
+class _Importing:
+    """A child that is forked while another thread imports the driver could never import it: a fork
+    waits for the end of that, but not for ever."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.lock = threading.RLock()
+
+    def before_fork(self) -> None:
+        self.lock.acquire(timeout=_IMPORT_S)
+
+    def after_fork_in_parent(self) -> None:
+        # An error says that the wait was in vain and another thread has the lock.
+        with contextlib.suppress(RuntimeError):
+            self.lock.release()
 
 
-def _before_fork() -> None:
-    _importing.acquire(timeout=_IMPORT_S)
-
-
-def _after_fork_in_parent() -> None:
-    # Raised if the wait was in vain: then another thread has it.
-    with contextlib.suppress(RuntimeError):
-        _importing.release()
-
-
-def _after_fork_in_child() -> None:
-    global _importing
-    _importing = threading.RLock()
-
-
+_importing = _Importing()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
+        before=_importing.before_fork,
+        after_in_parent=_importing.after_fork_in_parent,
+        after_in_child=_importing.renew,
     )

@@ -96,8 +96,16 @@ def set_synchronous(connection: sqlite3.Connection, level: str) -> None:
     )
 
 
-def abandon(connection: sqlite3.Connection, path: str) -> None:
+def _deny(*_: object) -> int:
+    return sqlite3.SQLITE_DENY
+
+
+def abandon(connection: sqlite3.Connection, path: str, *, returns: bool = False) -> None:
     """In a child that was forked in the middle of a call: the connection is the parent's, and any
-    use of it, also closing it, would damage the file. Nor may another one be opened here."""
+    use of it, also closing it, would damage the file. Nor may another one be opened here.
+    ``returns``: this thread goes on with that call, which has to fail."""
     FORKING.refuse(path)
+    if returns:
+        # Not for a call of another thread: that may have left the connection locked.
+        connection.set_authorizer(_deny)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -16,7 +16,6 @@ import os
 import sqlite3
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,6 +37,11 @@ _OWN_PATIENCE_S: Final = 0.2
 _POLL_S: Final = 0.000_2
 _HERE: Final = os.path.dirname(__file__)
 _DESCRIPTORS: Final = "/proc/self/fd"
+
+
+def remaining_s(until: float) -> float:
+    """How long a lock may still be waited for."""
+    return max(until - SYSTEM_CLOCK.mono(), 0.0)
 
 
 class Use:
@@ -99,8 +103,8 @@ class Gate:
         """Let nobody in and wait for those inside; the files of those who did not come out."""
         with self._guard:
             self._free.clear()
-        while (left := self._left()) and time.monotonic() < until:
-            time.sleep(_POLL_S)
+        while (left := self._left()) and SYSTEM_CLOCK.mono() < until:
+            SYSTEM_CLOCK.pause(_POLL_S)
         return left
 
     def open(self) -> None:
@@ -169,12 +173,12 @@ class Forking:
         if local.depth > 1:
             # A signal handler forks while this thread is about to fork.
             return
-        local.stopped = []
-        holders = self._all()
-        local.stuck = {holder.place.path for holder in holders}
-        until = time.monotonic() + (_OWN_PATIENCE_S if _is_in_a_call() else _PATIENCE_S)
-        if self._turn.acquire(timeout=max(until - time.monotonic(), 0.0)):
-            local.stuck = self._stop(local.stopped, until)
+        stopped: list[Holder] = []
+        local.stopped = stopped
+        local.stuck = {holder.place.path for holder in self._all()}
+        until = SYSTEM_CLOCK.mono() + (_OWN_PATIENCE_S if _is_in_a_call() else _PATIENCE_S)
+        if self._turn.acquire(timeout=remaining_s(until)):
+            local.stuck = self._stop(stopped, until)
 
     def _stop(self, stopped: list[Holder], until: float) -> set[str]:
         """Close all connections; the files for which that was not possible."""
@@ -242,6 +246,16 @@ def _is_in_a_call() -> bool:
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename.startswith(_HERE):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_in_a_call_of(owner: object) -> bool:
+    """Whether this thread is in the middle of a method of ``owner``."""
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_locals.get("self") is owner:
             return True
         frame = frame.f_back
     return False

@@ -15,6 +15,7 @@ from forge_jobs.kit.clock import Clock
 from . import roll
 from .connection import WAL_KEPT, abandon, connect, set_synchronous
 from .faults import is_busy, translated
+from .forking import is_in_a_call_of
 from .place import Place
 from .transaction import Tx
 from .turnstile import Turnstile
@@ -99,7 +100,7 @@ class Session:
         """In a forked child: whatever is still open belongs to the parent."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
-            abandon(connection, self._place.path)
+            abandon(connection, self._place.path, returns=is_in_a_call_of(self))
         self._turnstile.close()
 
     # ---------------------------------------------------------------- turns

@@ -13,14 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
-from time import monotonic
 from typing import Final, Protocol
 
 from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
 
 from .faults import translated
-from .forking import FORKING
+from .forking import FORKING, remaining_s
 from .place import Place
 from .session import Busy, Session
 from .transaction import Tx
@@ -93,7 +92,7 @@ class Writer:
 
     def before_fork(self, until: float) -> list[sqlite3.Connection] | None:
         """Wait for the running transaction and keep the next one from beginning."""
-        if not self._lock.acquire(timeout=max(until - monotonic(), 0.0)):
+        if not self._lock.acquire(timeout=remaining_s(until)):
             return None
         self._stopped = True
         return self._session.before_fork()
