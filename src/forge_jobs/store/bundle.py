@@ -163,5 +163,5 @@ class Store(Protocol):
         ...
 
     def after_fork(self) -> None:
-        """In a forked child: drop all connections unclosed; the next use opens new ones."""
+        """In a forked child: leave what is the parent's alone; the next use opens anew."""
         ...

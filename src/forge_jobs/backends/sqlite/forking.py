@@ -156,8 +156,9 @@ class Forking:
         """Refused in a process that got an open connection to this file from its parent."""
         if path in self._refused:
             raise Refused(
-                f"{path} cannot be used in this process: it was forked while its parent was in "
-                "the middle of a call; fork when no call is under way, or use spawn"
+                f"{path} cannot be used in this process, which was forked in the middle of a call "
+                "or past Python's fork hooks and would damage it: fork when no call is under way, "
+                "or start a new program"
             )
 
     def refuse(self, path: str) -> None:
