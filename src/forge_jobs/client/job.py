@@ -10,6 +10,7 @@ from forge_jobs.core.instant import Duration, Instant, seconds, to_datetime
 from forge_jobs.core.job import AttemptError, JobRecord, LogLine
 from forge_jobs.core.select import Acted, Selection
 from forge_jobs.core.status import JobStatus, is_terminal
+from forge_jobs.kit.answer import Answer
 from forge_jobs.store.jobs import Peek
 
 if TYPE_CHECKING:
@@ -82,13 +83,16 @@ class Job(Generic[R]):
         if timeout_s == 0:
             (peek,) = self._sender.access.run(lambda store: store.jobs.peek([self.id]))
             return self._outcome(self._ended_by_now(peek))
-        poller = self._sender.poller
-        future = poller.wait(self.id)
+        poller, end = self._sender.poller, Answer[Peek]()
         try:
-            return self._outcome(future.result(timeout_s))
-        except TimeoutError:
-            poller.forget(self.id, future)
-            raise self._too_late(timeout_s) from None
+            poller.wait(self.id, end)
+            if end.wait(timeout_s):
+                return self._outcome(end.result())
+        except BaseException:
+            poller.forget(self.id, end)
+            raise
+        poller.forget(self.id, end)
+        raise self._too_late(timeout_s)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
         """``result`` for coroutines."""
@@ -97,15 +101,15 @@ class Job(Generic[R]):
             store = await self._sender.access.aready()
             (peek,) = await store.jobs.peek([self.id])
             return self._outcome(self._ended_by_now(peek))
-        poller = self._sender.poller
-        future = poller.wait(self.id)
+        poller, end = self._sender.poller, Answer[Peek]()
         try:
+            poller.wait(self.id, end)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await asyncio.wrap_future(future))
+                return self._outcome(await end.arrived())
         except TimeoutError:
             raise self._too_late(timeout_s) from None
         finally:
-            poller.forget(self.id, future)
+            poller.forget(self.id, end)
 
     def cancel(self, reason: str = _REASON) -> bool:
         """Stop the job: waiting ones never start, a running one is asked to end.

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from forge_jobs.core.errors import Closed, Refused
 from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.kit.answer import Answer
 from forge_jobs.kit.around import Around
 from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.store.bundle import Store
@@ -48,7 +49,9 @@ class StoreAccess:
         self.io = IoThread()
         self.pid = os.getpid()
         self._guard = threading.Lock()
-        self._opening: Future[Store] | None = None
+        self._opening: Answer[Store] | None = None
+        # On the I/O loop: one opening or closing at a time, also of callers who were interrupted.
+        self._changing = asyncio.Lock()
         self._opened: Store | None = None
         self.direct: Store | None = None
 
@@ -74,13 +77,24 @@ class StoreAccess:
         opened = self._opened
         if opened is not None:
             return opened
-        return await asyncio.shield(asyncio.wrap_future(self._open()))
+        return await self._open().arrived()
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the I/O thread and wait for it here."""
+        """Run a coroutine on the I/O thread and wait for it here.
+
+        An exception that a signal handler raises here ends the wait; the coroutine goes on, so that
+        what it does happens whole.
+        """
         store = self.ready()
         self._check_thread()
-        return self.spawn(lambda: work(store)).result()
+        return self.start(lambda: work(store)).result()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Answer[T]:
+        """Start a coroutine on the I/O thread, from synchronous code; or raise Closed."""
+        try:
+            return self.io.start(work)
+        except RuntimeError as error:
+            raise Closed(_ENDING) from error
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
         """Start a coroutine on the I/O thread, or raise Closed."""
@@ -119,16 +133,16 @@ class StoreAccess:
         if sys.is_finalizing():
             return
         self._check_thread()
-        opening = self._end()
-        if opening is not None or self._store is not None:
-            self.io.call(lambda: self._close_there(opening))
+        self._end()
+        if self._store is not None:
+            self._closing().result()
         self.io.close()
 
     async def aclose(self) -> None:
         """The same for coroutines: the loop goes on meanwhile."""
-        opening = self._end()
-        if opening is not None or self._store is not None:
-            await asyncio.wrap_future(self.io.spawn(lambda: self._close_there(opening)))
+        self._end()
+        if self._store is not None:
+            await self._closing().arrived()
         await asyncio.to_thread(self.io.close)
 
     def rest(self) -> None:
@@ -136,7 +150,7 @@ class StoreAccess:
         with self._guard:
             opening = self._opening
             self._opened = self.direct = self._opening = None
-        if opening is not None and opening.done() and opening.exception() is None:
+        if opening is not None and opening.done and not opening.failed:
             self.io.call(opening.result().close, _AT_EXIT_S)
 
     @property
@@ -144,42 +158,54 @@ class StoreAccess:
         """Whether ``close`` was called."""
         return self._closed
 
-    def _end(self) -> "Future[Store] | None":
+    def _end(self) -> None:
         with self._guard:
-            opening = self._opening
             self._closed = True
             self._opened = self.direct = self._opening = None
-        return opening
 
-    async def _close_there(self, opening: "Future[Store] | None") -> None:
-        if opening is not None:
-            with contextlib.suppress(Exception):
-                await asyncio.wrap_future(opening)
-            self._opened = self.direct = None
-        # Also when it was not opened here: somebody may have opened ``store`` by hand.
-        if self._store is not None:
-            await self._store.close()
+    def _closing(self) -> Answer[None]:
+        try:
+            return self.io.start(self._close_there)
+        except RuntimeError:
+            # The thread of a close that was interrupted has just ended: a new one looks again.
+            self.io.close()
+            return self.io.start(self._close_there)
 
-    def _open(self) -> "Future[Store]":
+    async def _close_there(self) -> None:
+        """Close the store and end this thread, whether or not anybody still waits for it."""
+        try:
+            async with self._changing:
+                self._opened = self.direct = None
+                # Also when it was not opened here: somebody may have opened ``store`` by hand.
+                if self._store is not None:
+                    await self._store.close()
+        finally:
+            self.io.end_here()
+
+    def _open(self) -> Answer[Store]:
         if sys.is_finalizing():
             raise Closed(_ENDING)
         store = self.store if not self._closed else None
         with self._guard:
             if self._closed or store is None:
-                raise Closed("this Forge was closed: make a new one")
+                raise Closed(_CLOSED)
             opening = self._opening
-            if opening is None or (opening.done() and opening.exception() is not None):
+            if opening is None or opening.failed:
                 migrate = self._migrate()
-                opening = self.spawn(lambda: self._open_there(store, migrate))
+                opening = self.start(lambda: self._open_there(store, migrate))
                 self._opening = opening
         return opening
 
     async def _open_there(self, store: Store, migrate: bool) -> Store:
-        await store.open(migrate=migrate)
-        if self.greet is not None:
-            await self.greet(store)
-        self._opened = store
-        self.direct = store if store.capabilities.sync_enqueue else None
+        async with self._changing:
+            if self._closed:
+                raise Closed(_CLOSED)
+            if self._opened is None:
+                await store.open(migrate=migrate)
+                if self.greet is not None:
+                    await self.greet(store)
+                self._opened = store
+                self.direct = store if store.capabilities.sync_enqueue else None
         return store
 
     def _check_thread(self) -> None:
@@ -206,6 +232,7 @@ class StoreAccess:
 
 _IO_NAME = "forge-io"
 _AT_EXIT_S = 2.0
+_CLOSED = "this Forge was closed: make a new one"
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
 _LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
 _parents: list[IoThread] = []

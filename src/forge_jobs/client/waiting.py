@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from concurrent.futures import Future
 
 from forge_jobs.core.errors import Closed, NotFound, Unavailable, Unknown
 from forge_jobs.core.status import is_terminal
+from forge_jobs.kit.answer import Answer
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.bundle import Store
@@ -35,37 +35,27 @@ class ResultPoller:
 
     def _reset(self) -> None:
         self._guard = threading.Lock()
-        self._waiters: dict[str, list[Future[Peek]]] = {}
+        self._waiters: dict[str, list[Answer[Peek]]] = {}
         self._flag: WakeFlag | None = None
         self._running = False
 
-    def wait(self, job_id: str) -> "Future[Peek]":
-        """A future for the end of a job; it may be given up with ``forget``."""
-        future: Future[Peek] = Future()
+    def wait(self, job_id: str, end: Answer[Peek]) -> None:
+        """Have ``end`` told how a job ended; whoever is interrupted or gives up calls ``forget``."""
         with self._guard:
-            self._waiters.setdefault(job_id, []).append(future)
-            start = not self._running
-            self._running = True
-            flag = self._flag
-        if start:
-            try:
-                self._access.spawn(self._poll)
-            except BaseException:
-                with self._guard:
-                    self._running = False
-                    self._waiters.clear()
-                raise
+            self._waiters.setdefault(job_id, []).append(end)
+            running, flag = self._running, self._flag
+        if not running:
+            self._access.start(self._poll)
         elif flag is not None:
             flag.ring()
-        return future
 
-    def forget(self, job_id: str, future: "Future[Peek]") -> None:
-        """Nobody waits for this future any more."""
+    def forget(self, job_id: str, end: Answer[Peek]) -> None:
+        """Nobody waits for this answer any more."""
         with self._guard:
-            futures = self._waiters.get(job_id)
-            if futures is not None and future in futures:
-                futures.remove(future)
-                if not futures:
+            ends = self._waiters.get(job_id)
+            if ends is not None and end in ends:
+                ends.remove(end)
+                if not ends:
                     del self._waiters[job_id]
 
     def nudge(self) -> None:
@@ -76,7 +66,11 @@ class ResultPoller:
 
     async def _poll(self) -> None:
         flag = WakeFlag()
-        self._flag = flag
+        with self._guard:
+            # Here and not by those who start it: one of them may be interrupted before it does.
+            if self._running:
+                return
+            self._running, self._flag = True, flag
         pause_s = FIRST_S
         failing_since: float | None = None
         try:
@@ -126,14 +120,12 @@ class ResultPoller:
 
     def _settle(self, job_id: str, end: Peek | BaseException) -> None:
         with self._guard:
-            futures = self._waiters.pop(job_id, [])
-        for future in futures:
-            if not future.set_running_or_notify_cancel():
-                continue
+            ends = self._waiters.pop(job_id, [])
+        for answer in ends:
             if isinstance(end, BaseException):
-                future.set_exception(end)
+                answer.fail(end)
             else:
-                future.set_result(end)
+                answer.give(end)
 
     def _fail(self, error: BaseException) -> None:
         with self._guard:

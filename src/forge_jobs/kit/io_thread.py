@@ -10,7 +10,10 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from .answer import Answer
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
@@ -35,6 +38,7 @@ class IoThread:
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopped: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
 
     def spawn(self, work: Work[T]) -> "Future[T]":
@@ -48,6 +52,22 @@ class IoThread:
         loop = self._running_loop()
         return asyncio.run_coroutine_threadsafe(work(), loop)
 
+    def start(self, work: Work[T]) -> Answer[T]:
+        """``spawn`` for synchronous callers: a signal that interrupts them harms nobody, and the
+        coroutine goes on to its end."""
+        if sys.is_finalizing():
+            raise RuntimeError("the interpreter is shutting down")
+        loop = self._running_loop()
+        call = _Call(loop, work)
+        # Before it is sent: a loop that ends without having begun it finds it here.
+        _UNANSWERED.add(call)
+        try:
+            loop.call_soon_threadsafe(call.begin)
+        except RuntimeError:
+            _UNANSWERED.discard(call)
+            raise
+        return call.answer
+
     def call(self, work: Work[T], timeout_s: float | None = None) -> T:
         """Run the coroutine over there and wait for its answer here.
 
@@ -55,12 +75,11 @@ class IoThread:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a synchronous call on the I/O thread would wait for itself")
-        future = self.spawn(work)
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
-            future.cancel()
-            raise
+        answer = self.start(work)
+        if not answer.wait(timeout_s):
+            answer.cancel()
+            raise TimeoutError
+        return answer.result()
 
     def close(self) -> None:
         """Cancel what runs there and end the thread. Closing twice is fine."""
@@ -69,9 +88,15 @@ class IoThread:
             self._loop = self._thread = None
         if loop is None or thread is None or self._pid != os.getpid() or not thread.is_alive():
             return
-        loop.call_soon_threadsafe(loop.stop)
+        # It may have ended by itself meanwhile.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._stop, loop)
         if threading.current_thread() is not thread:
             thread.join()
+
+    def end_here(self) -> None:
+        """On the I/O thread itself: end it after this step, whoever may have asked for that."""
+        self._stop(asyncio.get_running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
@@ -80,12 +105,55 @@ class IoThread:
                 thread = threading.Thread(target=_serve, args=(loop,), name=self._name, daemon=True)
                 try:
                     thread.start()
+                    self._pid, self._loop, self._thread = os.getpid(), loop, thread
                 except RuntimeError:
                     # At exit Python starts no more threads; a loop without one would never answer.
                     loop.close()
                     raise
-                self._pid, self._loop, self._thread = os.getpid(), loop, thread
+                except BaseException:
+                    # A signal: the thread may run by now. It ends, and the next call starts anew.
+                    loop.call_soon_threadsafe(self._stop, loop)
+                    raise
             return self._loop
+
+    def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Once: a second stop would disturb the cancelling of what is left.
+        if self._stopped is not loop:
+            self._stopped = loop
+            loop.stop()
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way: ``begin`` runs on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T]) -> None:
+        self.loop = loop
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+        self.answer: Answer[T] = Answer(self._cancel)
+
+    def begin(self) -> None:
+        self._task = self.loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self.answer.give(await self._work())
+        except BaseException as error:
+            # The caller's, if it still waits. Nobody reads the end of this task.
+            self.answer.fail(error)
+        finally:
+            _UNANSWERED.discard(self)
+
+    def _cancel(self) -> None:
+        self.loop.call_soon_threadsafe(self._cancel_there)
+
+    def _cancel_there(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+# Also what keeps their tasks alive: a loop knows its own by weak references only.
+_UNANSWERED: "set[_Call[Any]]" = set()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -99,3 +167,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+        for call in list(_UNANSWERED):
+            if call.loop is loop:
+                _UNANSWERED.discard(call)
+                call.answer.fail(asyncio.CancelledError())

@@ -13,6 +13,7 @@ from forge_jobs.core.errors import Conflict, LeaseLost, NotFound, Refused, Store
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, JobRecord
 from forge_jobs.kit.clock import Clock
+from forge_jobs.store.bundle import Store
 from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
@@ -43,6 +44,16 @@ class Taken:
         self.next_due: Instant | None = answer.next_due
 
 
+class Round:
+    """How far a call to get a job has come, for its undoing: whose claim it is, and its number."""
+
+    __slots__ = ("number", "seat")
+
+    def __init__(self) -> None:
+        self.seat: Seat | None = None
+        self.number = 0
+
+
 class Claiming:
     """Rounds of one queue; safe for many threads."""
 
@@ -64,15 +75,15 @@ class Claiming:
 
     # ---------------------------------------------------------------- getting
 
-    def take(self, kinds: tuple[str, ...], lease_s: float) -> Taken:
+    def take(self, kinds: tuple[str, ...], lease_s: float, round: Round) -> Taken:
         """The best job that is due, if any. Lost claims are taken back first, at most once a
         second while there is work, and always before saying that there is none."""
         looked = self._clock.mono() >= self._reap_at
         if looked:
             self.reap()
-        taken = self._claim(kinds, lease_s)
+        taken = self._claim(kinds, lease_s, round)
         if taken.claim is None and not looked and self.reap():
-            taken = self._claim(kinds, lease_s)
+            taken = self._claim(kinds, lease_s, round)
         return taken
 
     def reap(self) -> bool:
@@ -84,7 +95,7 @@ class Claiming:
         if now >= self._fold_at and self._direct is None:
             # Stores that are written on the calling thread do it by themselves.
             self._fold_at = now + _FOLD_EVERY_S
-            self._access.spawn(self._fold)
+            self._access.start(self._fold)
         found, more = False, True
         while more:
             try:
@@ -105,18 +116,19 @@ class Claiming:
                 if not await store.ledger.fold(limit=_FOLDED_MOST):
                     return
 
-    def _claim(self, kinds: tuple[str, ...], lease_s: float) -> Taken:
+    def undo(self, round: Round) -> None:
+        """An error or a signal ended the call: what it has claimed goes back, unspent."""
+        if round.seat is not None:
+            self._seats.undo(round.seat, round.number)
+
+    def _claim(self, kinds: tuple[str, ...], lease_s: float, round: Round) -> Taken:
         want = (Want(self._queue, 1, 0, kinds),)
         for _ in range(_TRIES):
+            round.seat = None
             seat = self._seats.take(lease_s)
-            try:
-                answer = self._exchange(
-                    Exchange(owner=seat.key, number=seat.next_number(), want=want)
-                )
-            except BaseException:
-                # The answer may have been lost after a job was claimed: nobody must keep it alive.
-                self._seats.drop(seat)
-                raise
+            round.number = number = seat.next_number()
+            round.seat = seat
+            answer = self._exchange(Exchange(owner=seat.key, number=number, want=want))
             if answer.alive:
                 return self._got(seat, answer)
             self._seats.lose(seat.key)
@@ -139,7 +151,7 @@ class Claiming:
                 raise Refused(f"job {job_id} has ended before: it is {shown(record)}")
 
     def end_and_take(
-        self, owner: int, finish: Finish, kinds: tuple[str, ...]
+        self, owner: int, finish: Finish, kinds: tuple[str, ...], round: Round
     ) -> tuple[bool, Taken] | None:
         """The end of one job and the claim of the next in one round; whether the end was written.
 
@@ -149,14 +161,10 @@ class Claiming:
         if seat is None or self._clock.mono() >= self._reap_at:
             return None
         want = (Want(self._queue, 1, 0, kinds),)
-        number = seat.next_number()
-        try:
-            answer = self._exchange(
-                Exchange(owner=owner, number=number, finish=(finish,), want=want)
-            )
-        except BaseException:
-            seat.unsure = True
-            raise
+        round.number = number = seat.next_number()
+        round.seat = seat
+        request = Exchange(owner=owner, number=number, finish=(finish,), want=want)
+        answer = self._exchange(request)
         written = answer.verdicts[0] is Verdict.APPLIED
         taken = self._got(seat, answer)
         if not answer.alive:
@@ -200,9 +208,17 @@ class Claiming:
                 self._access.ready()
                 answer = self._direct(request)
             else:
-                answer = self._access.run(lambda store: store.jobs.exchange(request))
+                answer = self._access.run(lambda store: self._exchange_there(store, request))
         except StoreError:
             self._judge_at = self._clock.mono() + _PATIENCE_S
             raise
         self.control_version = answer.control_version
         return answer
+
+    async def _exchange_there(self, store: Store, request: Exchange) -> Exchanged:
+        seat = self._seats.of(request.owner)
+        if seat is None or not request.want:
+            return await store.jobs.exchange(request)
+        # It goes on when its caller is interrupted; what undoes it comes after it.
+        async with seat.turn:
+            return await store.jobs.exchange(request)

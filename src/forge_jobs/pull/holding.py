@@ -5,7 +5,7 @@ import threading
 from forge_jobs.client.portal import StoreAccess
 from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, decide, done
-from forge_jobs.core.errors import Conflict, LeaseLost, Refused, StoreError
+from forge_jobs.core.errors import Conflict, LeaseLost, Refused
 from forge_jobs.core.instant import Instant, after, from_datetime
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.outcome import AnyOutcome
@@ -16,7 +16,7 @@ from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueConfig
 
 from .asked import id_text
-from .claiming import Claiming, Taken
+from .claiming import Claiming, Round, Taken
 from .job import Job, JobStatus, dequeued, shown
 from .seats import Seats
 
@@ -71,6 +71,10 @@ class Holding:
             self._held[job.id] = job
         return job
 
+    def undo(self, round: Round) -> None:
+        """A call to get a job was interrupted: it goes back."""
+        self._claiming.undo(round)
+
     def find(self, job: Job | str) -> tuple[Job, ClaimedJob]:
         """The job that is meant and the claim on it; LeaseLost, Refused or NotFound without one."""
         if isinstance(job, Job):
@@ -108,13 +112,14 @@ class Holding:
         assert job.owner is not None
         try:
             self._claiming.end(job.owner, finish, job_id=job.id, unsure=job.signals.unsure)
-        except StoreError:
-            job.signals.unsure = True
-            raise
+            self._let_go(job)
         except Conflict:
             self._let_go(job)
             raise
-        self._let_go(job)
+        except BaseException:
+            # No answer, or a signal before it could be told: the end may be written.
+            job.signals.unsure = True
+            raise
 
     def end_and_adopt(
         self, job: Job, finish: Finish, kinds: tuple[str, ...], lease_s: float
@@ -122,17 +127,19 @@ class Holding:
         """Write the end of a claim and get the next job, in one round if that can be; whether the
         end was written. False with no job: ``end`` is the way, and tells what is the matter."""
         assert job.owner is not None
+        round = Round()
         try:
-            found = self._claiming.end_and_take(job.owner, finish, kinds)
-        except StoreError:
+            found = self._claiming.end_and_take(job.owner, finish, kinds, round)
+            if found is None:
+                return False, None
+            written, taken = found
+            if written:
+                self._let_go(job)
+            return written, self.adopt(taken, lease_s)
+        except BaseException:
             job.signals.unsure = True
+            self.undo(round)
             raise
-        if found is None:
-            return False, None
-        written, taken = found
-        if written:
-            self._let_go(job)
-        return written, self.adopt(taken, lease_s)
 
     def release(self, job: Job, claim: ClaimedJob) -> None:
         """Hand a claim back as if it had never been made."""

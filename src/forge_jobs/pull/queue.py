@@ -34,7 +34,7 @@ from .asked import (
     new_job,
     type_names,
 )
-from .claiming import Claiming
+from .claiming import Claiming, Round
 from .holding import Holding
 from .job import SHOWN, Job, JobStatus, looked_up, shown
 from .namespace import DEFAULT_TABLE, table_name
@@ -206,11 +206,17 @@ class JobQueue:
 
     def take(self, kinds: tuple[str, ...], lease_s: float) -> tuple[Job | None, float | None]:
         """``dequeue`` with checked arguments; also in how many seconds to ask again, if known."""
-        taken = self._claiming.take(kinds, lease_s)
-        job, due = self.holding.adopt(taken, lease_s), taken.next_due
-        if job is not None or due is None:
-            return job, None
-        return None, max(due - taken.now, 0) / SECOND
+        round = Round()
+        try:
+            taken = self._claiming.take(kinds, lease_s, round)
+            job, due = self.holding.adopt(taken, lease_s), taken.next_due
+            if job is not None or due is None:
+                return job, None
+            return None, max(due - taken.now, 0) / SECOND
+        except BaseException:
+            # Its caller will never see the job.
+            self.holding.undo(round)
+            raise
 
     def complete(self, job: Job | str, result: object = None) -> None:
         """The job has succeeded; ``result`` is kept with it.

@@ -6,6 +6,7 @@ that job has ended, so that a script that works one job after the other register
 holds very many at once lets some of them share.
 """
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -17,6 +18,7 @@ from forge_jobs.core.job import Claim
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 from forge_jobs.store.bundle import Store
+from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess, Pulse
 
 # The store is given this much more than was asked for, so that a seat whose last beat is no older
@@ -31,9 +33,9 @@ _BUSY: Final = Pulse(running=1)
 class Seat:
     """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs;
     ``holds`` are its claims; ``unsure``: the answer to one got lost, so that it may hold a job
-    nobody knows of."""
+    nobody knows of. ``turn``: on the I/O loop, one exchange at a time."""
 
-    __slots__ = ("beaten", "holds", "key", "lease_s", "number", "unsure")
+    __slots__ = ("beaten", "holds", "key", "lease_s", "number", "turn", "unsure")
 
     def __init__(self, key: int, lease_s: float, beaten: float) -> None:
         self.key = key
@@ -42,6 +44,7 @@ class Seat:
         self.number = 0
         self.unsure = False
         self.holds: set[Claim] = set()
+        self.turn = asyncio.Lock()
 
     def is_fresh(self, now: float) -> bool:
         """Whether its lease still has as long to run as was asked for."""
@@ -116,6 +119,10 @@ class Seats:
         good = seat is not None and not seat.unsure and seat.is_fresh(self._clock.mono())
         return seat if good else None
 
+    def of(self, key: int) -> Seat | None:
+        """A seat of ours that is in use."""
+        return self._taken.get(key)
+
     def lose(self, key: int) -> None:
         """The store holds the seat for dead."""
         with self._guard:
@@ -129,7 +136,26 @@ class Seats:
             return
         self.lose(seat.key)
         with contextlib.suppress(Exception):
-            self._access.spawn(lambda: _leave(self._access.store, [seat.key]))
+            self._access.start(lambda: _leave(self._access.store, [seat.key]))
+
+    def undo(self, seat: Seat, number: int) -> None:
+        """Hand back what the exchange of that number has claimed or is about to claim, without
+        waiting for that: its caller was interrupted and will never see it."""
+        seat.unsure = True
+        with contextlib.suppress(Exception):
+            self._access.start(lambda: self._undo(seat, number))
+
+    async def _undo(self, seat: Seat, number: int) -> None:
+        store = self._access.store
+        async with seat.turn:
+            owned = await store.jobs.owned(seat.key)
+            claims = [one.claim for one in owned if one.exchange == number]
+            if claims:
+                await store.jobs.exchange(Exchange(owner=seat.key, number=0, release=claims))
+        with self._guard:
+            seat.holds.difference_update(claims)
+        # With all that it may still hold, unless others of this process share it.
+        self.drop(seat)
 
     async def beat(self, store: Store, key: int) -> bool:
         """Renew the lease of a seat, also of another process's; False when it was lost."""
@@ -148,7 +174,7 @@ class Seats:
             free, self._free = self._free, []
         if free:
             keys = [seat.key for seat in free if not seat.holds]
-            self._access.spawn(lambda: _leave(self._access.store, keys)).result(_LEAVE_S)
+            self._access.start(lambda: _leave(self._access.store, keys)).result(_LEAVE_S)
 
     def _free_one(self, lease_s: float) -> Seat | None:
         with self._guard:

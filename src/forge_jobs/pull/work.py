@@ -6,7 +6,6 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
 from forge_jobs.engine.error_text import error_text, storable
+from forge_jobs.kit.answer import Answer
 from forge_jobs.store.bundle import Subscription
 
 from .asked import lease_seconds, type_names
@@ -93,14 +93,18 @@ class WorkLoop:
             timeout_s=plan.timeout_s,
         )
         self._runner: asyncio.Runner | None = None
+        # The job that came with the end of the last one.
+        self._following: Job | None = None
 
     def run(self) -> int:
         """Work until told to stop; how many jobs were handled."""
         access, handled = self._queue.access, 0
-        heard = access.run(lambda store: store.subscribe([self._queue.name], self._wake.set))
-        keeping: Future[None] = access.spawn(self._keeper.run)
+        heard: Subscription | None = None
+        keeping: Answer[None] | None = None
         job: Job | None = None
         try:
+            heard = access.run(lambda store: store.subscribe([self._queue.name], self._wake.set))
+            keeping = access.start(self._keeper.run)
             while not self._stopping():
                 job = job or self._next()
                 if job is not None:
@@ -109,11 +113,24 @@ class WorkLoop:
                 # It came with the end of the last one and was not begun.
                 self._queue.release(job)
             return handled
+        except BaseException:
+            self._hand_back(job)
+            raise
         finally:
-            keeping.cancel()
+            if keeping is not None:
+                keeping.cancel()
             if self._runner is not None:
                 self._runner.close()
-            self._unsubscribe(heard)
+            if heard is not None:
+                self._unsubscribe(heard)
+
+    def _hand_back(self, job: Job | None) -> None:
+        """Interrupted, perhaps between two steps: no effect on a job that was ended before."""
+        for held in (job, self._following):
+            if held is not None:
+                # If the store is away its lease ends by itself.
+                with contextlib.suppress(ForgeError):
+                    self._queue.release(held)
 
     def _unsubscribe(self, heard: Subscription) -> None:
         # The store may be gone by now; the wake-up is gone with it.
@@ -206,19 +223,24 @@ class WorkLoop:
 
     def _swap(self, job: Job, finish: Finish) -> Job | None:
         """The end of this job and the next one: one round instead of two while all is well."""
-        written, following = False, None
+        written, self._following = False, None
         if not self._stopping():
             try:
-                written, following = self._queue.holding.end_and_adopt(
+                written, self._following = self._queue.holding.end_and_adopt(
                     job, finish, self._plan.kinds, self._plan.lease_s
                 )
             except StoreError as error:
                 self._log("the outcome of a job may be lost", job, error=error_text(error))
+            except BaseException:
+                # Interrupted: the handler has ended, and what came of it is known.
+                with contextlib.suppress(ForgeError):
+                    self._queue.holding.end(job, finish)
+                raise
         if not written:
             self._settle(job, finish)
         elif finish.error is not None:
             self._log(f"job {finish.status}", job, error=finish.error)
-        return following
+        return self._following
 
     def _settle(self, job: Job, finish: Finish) -> None:
         """Write the end; while the store is away, again and again until the lease is over."""

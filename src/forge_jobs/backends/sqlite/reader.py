@@ -88,20 +88,23 @@ class Reader:
         if not self._open:
             raise Closed("the store is closed")
         wish = _Wish(look, asyncio.get_running_loop())
-        if self._thread is None:
-            self._start()
         self._wishes.put(wish)
+        if self._thread is None:
+            threading.Thread(
+                target=self._serve, args=(self._wishes,), name="forge-sqlite-read", daemon=True
+            ).start()
         return await wish.future
 
-    def _start(self) -> None:
-        with self._guard:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._serve, args=(self._wishes,), name="forge-sqlite-read", daemon=True
-                )
-                self._thread.start()
-
     def _serve(self, wishes: "SimpleQueue[_Wish | None]") -> None:
+        with self._guard:
+            # Here and not by those who start it: one of them may be interrupted before it does.
+            if self._thread is not None:
+                return
+            if self._open:
+                self._thread = threading.current_thread()
+            else:
+                # Closed meanwhile, by somebody who did not know of this thread.
+                wishes.put(None)
         while (wish := wishes.get()) is not None:
             try:
                 wish.value = self._look(wish.look)

@@ -82,8 +82,8 @@ def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus,
         # The usual case needs no lock: a user's own transaction must not keep a store from opening.
         return found, tag
     turnstile = Turnstile(place.directory, clock)
-    turnstile.open()
     try:
+        turnstile.open()
         turnstile.enter()
         connection = connect(place.path, clock, synchronous="full")
         try:
@@ -100,7 +100,10 @@ def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus,
         finally:
             connection.close()
     finally:
-        turnstile.close()
+        try:
+            turnstile.leave()
+        finally:
+            turnstile.close()
 
 
 def _migrate(

@@ -1,12 +1,14 @@
 """The writing connection of a process: transactions in turn with other processes, one at a time.
 
-Whoever uses a session holds the lock of its writer.
+Whoever uses a session holds the lock of its writer. It leaves no transaction and no turn behind,
+also when a signal interrupts it: see ``interrupts``.
 """
 
+import logging
 import os
 import sqlite3
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
@@ -16,10 +18,13 @@ from . import roll
 from .connection import WAL_KEPT, abandon, connect, set_synchronous
 from .faults import is_busy, translated
 from .forking import is_in_a_call_of
+from .interrupts import is_interrupt
 from .place import Place
 from .transaction import Tx
 from .turnstile import Turnstile
 from .work import Again, Joint, Work, fail
+
+_LOG = logging.getLogger("forge_jobs.sqlite")
 
 _GROUP_S: Final = 0.02
 _JOINT_MOST: Final = 100
@@ -56,6 +61,9 @@ class Session:
         self._tag = 0
         self._turns = 0
         self._long = False
+        # A transaction whose COMMIT was begun, with its operations. Outside of ``_attempt`` this
+        # means that it has been committed and that they do not know yet.
+        self._committing: tuple[Tx, Sequence[Work]] | None = None
 
     # ---------------------------------------------------------------- life
 
@@ -83,8 +91,8 @@ class Session:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             # The last one to close checkpoints; that is a write like any other.
-            self._turnstile.enter()
             try:
+                self._turnstile.enter()
                 connection.close()
             finally:
                 self._turnstile.leave()
@@ -92,6 +100,9 @@ class Session:
 
     def before_fork(self) -> list[sqlite3.Connection]:
         """Give up the connection; the next turn opens a new one. Whoever gets it closes it."""
+        # A transaction that an interrupted caller left open would be rolled back by the close, and
+        # its operations would be taken for stored.
+        self.recover()
         connection, self._connection, self._cursor = self._connection, None, None
         self._turnstile.close()
         return [] if connection is None else [connection]
@@ -99,21 +110,12 @@ class Session:
     def abandon(self) -> None:
         """In a forked child: whatever is still open belongs to the parent."""
         connection, self._connection, self._cursor = self._connection, None, None
+        self._committing = None
         if connection is not None:
             abandon(connection, self._place.path, returns=is_in_a_call_of(self))
         self._turnstile.close()
 
     # ---------------------------------------------------------------- turns
-
-    @contextmanager
-    def turn(self) -> Generator[sqlite3.Connection]:
-        """Wait for this process's turn and keep it until the end of the block."""
-        connection = self._there()
-        self._turnstile.enter()
-        try:
-            yield connection
-        finally:
-            self._turnstile.leave()
 
     def run_now(self, work: Work, committed: list[Tx]) -> None:
         """Run one operation if it is nobody's turn; Busy, with nothing done, if it is."""
@@ -122,23 +124,27 @@ class Session:
             raise Busy
         if self._turns % _LOOK_EVERY == 0:
             self._there()
-        if not self._turnstile.try_enter():
-            raise Busy
         try:
+            if not self._turnstile.try_enter():
+                raise Busy
+            self.recover()
             self._attempt(connection, [work], committed, patient=False)
         finally:
             self._turnstile.leave()
 
-    def run(self, group: list[Work], committed: list[Tx]) -> list[Work]:
-        """Run operations in one transaction; the ones for which there was no time any more."""
-        with self.turn() as connection:
-            left = self._attempt(connection, group, committed, patient=True)
+    def run(self, group: Sequence[Work], committed: list[Tx]) -> None:
+        """Run operations in one transaction; those for which there was no time are not done."""
+        connection = self._there()
+        try:
+            self._turnstile.enter()
+            self._attempt(connection, group, committed, patient=True)
             if self._long or self.log_is_long():
                 # Within the turn, and only there: see docs/decisions/0014.
                 self._long = False
                 with suppress(sqlite3.Error):
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            return left
+        finally:
+            self._turnstile.leave()
 
     def insert(self, statement: str, values: tuple[object, ...]) -> int | None:
         """One durable INSERT as a transaction of its own; Busy, with nothing done, if need be."""
@@ -147,8 +153,10 @@ class Session:
             raise Busy
         if self._turns % _LOOK_EVERY == 0:
             self._there()
-        self._turnstile.enter()
         try:
+            self._turnstile.enter()
+            if self._committing is not None or connection.in_transaction:
+                self.recover()
             if self._level != self._durable:
                 self._set_level(connection, self._durable)
             cursor.execute(statement, values)
@@ -160,13 +168,26 @@ class Session:
         finally:
             self._turnstile.leave()
 
+    def recover(self) -> None:
+        """Finish what an interrupted caller has left; before a group is chosen, because an
+        operation that turns out to be stored must not be run again."""
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            self._committing = None
+            connection.rollback()
+        if self._committing is not None:
+            self._acknowledge()
+
     def log_is_long(self, *, lone: bool = False) -> bool:
         """Whether the next ``run`` should move the write-ahead log into the database; asked after
         every turn, it looks only now and then when that was a lone insert."""
         self._turns += 1
         if not lone or self._turns % _LOOK_EVERY == 0:
-            with suppress(OSError):
+            try:
                 self._long = os.stat(self._place.wal).st_size > WAL_KEPT + _WAL_SLACK
+            except OSError as error:
+                if is_interrupt(error):
+                    raise
         return self._long
 
     def _there(self) -> sqlite3.Connection:
@@ -190,37 +211,59 @@ class Session:
         committed: list[Tx],
         *,
         patient: bool,
-    ) -> list[Work]:
+    ) -> None:
         try:
-            tx = self._begin(connection, any(work.durable for work in group), patient)
-        except ForgeError as error:
-            fail(group, error)
-            return []
-        try:
-            ran = _run(tx, group, self._clock.mono)
-            tx.finish()
-            if tx.line >= _LINES_MANY and tx.line % _LINES_STEP == 0:
-                roll.fold(connection.execute, _LINES_MANY)
-        except Exception as error:
-            _roll_back(connection)
-            self._one_by_one(connection, group, error, committed, patient)
-            return []
+            try:
+                tx = self._begin(connection, any(work.durable for work in group), patient)
+            except ForgeError as error:
+                fail(group, error)
+                return
+            try:
+                ran = _run(tx, group, self._clock.mono)
+                tx.finish()
+                if tx.line >= _LINES_MANY and tx.line % _LINES_STEP == 0:
+                    roll.fold(connection.execute, _LINES_MANY)
+                self._commit(connection, tx, group[:ran])
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                _roll_back(connection)
+                self._one_by_one(connection, group, error, committed, patient)
+                return
+            self._acknowledge()
+            committed.append(tx)
         except BaseException:
-            _roll_back(connection)
+            # No signal handler can run before the transaction is over: not one of these is a call
+            # of a Python function.
+            if connection.in_transaction:
+                self._committing = None
+                connection.rollback()
             raise
+
+    def _commit(self, connection: sqlite3.Connection, tx: Tx, group: Sequence[Work]) -> None:
         began = self._clock.mono()
         try:
+            self._committing = (tx, group)
             connection.execute("COMMIT")
-            self.commit_s = self._clock.mono() - began
         except sqlite3.Error as error:
-            _roll_back(connection)
-            fault = translated(error, self._place.path, committing=True)
-            self._one_by_one(connection, group, fault, committed, patient)
-            return []
-        for work in group[:ran]:
+            self._committing = None
+            raise translated(error, self._place.path, committing=True) from error
+        self.commit_s = self._clock.mono() - began
+
+    def _acknowledge(self) -> None:
+        """What has been committed is done; may be repeated after an interruption."""
+        assert self._committing is not None
+        tx, group = self._committing
+        for work in group:
             work.done = True
-        committed.append(tx)
-        return list(group[ran:])
+        for deed in tx.afterwards:
+            try:
+                deed()
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                _LOG.exception("what follows a commit failed; the change itself stands")
+        self._committing = None
 
     def _one_by_one(
         self,
@@ -265,6 +308,8 @@ class Session:
 
     def _set_level(self, connection: sqlite3.Connection, level: str) -> None:
         if level != self._level:
+            # Not known for as long as it is being changed.
+            self._level = ""
             set_synchronous(connection, level)
             self._level = level
 
@@ -304,5 +349,4 @@ def _certain(error: ForgeError) -> bool:
 def _roll_back(connection: sqlite3.Connection) -> None:
     # Some errors have rolled back already.
     with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.rollback()

@@ -11,7 +11,9 @@ costs fairness, not safety, which is SQLite's own.
 """
 
 import os
+from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from functools import partial
 from typing import Final
 
 from forge_jobs.kit.clock import Clock
@@ -27,26 +29,33 @@ _SLOW_AFTER_S: Final = 0.5
 _PATIENCE_S: Final = 2.0
 # Whoever had to go around does not wait again for this long.
 _AROUND_S: Final = 10.0
+_NOTHING: Final = partial(bool)
 
 
 class Turnstile:
-    """The two locks of one database, as seen by one process."""
+    """The two locks of one database, as seen by one process.
 
-    __slots__ = ("_around_until", "_clock", "_directory", "_floor", "_held", "_room")
+    ``leave`` lets the next one write. It is a call into C and no method of Python, because a signal
+    handler may raise where a Python function begins: as the first thing in a ``finally`` it always
+    runs. It may be called without the turn, so that ``enter`` belongs inside the ``try``.
+    """
+
+    __slots__ = ("_around_until", "_clock", "_directory", "_floor", "_room", "leave")
 
     def __init__(self, directory: str, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
         self._room = -1
         self._floor = -1
-        self._held = False
         self._around_until = 0.0
+        self.leave: Callable[[], object] = _NOTHING
 
     def open(self) -> None:
         """Open the lock files; they are kept for as long as the database is in use."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._room = os.open(os.path.join(self._directory, _ROOM), flags, 0o600)
         self._floor = os.open(os.path.join(self._directory, _FLOOR), flags, 0o600)
+        self.leave = partial(flock, self._floor, LOCK_UN)
 
     def enter(self) -> None:
         """Wait for this process's turn."""
@@ -58,36 +67,31 @@ class Turnstile:
         room = self._room
         try:
             flock(room, _TRY)
-            try:
-                flock(self._floor, _TRY)
-                self._held = True
-            finally:
-                flock(room, LOCK_UN)
+            flock(self._floor, _TRY)
         except BlockingIOError:
             return False
+        finally:
+            # Harmless if it was not ours.
+            flock(room, LOCK_UN)
         return True
-
-    def leave(self) -> None:
-        """Let the next one write."""
-        if self._held:
-            self._held = False
-            flock(self._floor, LOCK_UN)
 
     def close(self) -> None:
         """Let go of both files. Closing twice is fine."""
-        for descriptor in (self._room, self._floor):
+        descriptors = (self._room, self._floor)
+        self._room = self._floor = -1
+        self.leave = _NOTHING
+        for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
-        self._room = self._floor = -1
-        self._held = False
 
     def _wait(self) -> None:
         mono = self._clock.mono
         patience_s = 0.0 if mono() < self._around_until else _PATIENCE_S
-        if self._awaited(self._room, patience_s):
-            self._held = self._awaited(self._floor, patience_s)
+        try:
+            held = self._awaited(self._room, patience_s) and self._awaited(self._floor, patience_s)
+        finally:
             flock(self._room, LOCK_UN)
-        if not self._held:
+        if not held:
             self._around_until = mono() + _AROUND_S
 
     def _awaited(self, descriptor: int, patience_s: float) -> bool:

@@ -3,12 +3,16 @@
 Nothing is written but the jobs and their dedupe keys; the books follow with the next write of ours.
 A connection that is not in a transaction yet gets one, as ``sqlite3`` itself would open it before a
 write, unless it is in autocommit mode: there nothing would be left to commit.
+
+All statements of a call are one savepoint: an error or a signal in the middle leaves nothing of it
+in the user's transaction, and no transaction where there was none.
 """
 
 import os
 import sqlite3
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from forge_jobs.backends.sqltext import in_order
 from forge_jobs.core.errors import BadOption, Unavailable
@@ -19,6 +23,10 @@ from . import enqueue
 from .faults import is_busy, translated
 from .place import Place
 from .transaction import Tx
+
+_SAVEPOINT: Final = "SAVEPOINT forge_jobs_enqueue"
+_RELEASE: Final = "RELEASE forge_jobs_enqueue"
+_ROLL_BACK: Final = "ROLLBACK TO forge_jobs_enqueue"
 
 
 def insert(
@@ -34,12 +42,16 @@ def insert(
     # The user's own factories must not change what we read.
     cursor.row_factory = None
     text_factory, connection.text_factory = connection.text_factory, str
+    joined = connection.in_transaction
     try:
         _same_file(place, cursor)
         _begin(connection, cursor)
-        tx = Tx(partial(_execute, cursor), now, tag)
-        answers = enqueue.insert_uncounted(tx, jobs)
-    except sqlite3.Error as error:
+        answers, woken = _within(cursor, jobs, now, tag)
+    except BaseException as error:
+        if not joined:
+            connection.rollback()
+        if not isinstance(error, sqlite3.Error):
+            raise
         if is_busy(error):
             raise Unavailable(
                 "somebody else wrote since this transaction began to read: begin it with "
@@ -49,6 +61,25 @@ def insert(
     finally:
         connection.text_factory = text_factory
         cursor.close()
+    return answers, woken
+
+
+def _within(
+    cursor: sqlite3.Cursor, jobs: Sequence[NewJob], now: Instant, tag: int
+) -> tuple[list[Enqueued], set[str]]:
+    tx = Tx(partial(_execute, cursor), now, tag)
+    try:
+        cursor.execute(_SAVEPOINT)
+        answers = enqueue.insert_uncounted(tx, jobs)
+        cursor.execute(_RELEASE)
+    except BaseException:
+        try:
+            cursor.execute(_ROLL_BACK)
+            cursor.execute(_RELEASE)
+        except sqlite3.Error:
+            # Not begun, over already, or rolled back by the error: nothing is left half done.
+            pass
+        raise
     return answers, tx.woken
 
 

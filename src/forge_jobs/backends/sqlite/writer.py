@@ -4,6 +4,9 @@ Asynchronous callers are served by a thread; a synchronous caller writes on its 
 a hand-off, and takes along whatever is waiting. All of them hold the same lock and share one
 connection, so that SQLite's page cache stays warm. While one commit waits for the disk the next
 group gathers.
+
+A signal may interrupt a synchronous caller anywhere: ``interrupts`` has the rules that keep the
+others unharmed.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from forge_jobs.kit.clock import Clock
 
 from .faults import translated
 from .forking import FORKING, remaining_s
+from .interrupts import is_interrupt
 from .place import Place
 from .session import Busy, Session
 from .transaction import Tx
@@ -147,13 +151,18 @@ class Writer:
     def call_here(self, operation: Operation[T], *, durable: bool = False) -> T:
         """The same on the calling thread, which may be kept waiting."""
         work = Work(operation, durable)
-        self._waiting.append(work)
-        while not work.done:
-            # Whoever holds the lock may have taken this operation along.
-            with self._lock:
-                news = None if work.done else self._turn()
-            if news is not None:
-                self._tell(news)
+        try:
+            self._waiting.append(work)
+            while not work.done:
+                # Whoever holds the lock may have taken this operation along.
+                with self._lock:
+                    news = None if work.done else self._turn()
+                if news is not None:
+                    self._tell(news)
+        except BaseException:
+            # Interrupted: nobody shall begin it any more. If somebody runs it right now it happens.
+            work.done = True
+            raise
         if work.error is not None:
             raise work.error
         return work.value
@@ -164,14 +173,14 @@ class Writer:
         None, with nothing done, when others wait or write: then ``call_here`` is the way.
         """
         lock = self._lock
-        if self._waiting or not lock.acquire(blocking=False):
+        if self._waiting or lock.locked():
             return None
         try:
-            key = self._session.insert(statement, values)
+            # Not `acquire(blocking=False)`: a signal handler may raise before its `try` begins.
+            with lock:
+                key = self._session.insert(statement, values)
         except Busy:
             return None
-        finally:
-            lock.release()
         if self._session.log_is_long(lone=True):
             self.call_here(_nothing)
         self._ring({woken}, operated=False)
@@ -187,16 +196,14 @@ class Writer:
             return False
         if began < self._slow_disk_until and session.needs_disk(durable=work.durable):
             return False
-        if not lock.acquire(blocking=False):
+        if lock.locked():
             return False
         committed: list[Tx] = []
         try:
-            session.run_now(work, committed)
-            _afterwards(committed)
+            with lock:
+                session.run_now(work, committed)
         except Busy:
             return False
-        finally:
-            lock.release()
         ended = mono()
         if session.commit_s > _QUICK_COMMIT_S:
             # Waiting for a slow disk would stop everything else that runs on this loop.
@@ -213,15 +220,15 @@ class Writer:
     def _send(self, work: Work) -> None:
         self._waiting.append(work)
         if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(
-                        target=self._serve, name="forge-sqlite-write", daemon=True
-                    )
-                    self._thread.start()
+            threading.Thread(target=self._serve, name="forge-sqlite-write", daemon=True).start()
         self._bell.put(True)
 
     def _serve(self) -> None:
+        with self._lock:
+            # Here and not by those who start it: one of them may be interrupted before it does.
+            if self._thread is not None or not self._open:
+                return
+            self._thread = threading.current_thread()
         bell = self._bell
         while bell.get():
             while self._waiting:
@@ -233,34 +240,50 @@ class Writer:
                     _LOG.exception("the writer failed; it goes on with what waits")
 
     def _turn(self) -> list[Tx]:
-        """Take what waits and run it; the lock is held. The transactions that were committed."""
-        group, committed = list[Work](), list[Tx]()
-        while self._waiting and len(group) < _GROUP_MOST:
-            group.append(self._waiting.popleft())
+        """Run what waits; the lock is held. The transactions that were committed."""
+        committed = list[Tx]()
+        self._session.recover()
+        self._dismiss()
+        line = self._waiting
+        group = [line[place] for place in range(min(len(line), _GROUP_MOST))]
+        group = [work for work in group if not work.done]
         if not group:
             return committed
         try:
             if not self._open:
                 raise _closed()
-            left = self._session.run(group, committed)
-            if left:
-                # Long enough: other processes come first, then the rest.
-                self._waiting.extendleft(reversed(left))
-                del group[-len(left) :]
-            _afterwards(committed)
+            # Those for which there is no time stay in line: other processes come first.
+            self._session.run(group, committed)
         except ForgeError as error:
             fail(group, error)
         except sqlite3.Error as error:
             fail(group, translated(error, self._place.path))
-        except OSError as error:
+        except Exception as error:
+            self._session.recover()
+            if is_interrupt(error):
+                # A signal on a caller's own thread. The others stay in line for the next turn.
+                raise
             fail(group, Unavailable(f"{self._place.path} cannot be written: {error}"))
+            if not isinstance(error, OSError):
+                raise
         except BaseException:
-            # Ctrl-C on a caller's own thread: the others must not wait for ever.
-            fail(group, Unavailable("the write was interrupted"))
+            self._session.recover()
             raise
         finally:
-            deliver(group)
+            self._dismiss()
         return committed
+
+    def _dismiss(self) -> None:
+        """Tell those at the head of the line whose operation is over, and let them go."""
+        line = self._waiting
+        over: list[Work] = []
+        for place in range(len(line)):
+            if not line[place].done:
+                break
+            over.append(line[place])
+        deliver(over)
+        for _ in over:
+            line.popleft()
 
     def _tell(self, committed: Sequence[Tx]) -> None:
         for tx in committed:
@@ -270,18 +293,14 @@ class Writer:
     def _ring(self, queues: set[str], *, operated: bool) -> None:
         try:
             self._announce(queues, operated=operated)
-        except Exception:
+        except Exception as error:
+            if is_interrupt(error):
+                raise
             _LOG.exception("a wake-up failed; the change itself stands")
 
 
 def _nothing(tx: Tx) -> None:
     """An operation that only brings its turn along, with what is done in every turn."""
-
-
-def _afterwards(committed: Sequence[Tx]) -> None:
-    for tx in committed:
-        for deed in tx.afterwards:
-            deed()
 
 
 def _closed() -> Closed:
