@@ -62,6 +62,17 @@ def dedupe(path: str, tries: str) -> None:
     say(fresh)
 
 
+def enqueue_many(path: str, times: str) -> None:
+    """Enqueue one after the other; how many, and how long the longest took."""
+    store, longest = SqliteStore(path), 0.0
+    for _ in range(int(times)):
+        began = time.monotonic()
+        store.enqueue_sync([NewJob(kind="other", queue="q")])
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(0.001)
+    say(times, longest)
+
+
 async def open_only(path: str) -> None:
     """Open at the same moment as many others."""
     store = SqliteStore(path)
@@ -149,10 +160,10 @@ async def fill(path: str, room: str) -> None:
         say(stored, type(error).__name__)
 
 
-PARTS = {
-    part.__name__: part
-    for part in (hammer, dedupe, open_only, turns, stand_in_the_way, enqueue, work, lock, fill)
-}
+_ALL = (
+    hammer, dedupe, enqueue_many, open_only, turns, stand_in_the_way, enqueue, work, lock, fill,
+)  # fmt: skip
+PARTS = {part.__name__: part for part in _ALL}
 
 if __name__ == "__main__":
     answer = PARTS[sys.argv[1]](*sys.argv[2:])

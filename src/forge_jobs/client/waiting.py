@@ -40,7 +40,7 @@ class ResultPoller:
         self._running = False
 
     def wait(self, job_id: str, end: Answer[Peek]) -> None:
-        """Have ``end`` told how a job ended; whoever is interrupted or gives up calls ``forget``."""
+        """Have ``end`` told how a job ended; whoever gives up calls ``forget``."""
         with self._guard:
             self._waiters.setdefault(job_id, []).append(end)
             running, flag = self._running, self._flag

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from .answer import Answer
+from .threads import start_thread
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
@@ -99,22 +101,31 @@ class IoThread:
         self._stop(asyncio.get_running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._guard:
-            if self._loop is None or self._pid != os.getpid():
+        while (loop := self._loop) is None or self._pid != os.getpid():
+            # At exit Python starts no more threads and raises RuntimeError here.
+            started: SimpleQueue[BaseException | None] = SimpleQueue()
+            start_thread(self._serve, started, name=self._name)
+            error = started.get()
+            if error is not None:
+                raise error
+        return loop
+
+    def _serve(self, started: "SimpleQueue[BaseException | None]") -> None:
+        """The thread: it makes its loop itself, because whoever starts it may be interrupted."""
+        try:
+            with self._guard:
+                if self._loop is not None and self._pid == os.getpid():
+                    # Another one was quicker.
+                    started.put(None)
+                    return
                 loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=_serve, args=(loop,), name=self._name, daemon=True)
-                try:
-                    thread.start()
-                    self._pid, self._loop, self._thread = os.getpid(), loop, thread
-                except RuntimeError:
-                    # At exit Python starts no more threads; a loop without one would never answer.
-                    loop.close()
-                    raise
-                except BaseException:
-                    # A signal: the thread may run by now. It ends, and the next call starts anew.
-                    loop.call_soon_threadsafe(self._stop, loop)
-                    raise
-            return self._loop
+                self._pid, self._loop = os.getpid(), loop
+                self._thread = threading.current_thread()
+        except BaseException as error:
+            started.put(error)
+            return
+        started.put(None)
+        _serve(loop)
 
     def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
         # Once: a second stop would disturb the cancelling of what is left.

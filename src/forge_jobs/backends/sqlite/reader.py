@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from forge_jobs.core.errors import Closed, Unavailable
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.threads import start_thread
 
 from .connection import abandon, connect
 from .faults import is_busy, translated
@@ -90,9 +91,7 @@ class Reader:
         wish = _Wish(look, asyncio.get_running_loop())
         self._wishes.put(wish)
         if self._thread is None:
-            threading.Thread(
-                target=self._serve, args=(self._wishes,), name="forge-sqlite-read", daemon=True
-            ).start()
+            start_thread(self._serve, self._wishes, name="forge-sqlite-read")
         return await wish.future
 
     def _serve(self, wishes: "SimpleQueue[_Wish | None]") -> None:

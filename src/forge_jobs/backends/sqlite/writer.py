@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.threads import start_thread
 
 from .faults import translated
 from .forking import FORKING, remaining_s
@@ -220,7 +221,7 @@ class Writer:
     def _send(self, work: Work) -> None:
         self._waiting.append(work)
         if self._thread is None:
-            threading.Thread(target=self._serve, name="forge-sqlite-write", daemon=True).start()
+            start_thread(self._serve, name="forge-sqlite-write")
         self._bell.put(True)
 
     def _serve(self) -> None:

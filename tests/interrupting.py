@@ -1,0 +1,189 @@
+"""Exceptions out of a signal handler, at every place of a call where Python can run one.
+
+CPython runs handlers on the main thread where a Python function begins (RESUME), after a call and
+where a loop starts over (JUMP_BACKWARD), and nowhere else; not when a Python function returns to the
+Python code that called it. ``raised_at`` raises at the n-th such place of the library, and of those
+parts of the standard library that it waits with, by tracing instructions; so each place can be
+tried, one after the other. Raising elsewhere would report places that do not exist, such as the one
+between entering a ``with`` block and its body.
+"""
+
+import dis
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any
+
+_PARTS = ("/forge_jobs/", "/contextlib.py", "/threading.py", "/concurrent/futures/", "/asyncio/")
+_PATIENCE_S = 20.0
+_NEVER = 10**9
+_CALLS = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW"})
+_STARTS = frozenset({"RESUME", "JUMP_BACKWARD"})
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises in these tests."""
+
+
+class Late(TimeoutError):
+    """The same as a soft time limit: an ordinary exception, even an OSError."""
+
+
+class _Places:
+    """Where handlers can run, by code object: at the beginning of these instructions, and before
+    those that follow a call.
+
+    A handler that runs after a call raises at the call. The instruction after it stands in for it
+    only if the same handlers guard both; else this place is left out.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[CodeType, tuple[frozenset[int], frozenset[int]]] = {}
+
+    def of(self, code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
+        known = self._known.get(code)
+        if known is None:
+            known = self._known[code] = _places(code)
+        return known
+
+
+def _places(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
+    instructions = list(dis.get_instructions(code))
+    guarded = _guards(code)
+    starts = frozenset(this.offset for this in instructions if this.opname in _STARTS)
+    follows = frozenset(
+        following.offset
+        for this, following in itertools.pairwise(instructions)
+        if this.opname in _CALLS and guarded(this.offset) == guarded(following.offset)
+    )
+    return starts, follows
+
+
+def _guards(code: CodeType) -> Callable[[int], object]:
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+
+    def guard(offset: int) -> object:
+        return [entry.target for entry in entries if entry.start <= offset < entry.end]
+
+    return guard
+
+
+_PLACES = _Places()
+
+
+class Tracing:
+    """Counts the places of a call and raises at one of them; ``raised`` says whether it did."""
+
+    def __init__(self, place: int, error: type[BaseException]) -> None:
+        self._left = place
+        self.counted = 0
+        self._returning: FrameType | None = None
+        self._error = error
+        self.raised = False
+        self.where = ""
+        # Kept, as a prompt or a notebook does: whatever its frames hold stays alive.
+        self.caught: BaseException | None = None
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        frame.f_trace_lines = False
+        if not any(part in frame.f_code.co_filename for part in _PARTS):
+            return self._return
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _return(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "return" and frame.f_code.co_name != "__init__":
+            # What called it goes on without a check; a class is called through C, and has one.
+            self._returning = frame.f_back
+        return self._return
+
+    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event != "opcode" or self.raised:
+            self._return(frame, event, arg)
+            return self._step
+        returning, self._returning = self._returning is frame, None
+        starts, follows = _PLACES.of(frame.f_code)
+        if frame.f_lasti in starts or (frame.f_lasti in follows and not returning):
+            self.counted += 1
+            self._left -= 1
+            if self._left < 0:
+                self.raised = True
+                self.where = f"{frame.f_code.co_qualname} line {frame.f_lineno}"
+                sys.settrace(None)
+                raise_it(self._error)
+        return self._step
+
+
+def raise_it(error: type[BaseException]) -> None:
+    raise error
+
+
+def raised_at(
+    place: int, call: Callable[[], object], error: type[BaseException] = Interrupt
+) -> Tracing:
+    """Run ``call`` and have ``error`` raised at its n-th place."""
+    tracing = Tracing(place, error)
+    before = sys.gettrace()
+    sys.settrace(tracing)
+    try:
+        call()
+    except error as caught:
+        tracing.caught = caught
+    finally:
+        sys.settrace(before)
+    return tracing
+
+
+def sweep(
+    call: Callable[[], object],
+    check: Callable[[Tracing], None],
+    *,
+    error: type[BaseException] = Interrupt,
+    most: int = 150,
+) -> int:
+    """Interrupt ``call`` at each of its places, or at ``most`` of them evenly spread unless
+    FORGE_SWEEP_ALL is set; ``check`` looks after each. How many there were."""
+    tracing = raised_at(_NEVER, call, error)
+    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // most)
+    for count in itertools.count():
+        tracing = raised_at(count * step, call, error)
+        if not tracing.raised:
+            return count
+        with not_stuck(tracing.where):
+            check(tracing)
+    raise AssertionError
+
+
+@contextmanager
+def not_stuck(where: str) -> Iterator[None]:
+    """Fail instead of waiting for ever."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise AssertionError(f"a call never came back after an interrupt in {where}")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def alarm(error: type[BaseException]) -> Iterator[Callable[[float], None]]:
+    """Real signals: the function that is given has SIGALRM raise ``error`` in so many seconds."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        yield lambda delay_s: signal.setitimer(signal.ITIMER_REAL, delay_s) and None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
