@@ -1,9 +1,9 @@
 """Exceptions out of a signal handler, at every place of a call where Python can run one.
 
 CPython runs handlers on the main thread where a Python function begins (RESUME), after a call and
-where a loop starts over (JUMP_BACKWARD), and nowhere else; not when a Python function returns to the
-Python code that called it. ``raised_at`` raises at the n-th such place of the library, and of those
-parts of the standard library that it waits with, by tracing instructions; so each place can be
+where a loop starts over (JUMP_BACKWARD), and nowhere else; not when a Python function returns to
+the Python code that called it. ``raised_at`` raises at the n-th such place of the library, and of
+those parts of the standard library that it waits with, by tracing instructions; so each can be
 tried, one after the other. Raising elsewhere would report places that do not exist, such as the one
 between entering a ``with`` block and its body.
 """

@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from forge_jobs.core.errors import Closed, Refused
@@ -135,14 +135,24 @@ class StoreAccess:
         self._check_thread()
         self._end()
         if self._store is not None:
-            self._closing().result()
+            try:
+                self._closing().result()
+            except CancelledError:
+                self.io.close()
+                with contextlib.suppress(CancelledError):
+                    self._closing().result()
         self.io.close()
 
     async def aclose(self) -> None:
         """The same for coroutines: the loop goes on meanwhile."""
         self._end()
         if self._store is not None:
-            await self._closing().arrived()
+            try:
+                await self._closing().arrived()
+            except CancelledError:
+                await asyncio.to_thread(self.io.close)
+                with contextlib.suppress(CancelledError):
+                    await self._closing().arrived()
         await asyncio.to_thread(self.io.close)
 
     def rest(self) -> None:
@@ -164,6 +174,7 @@ class StoreAccess:
             self._opened = self.direct = self._opening = None
 
     def _closing(self) -> Answer[None]:
+        """Cancelled if the thread ends meanwhile: a close that was interrupted still ends it."""
         try:
             return self.io.start(self._close_there)
         except RuntimeError:
