@@ -1,5 +1,8 @@
-"""The Postgres backend passes the conformance suite behind a pooler in transaction mode: PgBouncer,
-or a small one of the tests' own where that cannot be had."""
+"""The Postgres backend passes the conformance suite on the oldest supported server (U19), behind a
+pooler in transaction mode: PgBouncer, or a small one of the tests' own where that cannot be had.
+
+test_postgres.py runs the suite on the newest server without a pooler: two runs of the suite cover
+both ends of each. ``make matrix`` runs both on every major."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,16 +22,20 @@ from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
 from tests.postgres.bouncer import bouncer, program
 from tests.postgres.places import Places
 from tests.postgres.pooler import transaction_pooler
-from tests.postgres.server import PrivateServer
+from tests.postgres.server import PrivateServer, oldest
 
 
-@pytest.fixture(scope="session")
-def pooler(postgres: PrivateServer) -> Iterator[Path]:
-    found = program()
-    before = (
-        transaction_pooler(postgres.folder) if found is None else bouncer(postgres.folder, found)
-    )
-    with before as folder:
+@pytest.fixture(scope="module")
+def places(oldest_postgres: PrivateServer) -> Iterator[Places]:
+    made = Places(oldest_postgres)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pooler(oldest_postgres: PrivateServer) -> Iterator[Path]:
+    found, target = program(), oldest_postgres.folder
+    with transaction_pooler(target) if found is None else bouncer(target, found) as folder:
         yield folder
 
 
@@ -56,6 +63,10 @@ def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
     return beside
+
+
+def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer) -> None:
+    assert oldest_postgres.sql("SHOW server_version").startswith(f"{oldest()}.")
 
 
 async def test_the_pooler_is_noticed(store: PostgresStore) -> None:

@@ -1,6 +1,7 @@
 """What is raised when the server or the line to it fails, and that nothing is lost by it."""
 
 import asyncio
+import time
 from typing import Any
 
 import asyncpg
@@ -42,10 +43,16 @@ async def pending(store: PostgresStore) -> int:
 
 
 def kill_backends(server: PrivateServer) -> None:
-    server.sql(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+    """End the store's sessions and wait until they are over; Postgres 13 cannot wait by itself."""
+    told = server.sql(
+        "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = 'forge-jobs'"
     )
+    pids = ", ".join(["0", *(line.partition("|")[0] for line in told.split())])
+    until = time.monotonic() + 10
+    while server.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid IN ({pids})"):
+        assert time.monotonic() < until, "sessions outlive their end"
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Note, Verdict, Want
 from forge_jobs.store.processes import NewProcess, Pulse
 
+from .counters import handed_over
 from .places import Places
 from .server import PrivateServer
 
@@ -109,8 +110,7 @@ async def meter(postgres: PrivateServer, filled: str) -> AsyncIterator[Meter]:
 
 async def settled(store: PostgresStore) -> None:
     """Let the store's own session hand its counters to the server."""
-    await store._server.ask("SELECT pg_stat_force_next_flush()")
-    await store._server.ask("SELECT 1")
+    await handed_over(store._server.ask)
 
 
 @pytest.mark.slow

@@ -290,8 +290,10 @@ CREATE TABLE forge.ledger (
     ran       bytea,
     -- How long they took: when they ended, and when each was enqueued, eight bytes each.
     ended_at  bigint,
-    enqueued  bytea STORAGE EXTERNAL
+    enqueued  bytea
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+-- Not compressed. (CREATE TABLE knows this clause since Postgres 16 only.)
+ALTER TABLE forge.ledger ALTER enqueued SET STORAGE EXTERNAL;
 
 CREATE TABLE forge.counters (
     queue  text   COLLATE "C" NOT NULL,

@@ -1,0 +1,25 @@
+"""The server's counters of what was read: when those of a session can be seen by others."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+# The first version in which a session can be told to hand its counters over.
+_ON_DEMAND = 150_000
+_AT_MOST_EVERY_S = 0.6
+
+
+async def handed_over(ask: Callable[[str], Awaitable[Sequence[Any]]]) -> None:
+    """Wait until everybody sees what the session behind ``ask`` has counted.
+
+    Before Postgres 15 a session hands over at most twice a second, when it is idle, and a reader
+    may be shown what is half a second old.
+    """
+    [(number,)] = await ask("SELECT current_setting('server_version_num')::integer")
+    if number >= _ON_DEMAND:
+        await ask("SELECT pg_stat_force_next_flush()")
+        await ask("SELECT 1")
+        return
+    await asyncio.sleep(_AT_MOST_EVERY_S)
+    await ask("SELECT 1")
+    await asyncio.sleep(_AT_MOST_EVERY_S)
