@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Refused,
         ResultTimeout,
         SchemaMismatch,
+        ServerTooOld,
         StoreError,
         Unavailable,
         Unknown,
@@ -118,7 +119,7 @@ _NAMES = {
         "BadAppPath BadArguments BadConfig BadCron BadDuration BadName BadOption BadPayload "
         "BadTime BadUrl Closed Conflict Corrupt ForgeError Full Invalid JobFailed KeyTaken "
         "KindTaken LeaseLost NoQueues NotFound NotWritable NotYet PayloadTooLarge Refused "
-        "ResultTimeout SchemaMismatch StoreError Unavailable Unknown UnknownKind"
+        "ResultTimeout SchemaMismatch ServerTooOld StoreError Unavailable Unknown UnknownKind"
     ),
     "core.job": "JobRecord NewJob",
     "core.outcome": "Dead Done Failed JobOutcome Snooze Throttled",
@@ -227,6 +228,7 @@ __all__ = [
     "RollReport",
     "Router",
     "SchemaMismatch",
+    "ServerTooOld",
     "Snooze",
     "StoreError",
     "Task",

@@ -16,6 +16,7 @@ from forge_jobs.store.bundle import Finding, Severity
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.testing.clock import MovableClock
 
+from .counters import handed_over
 from .pooler import transaction_pooler
 from .proxy import faulty_line
 from .server import PrivateServer
@@ -57,7 +58,7 @@ async def test_an_old_server(store: PostgresStore, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
     finding = (await found(store))["server"]
     assert finding.severity is Severity.ERROR
-    assert finding.cure == "use Postgres 99 or newer"
+    assert finding.cure == "upgrade the server to Postgres 99 or newer"
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -86,7 +87,7 @@ async def test_dead_rows(
     await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 500)
     async with visitor(postgres) as other:
         await other.execute(f"UPDATE {schema}.jobs SET priority = 1")
-        await other.execute("SELECT pg_stat_force_next_flush()")
+        await handed_over(other.fetch)
     finding = (await found(store))["bloat"]
     postgres.sql(f"ALTER TABLE {schema}.jobs RESET (autovacuum_enabled)")
     assert finding.severity is Severity.WARNING

@@ -13,7 +13,8 @@
      │   ├ Unavailable  certainly no effect: safe to repeat
      │   ├ Unknown      an effect is possible: repeat only with a dedupe key
      │   ├ Full         disk or memory is full; nothing was stored
-     │   ├ NotWritable  Corrupt  SchemaMismatch
+     │   ├ NotWritable ─ ServerTooOld
+     │   ├ Corrupt  SchemaMismatch
      ├ ResultTimeout  JobFailed     while waiting for a result
      └ Closed           the client was closed, or the interpreter is shutting down
 
@@ -209,6 +210,20 @@ class NotWritable(StoreError):
     """The store exists but may not be written, or its place is unsuitable."""
 
     code = "not_writable"
+
+
+class ServerTooOld(NotWritable):
+    """The database server is older than the oldest supported version; nothing was created."""
+
+    code = "server_too_old"
+
+    def __init__(self, place: str, version: str, oldest: int) -> None:
+        super().__init__(
+            f"{place} runs Postgres {version} and {oldest} or newer is needed: upgrade the server, "
+            "or give the address of a newer one"
+        )
+        self.version = version
+        self.oldest = oldest
 
 
 class Corrupt(StoreError):

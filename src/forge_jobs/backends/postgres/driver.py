@@ -40,6 +40,13 @@ class DriverTransaction(Protocol):
     async def rollback(self) -> None: ...
 
 
+class ServerSettings(Protocol):
+    """What the server said of itself when the connection was made."""
+
+    @property
+    def server_version(self) -> str: ...
+
+
 class Driver(Protocol):
     """One connection of asyncpg."""
 
@@ -53,6 +60,7 @@ class Driver(Protocol):
     def is_closed(self) -> bool: ...
     def get_server_pid(self) -> int: ...
     def get_server_version(self) -> tuple[int, ...]: ...
+    def get_settings(self) -> ServerSettings: ...
 
 
 async def connect(

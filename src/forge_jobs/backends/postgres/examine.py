@@ -6,7 +6,7 @@ Only looks; everything happens on connections of its own, so that it works while
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from forge_jobs.core.errors import ForgeError
+from forge_jobs.core.errors import ForgeError, ServerTooOld
 from forge_jobs.core.instant import SECOND
 from forge_jobs.store.bundle import Finding, Severity
 
@@ -36,6 +36,9 @@ class Examination:
     async def run(self) -> list[Finding]:
         try:
             driver = await self._server.connect(pooled=True)
+        except ServerTooOld as error:
+            cure = f"upgrade the server to Postgres {error.oldest} or newer"
+            return [Finding(_ERROR, "server", f"Postgres {error.version} is too old", cure)]
         except ForgeError as error:
             return [Finding(_ERROR, "server", str(error), "see the message")]
         try:
@@ -47,7 +50,7 @@ class Examination:
             after = self._server.clock.now()
             pooled = facts["pid"] != driver.get_server_pid()
             findings = [
-                _version(driver, facts),
+                Finding(_OK, "server", f"Postgres {facts['version']}"),
                 *_durability(facts),
                 _clock((facts["now"] - (before + after) / 2) / SECOND),
                 await self._rights(driver),
@@ -153,14 +156,6 @@ class Examination:
             f"{why}: workers look {1 / POLL_S:.0f} times a second instead",
             "give the server's own address, percent-encoded, as listen_url",
         )  # fmt: skip
-
-
-def _version(driver: Driver, facts: Row) -> Finding:
-    text = f"Postgres {facts['version']}"
-    if driver.get_server_version()[0] < faults.OLDEST_SERVER:
-        cure = f"use Postgres {faults.OLDEST_SERVER} or newer"
-        return Finding(_ERROR, "server", f"{text} is too old", cure)
-    return Finding(_OK, "server", text)
 
 
 def _durability(facts: Row) -> list[Finding]:

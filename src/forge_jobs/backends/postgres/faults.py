@@ -116,13 +116,6 @@ def closed(place: str) -> Closed:
     return Closed(f"the store at {place} is not open: call open() first")
 
 
-def too_old(place: str, version: int) -> NotWritable:
-    """The server lacks what we use."""
-    return NotWritable(
-        f"{place} runs Postgres {version}, which is too old: {OLDEST_SERVER} or newer is needed"
-    )
-
-
 def not_unicode(place: str, encoding: str) -> NotWritable:
     """Payloads and messages of any language would not fit."""
     return NotWritable(

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forge_jobs.core.errors import NotWritable, SchemaMismatch, Unavailable
+from forge_jobs.core.errors import NotWritable, SchemaMismatch, ServerTooOld, Unavailable
 from forge_jobs.store.bundle import SchemaStatus
 
 from . import faults, sqlfiles
@@ -87,7 +87,7 @@ async def create_database(server: Server) -> None:
         try:
             driver = await server.connect(pooled=True, database=place)
         except Exception as error:
-            if place == _MAINTENANCE[-1]:
+            if place == _MAINTENANCE[-1] or isinstance(error, ServerTooOld):
                 raise
             del error
             continue
@@ -180,9 +180,6 @@ async def _lock(server: Server, driver: Driver) -> None:
 
 
 async def _found(server: Server, driver: Driver) -> Found:
-    version = driver.get_server_version()[0]
-    if version < faults.OLDEST_SERVER:
-        raise faults.too_old(server.address.place, version)
     [probe] = await _fetch(server, driver, "probe")
     if probe["standby"]:
         raise Unavailable(

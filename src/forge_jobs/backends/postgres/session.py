@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
-from forge_jobs.core.errors import ForgeError, Unavailable
+from forge_jobs.core.errors import ForgeError, ServerTooOld, Unavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
@@ -27,6 +27,7 @@ CALL_S: Final = 30.0
 URGENT_S: Final = 5.0
 _TRIES: Final = 6
 _PAUSE_S: Final = 0.02
+_FAREWELL_S: Final = 2.0
 
 
 class Link:
@@ -234,12 +235,15 @@ class Server:
     async def connect(
         self, *, pooled: bool, listening: bool = False, database: str | None = None
     ) -> Driver:
-        """A new connection outside the pool; errors say whether the address is wrong."""
+        """A new connection outside the pool; errors say whether the address is wrong.
+
+        A server that is too old is refused here, so that nothing is ever asked of it.
+        """
         dsn = self.address.listen_dsn if listening else self.address.dsn
         if database is not None:
             dsn = self.address.at_database(database)
         try:
-            return await drivers.connect(dsn, pooled=pooled, many_hosts=self.address.many_hosts)
+            driver = await drivers.connect(dsn, pooled=pooled, many_hosts=self.address.many_hosts)
         except Exception as error:
             raise faults.cannot_connect(
                 error,
@@ -247,3 +251,8 @@ class Server:
                 database=database or self.address.database,
                 first=not self.opened,
             ) from error
+        if driver.get_server_version()[0] < faults.OLDEST_SERVER:
+            version = driver.get_settings().server_version
+            await driver.close(timeout=_FAREWELL_S)
+            raise ServerTooOld(self.address.place, version, faults.OLDEST_SERVER)
+        return driver
