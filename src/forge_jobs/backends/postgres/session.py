@@ -27,7 +27,6 @@ CALL_S: Final = 30.0
 URGENT_S: Final = 5.0
 _TRIES: Final = 6
 _PAUSE_S: Final = 0.02
-_FAREWELL_S: Final = 2.0
 
 
 class Link:
@@ -253,6 +252,6 @@ class Server:
             ) from error
         if driver.get_server_version()[0] < faults.OLDEST_SERVER:
             version = driver.get_settings().server_version
-            await driver.close(timeout=_FAREWELL_S)
+            driver.terminate()
             raise ServerTooOld(self.address.place, version, faults.OLDEST_SERVER)
         return driver
