@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts import postgres_servers
+from scripts.postgres_servers import NoServer
 
 # Whatever has "postgres" in its path or is parametrized with it: conformance, tests/postgres, and
 # of the layers above what tests/stores.py sends there. Benchmarks compare on one server only.
-CHOSEN = ["tests", "-k", "postgres", "--deselect", "tests/benchmarks"]
+CHOSEN = ["-q", "-k", "postgres", "--deselect", "tests/benchmarks"]
 SERVER = "TEST_POSTGRES_MAJOR"
+
+
+class Unreadable(Exception):
+    """Tests that do not even load."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,16 @@ class Run:
     code: int
 
 
-def run(major: int, more: list[str]) -> Run:
+def files() -> list[str]:
+    """Where such tests are. Looked up once: reading all tests takes every process of a run 40 s."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "tests", *CHOSEN]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise Unreadable(f"the tests cannot be read:\n{listed.stdout}")
+    return sorted({line.partition("::")[0] for line in listed.stdout.splitlines() if "::" in line})
+
+
+def run(major: int, tests: list[str]) -> Run:
     """All chosen tests on one major."""
     postgres_servers.install(major)
     program = postgres_servers.home() / str(major) / "bin" / "postgres"
@@ -44,7 +58,7 @@ def run(major: int, more: list[str]) -> Run:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *CHOSEN, *more]
+        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *CHOSEN, *tests]
         done = subprocess.run(command, env={**os.environ, SERVER: str(major)}, check=False)
         counts = _counts(report)
     seconds = time.monotonic() - begun
@@ -79,11 +93,13 @@ def main(words: list[str]) -> int:
     chosen, more = words[:cut], words[cut + 1 :]
     try:
         majors = postgres_servers.majors(chosen or ["all"])
+        print("Looking for tests that use Postgres ...", flush=True)
+        tests = [*files(), *more]
         runs: list[Run] = []
         for major in majors:
-            runs.append(run(major, more))
+            runs.append(run(major, tests))
             print(f"\n{table(runs)}", flush=True)
-    except postgres_servers.NoServer as error:
+    except (NoServer, Unreadable) as error:
         print(error, file=sys.stderr)
         return 1
     return 1 if any(one.code for one in runs) else 0

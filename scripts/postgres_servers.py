@@ -23,7 +23,7 @@ _PIN = "pin.json"
 
 
 class NoServer(Exception):
-    """There is no such server for this machine."""
+    """No tests on that server: there is none for this machine, or it cannot be installed."""
 
 
 def home() -> Path:

@@ -24,15 +24,16 @@ def test_a_failure_on_one_server_fails_the_whole(
 ) -> None:
     asked: list[tuple[int, list[str]]] = []
 
-    def ran(major: int, more: list[str]) -> Run:
-        asked.append((major, more))
+    def ran(major: int, tests: list[str]) -> Run:
+        asked.append((major, tests))
         bad = int(major == 14)
         return Run(major, f"{major}.1", 9, bad, 0, 1.0, bad)
 
     monkeypatch.setattr(postgres_matrix, "run", ran)
+    monkeypatch.setattr(postgres_matrix, "files", lambda: ["tests/it.py"])
     monkeypatch.setattr(postgres_servers, "pins", lambda: {key: {} for key in range(12, 16)})
     assert postgres_matrix.main(["--", "-x"]) == 1
-    assert asked == [(13, ["-x"]), (14, ["-x"]), (15, ["-x"])]
+    assert asked == [(major, ["tests/it.py", "-x"]) for major in (13, 14, 15)]
     assert "pytest ended with 1" in capsys.readouterr().out
     assert postgres_matrix.main(["13", "15"]) == 0
 
