@@ -101,16 +101,18 @@ def install(major: int) -> None:
 def _download(folder: Path, pin: dict[str, str]) -> Path:
     """npm installs a package only from a lock file, so one is written for it."""
     # Imported here: the tests import this module for its pins alone.
-    from scripts.web_assets import npm
+    from scripts.web_assets import CannotFetch, npm, npm_from_a_wheel
+    from scripts.web_assets import install as install_locked
 
     name = f"{_PACKAGES}/{here()}"
     wanted = {"dependencies": {name: pin["version"]}}
     lock = {"lockfileVersion": 3, "packages": {"": wanted, f"node_modules/{name}": pin}}
     (folder / "package.json").write_text(json.dumps({"private": True, **wanted}))
     (folder / "package-lock.json").write_text(json.dumps(lock))
-    command = [*npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    if subprocess.run(command, cwd=folder, check=False).returncode:
-        raise NoServer(f"npm could not install {name} {pin['version']}: see above")
+    try:
+        install_locked(npm() or npm_from_a_wheel(), folder)
+    except CannotFetch as error:
+        raise NoServer(f"{name} {pin['version']}: {error}") from error
     return folder / "node_modules" / name
 
 
