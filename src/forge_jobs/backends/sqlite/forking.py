@@ -17,7 +17,7 @@ import sqlite3
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Protocol
@@ -25,6 +25,7 @@ from typing import Final, Protocol
 from forge_jobs.core.errors import Refused
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
+from .interrupts import acquire_noted, release_noted
 from .place import Place
 from .turnstile import Turnstile
 
@@ -35,6 +36,8 @@ _PATIENCE_S: Final = 15.0
 # A signal handler that forks in the middle of a call of its own thread would wait for itself.
 _OWN_PATIENCE_S: Final = 0.2
 _POLL_S: Final = 0.000_2
+# Signals that may come while a fork ends; each one costs a repetition.
+_INTERRUPTS_MOST: Final = 100
 _HERE: Final = os.path.dirname(__file__)
 _DESCRIPTORS: Final = "/proc/self/fd"
 
@@ -66,7 +69,11 @@ class Use:
 
 
 class Gate:
-    """Open but for the time of a fork. Any number of threads may be inside."""
+    """Open but for the time of a fork. Any number of threads may be inside.
+
+    Whoever has to wait looks again and again. A ``threading.Event`` would stay locked for ever if a
+    signal interrupted its ``set``.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -76,8 +83,7 @@ class Gate:
         self._guard = threading.Lock()
         # Weak, so that whoever was interrupted on the way out is not counted for ever.
         self._inside: weakref.WeakSet[Use] = weakref.WeakSet()
-        self._free = threading.Event()
-        self._free.set()
+        self._is_shut = False
 
     def using(self, path: str) -> Use:
         """For a ``with`` block around each use of a connection; waits while a thread forks."""
@@ -85,12 +91,12 @@ class Gate:
 
     def enter(self, use: Use) -> None:
         while not self.try_enter(use):
-            self._free.wait()
+            SYSTEM_CLOCK.pause(_POLL_S)
 
     def try_enter(self, use: Use) -> bool:
         """The same without waiting."""
         with self._guard:
-            if not self._free.is_set():
+            if self._is_shut:
                 return False
             self._inside.add(use)
         return True
@@ -102,13 +108,13 @@ class Gate:
     def shut(self, until: float) -> set[str]:
         """Let nobody in and wait for those inside; the files of those who did not come out."""
         with self._guard:
-            self._free.clear()
+            self._is_shut = True
         while (left := self._left()) and SYSTEM_CLOCK.mono() < until:
             SYSTEM_CLOCK.pause(_POLL_S)
         return left
 
     def open(self) -> None:
-        self._free.set()
+        self._is_shut = False
 
     def _left(self) -> set[str]:
         with self._guard:
@@ -166,19 +172,22 @@ class Forking:
         self._refused.add(path)
 
     # ---------------------------------------------------------------- hooks
+    # Python drops what a signal handler raises in a hook, and goes on with the fork: what was taken
+    # is given back all the same.
 
     def before(self) -> None:
         """On the forking thread, in the parent."""
-        local = self._local
-        local.depth = getattr(local, "depth", 0) + 1
-        if local.depth > 1:
+        if _is_in_a_hook():
             # A signal handler forks while this thread is about to fork.
             return
+        local = self._local
         stopped: list[Holder] = []
-        local.stopped = stopped
+        turn: list[Callable[[], None]] = []
+        local.stopped, local.turn = stopped, turn
         local.stuck = {holder.place.path for holder in self._all()}
         until = SYSTEM_CLOCK.mono() + (_OWN_PATIENCE_S if _is_in_a_call() else _PATIENCE_S)
-        if self._turn.acquire(timeout=remaining_s(until)):
+        acquire_noted(self._turn, remaining_s(until), turn)
+        if turn:
             local.stuck = self._stop(stopped, until)
 
     def _stop(self, stopped: list[Holder], until: float) -> set[str]:
@@ -200,16 +209,26 @@ class Forking:
         return stuck
 
     def after_in_parent(self) -> None:
-        local = self._local
-        local.depth = getattr(local, "depth", 1) - 1
-        if local.depth:
+        if _is_in_a_hook():
             return
+        for _ in range(_INTERRUPTS_MOST):
+            try:
+                self._go_on()
+                return
+            except BaseException:
+                # A signal handler's: it is lost either way, and what is held must be given back.
+                continue
+
+    def _go_on(self) -> None:
+        """Give back what ``before`` has taken; may be repeated."""
+        local = self._local
         for holder in getattr(local, "stopped", ()):
             holder.after_fork_in_parent()
-        with suppress(RuntimeError):
-            # Raised when this thread does not have the turn, which another one may have.
-            self._turn.release()
+        turn = getattr(local, "turn", None)
+        if turn:
+            # In this order: another thread that forks shuts the gate when it has the turn.
             GATE.open()
+            release_noted(turn)
         local.__dict__.clear()
 
     def after_in_child(self) -> None:
@@ -239,7 +258,19 @@ def _close(place: Place, connections: Iterable[sqlite3.Connection]) -> None:
             with suppress(sqlite3.Error):
                 connection.close()
     finally:
+        turnstile.leave()
         turnstile.close()
+
+
+def _is_in_a_hook() -> bool:
+    """Whether a hook of a fork was interrupted by the fork that is under way."""
+    hooks = (Forking.before.__code__, Forking.after_in_parent.__code__)
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code in hooks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_in_a_call() -> bool:
@@ -287,3 +318,5 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=FORKING.after_in_parent,
         after_in_child=FORKING.after_in_child,
     )
+    # Once more: a signal may interrupt the first call where it begins.
+    os.register_at_fork(after_in_parent=FORKING.after_in_parent)

@@ -14,8 +14,13 @@ writer honest:
 """
 
 import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import compress
+from operator import call
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 _OURS: Final = "forge_jobs"
 
@@ -37,3 +42,23 @@ def is_interrupt(error: BaseException) -> bool:
         return False
     module = last.tb_frame.f_globals.get("__name__", "")
     return module.partition(".")[0] != _OURS
+
+
+class Lock(Protocol):
+    """A lock of ``threading``, whose methods are written in C."""
+
+    def acquire(self, blocking: bool, timeout: float, /) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+def acquire_noted(lock: Lock, timeout_s: float, releases: list[Callable[[], None]]) -> None:
+    """Acquire a lock and note its release in the list, by one call into C; for a lock that is held
+    beyond a ``with`` block."""
+    releases.extend(compress((lock.release,), map(lock.acquire, (True,), (timeout_s,))))
+
+
+def release_noted(releases: list[Callable[[], None]]) -> None:
+    """Release what was noted and forget it, by one call into C; may be repeated."""
+    with suppress(IndexError):
+        deque(map(call, iter(releases.pop, None)), maxlen=0)

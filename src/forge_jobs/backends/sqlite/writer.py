@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -24,7 +24,7 @@ from forge_jobs.kit.threads import start_thread
 
 from .faults import translated
 from .forking import FORKING, remaining_s
-from .interrupts import is_interrupt
+from .interrupts import acquire_noted, is_interrupt, release_noted
 from .place import Place
 from .session import Busy, Session
 from .transaction import Tx
@@ -62,7 +62,7 @@ class Writer:
         FORKING.add(self)
 
     def _begin_afresh(self) -> None:
-        self._stopped = False
+        self._releases: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._waiting: deque[Work] = deque()
         self._bell: SimpleQueue[bool] = SimpleQueue()
@@ -97,16 +97,12 @@ class Writer:
 
     def before_fork(self, until: float) -> list[sqlite3.Connection] | None:
         """Wait for the running transaction and keep the next one from beginning."""
-        if not self._lock.acquire(timeout=remaining_s(until)):
-            return None
-        self._stopped = True
-        return self._session.before_fork()
+        acquire_noted(self._lock, remaining_s(until), self._releases)
+        return self._session.before_fork() if self._releases else None
 
     def after_fork_in_parent(self) -> None:
         """Go on; the next transaction opens a connection."""
-        if self._stopped:
-            self._stopped = False
-            self._lock.release()
+        release_noted(self._releases)
 
     def after_fork(self) -> None:
         """In a forked child: connection, thread, lock and what waits belong to the parent."""
