@@ -92,6 +92,8 @@ class Tracing:
         frame.f_trace_lines = False
         if not any(part in frame.f_code.co_filename for part in _PARTS):
             return self._return
+        # From 3.13 on instructions are traced only if the frame has its function by then.
+        frame.f_trace = self._step
         frame.f_trace_opcodes = True
         return self._step
 
