@@ -20,6 +20,7 @@ import pytest
 
 from forge_jobs import Forge
 from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, ForgeError
 from tests.interrupting import Interrupt, Late, Tracing, alarm, not_stuck, raised_at, sweep
 
@@ -364,3 +365,13 @@ def test_r3_the_sweep_sees_an_open_transaction(bench: Bench) -> None:
     with pytest.raises(pytest.fail.Exception, match="locked"):
         bench.check_free("careless")
     connection.close()
+
+
+async def test_r3_a_store_that_closes_ends_subscriptions_that_nobody_has(path: Path) -> None:
+    """Whoever asked for one may have been interrupted before it could be handed over."""
+    store = SqliteStore(path)
+    await store.open()
+    subscription = await store.subscribe(["q"], lambda: None)
+    await store.close()
+    assert subscription.bell.fileno() == -1
+    await subscription.close()

@@ -103,6 +103,7 @@ class SqliteStore:
         self._reader.open()
 
     async def close(self) -> None:
+        await self._watch.end_listeners()
         if self._open:
             await aside(self._close_here)
 

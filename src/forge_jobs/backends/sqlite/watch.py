@@ -48,7 +48,7 @@ class SqliteSubscription:
         self.place = watch.place
         self._over = False
         self._connection: sqlite3.Connection | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.bell = watch.new_bell()
         FORKING.add(self)
         try:
@@ -57,8 +57,8 @@ class SqliteSubscription:
         except BaseException:
             self.bell.close()
             raise
-        self._loop.add_reader(self.bell.fileno(), self._rung)
-        self._timer = self._loop.call_later(_LOOK_S, self._look)
+        self.loop.add_reader(self.bell.fileno(), self._rung)
+        self._timer = self.loop.call_later(_LOOK_S, self._look)
 
     def ring(self, message: Message) -> None:
         """From any thread: something happened."""
@@ -67,7 +67,7 @@ class SqliteSubscription:
         if message.uncommitted:
             # A loop that is closed has nobody left to wake.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._hurry)
+                self.loop.call_soon_threadsafe(self._hurry)
         else:
             self._ring()
 
@@ -77,7 +77,7 @@ class SqliteSubscription:
             return
         self._over = True
         self._timer.cancel()
-        self._loop.remove_reader(self.bell.fileno())
+        self.loop.remove_reader(self.bell.fileno())
         self.bell.close()
         with GATE.using(self.place.path):
             connection, self._connection = self._connection, None
@@ -117,7 +117,7 @@ class SqliteSubscription:
         if self._over:
             return
         eager = self._watch.clock.mono() < self._eager_until
-        self._timer = self._loop.call_later(_EAGER_LOOK_S if eager else _LOOK_S, self._look)
+        self._timer = self.loop.call_later(_EAGER_LOOK_S if eager else _LOOK_S, self._look)
         use = GATE.using(self.place.path)
         if not GATE.try_enter(use):
             # A thread forks: the event loop does not wait for that.
@@ -189,6 +189,14 @@ class Watch:
         for listener in self._listeners:
             listener.ring(message)
         self._ringer.ring(message, but=self._bells)
+
+    async def end_listeners(self) -> None:
+        """End those of this event loop that nobody has ended: a signal may have interrupted whoever
+        asked for one, before it could be handed over."""
+        here = asyncio.get_running_loop()
+        for listener in self._listeners:
+            if listener.loop is here:
+                await listener.close()
 
     def close(self) -> None:
         self._ringer.close()
