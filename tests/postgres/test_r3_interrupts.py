@@ -182,6 +182,8 @@ def test_r3_opening_and_closing(bench: Bench) -> None:
     assert set(threading.enumerate()) <= threads, "no thread is left"
 
 
+# A handler may also run in the callback of a weak reference: Python reports what it raises there.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Late])
 def test_r3_real_signals_with_threads(bench: Bench, error: type[BaseException]) -> None:
     """SIGALRM at any moment of calls on the main thread, while other threads write."""

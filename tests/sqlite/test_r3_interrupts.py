@@ -290,6 +290,8 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
     bench.check_books()
 
 
+# A handler may also run in the callback of a weak reference: Python reports what it raises there.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.processes
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Late])
 def test_r3_real_signals_with_threads_and_another_process(
