@@ -55,10 +55,10 @@ bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench ## Measure against the targe
 	@$(PY) -m benchmarks $(ARGS)
 
 storm: $(VENV)/.package $(VENV)/.dev ## Kill workers, restart servers, and count what was lost
-	@$(PY) -m tests.storm $(ARGS)
+	@$(PY) -m rigs.storms $(ARGS)
 
 sim: $(VENV)/.package $(VENV)/.dev ## Simulate a faulty cluster (SEEDS=100, or SEED=7 to replay one)
-	@$(PY) -m forge_jobs.testing.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	@$(PY) -m rigs.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 fmt: $(VENV)/.dev ## Format the code and fix what ruff can fix
 	@$(BIN)/ruff check --quiet --fix . || true

@@ -58,8 +58,8 @@ class Series:
 
 
 class Sense(Enum):
-    AT_LEAST = "≥"
-    AT_MOST = "≤"
+    MIN_AT = "≥"
+    MAX_AT = "≤"
     BELOW = "<"
 
 
@@ -81,7 +81,7 @@ class Target:
     must: float | None
     aim: float | None
     unit: str
-    sense: Sense = Sense.AT_LEAST
+    sense: Sense = Sense.MIN_AT
     level: str | None = None
     """The level our side must have written at for the comparison to be fair, if it matters."""
 
@@ -117,9 +117,9 @@ class Outcome:
         """An interval passes when its better end reaches the bound."""
         assert self.measured is not None
         match self.target.sense:
-            case Sense.AT_LEAST:
+            case Sense.MIN_AT:
                 return (self.measured if self.high is None else self.high) >= bound
-            case Sense.AT_MOST:
+            case Sense.MAX_AT:
                 return (self.measured if self.low is None else self.low) <= bound
             case Sense.BELOW:
                 return (self.measured if self.low is None else self.low) < bound

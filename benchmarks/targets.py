@@ -13,16 +13,16 @@ DRAIN_NORMAL = Target(
 )
 ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.0, 1.1, "×")
 ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.7, 0.9, "×")
-IDLE_P50 = Target("idle-p50", "enqueue to start, other process, p50", 3, 1, "ms", Sense.AT_MOST)
-IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms", Sense.AT_MOST)
+IDLE_P50 = Target("idle-p50", "enqueue to start, other process, p50", 3, 1, "ms", Sense.MAX_AT)
+IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms", Sense.MAX_AT)
 IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELOW)
-MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.AT_MOST)
+MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.MAX_AT)
 AWAIT = Target("await", "handlers that await 10 ms, of 10,000 jobs/s", 90, 97, "%")
 DEF_FULL = Target("def-full", "def no-op, FULL, to the best FULL peer", 5, 10, "×", level="full")
 DEF_NORMAL = Target(
     "def-normal", "def no-op, NORMAL, to litequeue, rows kept", 5, 10, "×", level="normal"
 )
-DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.AT_MOST)
+DEPTH = Target("depth", "claim cost with 3 M rows, to an empty table", 1.5, 1.1, "×", Sense.MAX_AT)
 
 METRICS = Target("metrics", "drain with metrics on, to off", 0.9, 0.95, "×")
 POSTGRES_METRICS = Target(
@@ -45,19 +45,19 @@ POSTGRES_CALLERS = Target(
     "postgres-callers", "Postgres: enqueue, 100 callers, to the best", 10, 20, "×"
 )
 POSTGRES_P50 = Target(
-    "postgres-idle-p50", "Postgres: enqueue to start, idle, p50", 3, 2, "ms", Sense.AT_MOST
+    "postgres-idle-p50", "Postgres: enqueue to start, idle, p50", 3, 2, "ms", Sense.MAX_AT
 )
 POSTGRES_P99 = Target(
-    "postgres-idle-p99", "Postgres: enqueue to start, idle, p99", 10, 5, "ms", Sense.AT_MOST
+    "postgres-idle-p99", "Postgres: enqueue to start, idle, p99", 10, 5, "ms", Sense.MAX_AT
 )
 POSTGRES_MEMORY = Target(
-    "postgres-memory", "Postgres: memory of an idle worker", 80, 50, "MB", Sense.AT_MOST
+    "postgres-memory", "Postgres: memory of an idle worker", 80, 50, "MB", Sense.MAX_AT
 )
 POSTGRES_DEPTH = Target(
-    "postgres-depth", "Postgres: claim cost with 3 M rows, to empty", 1.5, 1.1, "×", Sense.AT_MOST
+    "postgres-depth", "Postgres: claim cost with 3 M rows, to empty", 1.5, 1.1, "×", Sense.MAX_AT
 )
 POSTGRES_SNAPSHOT = Target(
-    "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 2, "×", Sense.AT_MOST
+    "postgres-snapshot", "Postgres: claim p99 under a held snapshot", 2, 2, "×", Sense.MAX_AT
 )
 
 PAGES = Target("pages", "the slowest page over 1 M jobs", 100, 50, "ms", Sense.BELOW)

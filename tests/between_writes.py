@@ -16,7 +16,7 @@ from pathlib import Path
 
 import asyncpg
 
-from forge_jobs.backends.postgres import address
+from forge_jobs.backends.postgres.connection import address
 
 _INSIDE = (
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-jobs' "

@@ -164,10 +164,10 @@ def sweep(
 def not_stuck(where: str) -> Iterator[None]:
     """Fail instead of waiting for ever."""
 
-    def ring(number: int, frame: FrameType | None) -> None:
+    def notify(number: int, frame: FrameType | None) -> None:
         raise AssertionError(f"a call never came back after an interrupt in {where}")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, notify)
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S)
     try:
         yield
@@ -180,10 +180,10 @@ def not_stuck(where: str) -> Iterator[None]:
 def alarm(error: type[BaseException]) -> Iterator[Callable[[float], None]]:
     """Real signals: the function that is given has SIGALRM raise ``error`` in so many seconds."""
 
-    def ring(number: int, frame: FrameType | None) -> None:
+    def notify(number: int, frame: FrameType | None) -> None:
         raise error
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, notify)
     try:
         yield lambda delay_s: signal.setitimer(signal.ITIMER_REAL, delay_s) and None
     finally:

@@ -31,7 +31,7 @@ async def drain(store: Path, label: str, jobs: int) -> dict[str, float]:
             await line[-1].aresult(timeout=LIMIT_S)
         kept = await forge.aready()
         ends = [await kept.jobs.get(job.id) for job in (line[0], line[-1])]
-        counts = await kept.ledger.counts()
+        counts = await kept.metrics.counts()
     first, last = (one.finished_at or 0 for one in ends if one is not None)
     done = sum(one.jobs for one in counts if one.status == "done")
     return {"seconds": (last - first) / 1e6, "done": done}

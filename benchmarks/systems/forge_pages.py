@@ -66,11 +66,15 @@ class Pages:
 
     def open_pages(self) -> dict[str, Any]:
         """Serve until `close_pages`; the address."""
-        from forge_jobs.web import serving
+        from forge_jobs.web import standalone
 
         self._served = ExitStack()
-        place = serving.listen("127.0.0.1", 0)
-        return {"address": self._served.enter_context(serving.beside(self._app.forge.url, place))}
+        place = standalone.listen("127.0.0.1", 0)
+        return {
+            "address": self._served.enter_context(
+                standalone.served_beside_workers(self._app.forge.url, place)
+            )
+        }
 
     def spent(self) -> dict[str, Any]:
         """Processor seconds of this process so far."""
@@ -138,7 +142,7 @@ async def _shown(reader: asyncio.StreamReader, text: str) -> None:
 
 async def _every_address(store: Any) -> list[str]:
     from forge_jobs.core.instant import to_datetime
-    from forge_jobs.core.select import Filter
+    from forge_jobs.core.selection import Filter
     from forge_jobs.core.status import JobStatus
 
     found = [await store.jobs.page(Filter(statuses=(status,)), limit=1) for status in JobStatus]

@@ -60,17 +60,6 @@ if TYPE_CHECKING:
     from forge_jobs.core.retry import Retry
     from forge_jobs.core.schedule import CronSpec
     from forge_jobs.core.status import JobStatus
-    from forge_jobs.engine.context import Context, JobCtx
-    from forge_jobs.engine.declared import ensure_schedules
-    from forge_jobs.engine.rate_limit import (
-        DEFAULT_RATE_LIMIT_SCOPES,
-        AcquireOutcome,
-        RateLimit,
-        RateLimiter,
-        ensure_default_rate_limits,
-    )
-    from forge_jobs.engine.registry import HandlerRegistry, JobHandler
-    from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter, Router
     from forge_jobs.engine.runtime import (
         EnqueueOutcome,
         EnqueueRequest,
@@ -104,6 +93,18 @@ if TYPE_CHECKING:
     from forge_jobs.pull import JobQueue
     from forge_jobs.store.queues import QueueChange
 
+    from .engine.requests.declared_schedules import ensure_schedules
+    from .engine.requests.routing import DefaultRouter, KindPrefixRouter, Router
+    from .engine.running.context import Context, JobCtx
+    from .engine.running.rate_limit import (
+        DEFAULT_RATE_LIMIT_SCOPES,
+        AcquireOutcome,
+        RateLimit,
+        RateLimiter,
+        ensure_default_rate_limits,
+    )
+    from .engine.running.registry import HandlerRegistry, JobHandler
+
     __version__: str
 
 _NAMES = {
@@ -126,13 +127,13 @@ _NAMES = {
     "core.retry": "Retry",
     "core.schedule": "CronSpec",
     "core.status": "JobStatus",
-    "engine.context": "Context JobCtx",
-    "engine.declared": "ensure_schedules",
-    "engine.rate_limit": (
+    "engine.running.context": "Context JobCtx",
+    "engine.requests.declared_schedules": "ensure_schedules",
+    "engine.running.rate_limit": (
         "DEFAULT_RATE_LIMIT_SCOPES AcquireOutcome RateLimit RateLimiter ensure_default_rate_limits"
     ),
-    "engine.registry": "HandlerRegistry JobHandler",
-    "engine.routing": "DefaultRouter KindPrefixRouter Router",
+    "engine.running.registry": "HandlerRegistry JobHandler",
+    "engine.requests.routing": "DefaultRouter KindPrefixRouter Router",
     "engine.runtime": "EnqueueOutcome EnqueueRequest FinalizeOutcome QueueHandle QueueRuntime",
     "engine.services": (
         "CleanupReport CronTickReport RollReport cleanup_once cron_tick_once metrics_roll_once "

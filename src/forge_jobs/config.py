@@ -19,8 +19,8 @@ DEFAULT_URL = "sqlite:///forge.db"
 DEFAULT_QUEUE = "default"
 DEFAULT_QUEUE_WORKERS = 10
 DEFAULT_SHUTDOWN_TIMEOUT = 5.0
-SLOTS_PER_PROCESS_MOST = 256
-SLOTS_MOST = 100_000
+MAX_SLOTS_PER_PROCESS = 256
+MAX_SLOTS = 100_000
 
 FILE_NAME: Final = "forge.toml"
 LEVELS_UP: Final = 4
@@ -46,10 +46,10 @@ class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
     ``heartbeat_s`` None means five beats per lease; never fewer than three are made.
-    ``leave_s`` is what a slow store gets to hear of a stop, after ``grace_s``.
+    ``shutdown_s`` is what a slow store gets to hear of a stop, after ``grace_s``.
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
     claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
-    ``unwritten_most`` bounds the endings that a crash may undo; None means 256, or 1,024 where a
+    ``max_unwritten`` bounds the endings that a crash may undo; None means 256, or 1,024 where a
     server writes them while the next jobs run. There ``beside_from`` successes and as many wanted
     jobs go in two calls side by side instead of one.
     ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
@@ -58,11 +58,11 @@ class EngineSettings:
     lease_s: float = 15.0
     heartbeat_s: float | None = None
     grace_s: float = 20.0
-    leave_s: float = 1.5
+    shutdown_s: float = 1.5
     strict: bool = False
     prefetch_s: float = 0.05
     prefetch_hold_s: float = 0.25
-    unwritten_most: int | None = None
+    max_unwritten: int | None = None
     unwritten_s: float = 0.05
     beside_from: int = 200
     poll_s: float = 1.0
@@ -70,8 +70,8 @@ class EngineSettings:
     retention_minutes_s: float = 30 * 86_400.0
     isolate_after_crashes: int = 2
     child_idle_s: float = 60.0
-    child_jobs_most: int = 1_000
-    slots_most: int = SLOTS_PER_PROCESS_MOST
+    max_child_jobs: int = 1_000
+    max_slots: int = MAX_SLOTS_PER_PROCESS
     metrics: bool = field(default_factory=metrics_from_env)
     backoff: Backoff = DEFAULT_BACKOFF
     budgets: Budgets = DEFAULT_BUDGETS
@@ -180,10 +180,8 @@ def parse_queues(
 
 def slot_count(value: object, *, source: str) -> int:
     """A number of slots, or BadConfig that names ``source``."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SLOTS_MOST:
-        raise BadConfig(
-            f"{source} has slots {value!r}: use a whole number from 0 to {SLOTS_MOST:,}"
-        )
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_SLOTS:
+        raise BadConfig(f"{source} has slots {value!r}: use a whole number from 0 to {MAX_SLOTS:,}")
     return value
 
 
@@ -301,7 +299,7 @@ def _file_schedules(path: Path, table: object) -> tuple[CronSpec, ...]:
     if not table:
         return ()
     # Only who has schedules pays for the calendar.
-    from forge_jobs.core.timetable import spec
+    from .core.schedule_ticks import spec
 
     found: list[CronSpec] = []
     for name, value in cast("dict[str, Any]", table).items():

@@ -15,7 +15,8 @@ from msgspec import structs
 from forge_jobs.app import Forge
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.outcome import Dead, Failed, JobOutcome
-from forge_jobs.engine.context import Context
+
+from .engine.running.context import Context
 
 try:
     from opentelemetry import trace

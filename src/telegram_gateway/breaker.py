@@ -7,7 +7,7 @@ from typing import Final
 
 from forge_jobs import Clock
 
-FAILURES_MOST: Final = 10
+MAX_FAILURES: Final = 10
 OPEN_S: Final = 30.0
 _PROBING_S: Final = 1.0
 
@@ -24,7 +24,7 @@ class Breaker:
     @property
     def is_open(self) -> bool:
         """Whether updates are held back."""
-        return self._failures >= FAILURES_MOST
+        return self._failures >= MAX_FAILURES
 
     def admit(self) -> float:
         """0 if the service may be asked now; else how long to hold the update back."""
@@ -46,6 +46,6 @@ class Breaker:
     def failed(self) -> None:
         """The service did not do its part."""
         self._failures += 1
-        if self._failures >= FAILURES_MOST:
+        if self._failures >= MAX_FAILURES:
             self._open_until = self._clock.mono() + OPEN_S
             self._probe_until = 0.0

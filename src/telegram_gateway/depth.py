@@ -27,7 +27,7 @@ class Depth:
             # First, so that of many callers at once only one looks.
             self._look_at = now + _LOOK_EVERY_S
             store = await self._forge.aready()
-            counts = await store.ledger.counts()
+            counts = await store.metrics.counts()
             self._waiting = sum(
                 count.jobs
                 for count in counts

@@ -26,12 +26,12 @@ from .sending import Outgoing
 from .update import Update, read_update
 
 _LOG: Final = logging.getLogger("telegram_gateway.door")
-_SEEN_MOST: Final = 10_000
+_MAX_SEEN: Final = 10_000
 _ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
 _QUARANTINE_BYTES: Final = 4_096
 _PROMPT_EVERY_S: Final = 60.0
-_SYNC_MOST_S: Final = 45.0
-_SORRY_MOST_S: Final = 5.0
+_MAX_SYNC_S: Final = 45.0
+_MAX_SORRY_S: Final = 5.0
 _PROMPT: Final = "Please open a session first: send /auth and your code to the access bot."
 _SORRY: Final = "Sorry, that did not work. Please try again later."
 
@@ -88,7 +88,7 @@ class Desk:
     def done(self, update_id: int) -> None:
         """The update was handled and answered."""
         self._done[update_id] = None
-        while len(self._done) > _SEEN_MOST:
+        while len(self._done) > _MAX_SEEN:
             self._done.popitem(last=False)
 
 
@@ -186,7 +186,7 @@ class Door:
         user, now = update.user_id or 0, self._clock.mono()
         if update.chat_id is None or now - self._prompted.get(user, -1e9) < _PROMPT_EVERY_S:
             return
-        if len(self._prompted) >= _SEEN_MOST:
+        if len(self._prompted) >= _MAX_SEEN:
             self._prompted.clear()
         self._prompted[user] = now
         try:
@@ -208,7 +208,7 @@ class Door:
 
     async def _handled(self, desk: Desk, update: Update) -> Verdict:
         bot = desk.bot
-        limit = asyncio.timeout(_SYNC_MOST_S)
+        limit = asyncio.timeout(_MAX_SYNC_S)
         try:
             async with limit:
                 for call in await desk.handler.answer(update, 1):
@@ -231,7 +231,7 @@ class Door:
     async def _excuse(self, bot: Bot, call: Call) -> None:
         """As well as it can be, and soon: Telegram waits 60 s for our answer."""
         try:
-            async with asyncio.timeout(_SORRY_MOST_S):
+            async with asyncio.timeout(_MAX_SORRY_S):
                 await self._try(bot, call)
         except TimeoutError:
             _LOG.info("bot %s: %s could not be sent in time", bot.slug, call.method)

@@ -14,7 +14,7 @@ from .keeping import Keeping
 from .meters import Meters
 
 _LOG: Final = logging.getLogger("telegram_gateway.janitor")
-_PASS_MOST_S: Final = 30.0
+_MAX_PASS_S: Final = 30.0
 _SECOND: Final = 1_000_000
 _QUARANTINE_S: Final = 7 * 86_400
 
@@ -44,12 +44,12 @@ class Janitor:
     async def once(self) -> None:
         """One pass; a step that fails does not stop the others, and 30 s end it."""
         try:
-            async with asyncio.timeout(_PASS_MOST_S):
+            async with asyncio.timeout(_MAX_PASS_S):
                 await self._step("purged", self._purged)
                 await self._step("recovered", self._recovered)
                 await self._step("forgotten", self._forgotten)
         except TimeoutError:
-            _LOG.warning("the pass took longer than %g s; the next one goes on", _PASS_MOST_S)
+            _LOG.warning("the pass took longer than %g s; the next one goes on", _MAX_PASS_S)
 
     async def run(self) -> None:
         """A pass after every interval, until cancelled."""

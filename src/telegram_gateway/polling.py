@@ -15,13 +15,13 @@ from .gateway import Gateway
 
 _LOG: Final = logging.getLogger("telegram_gateway.polling")
 _WAIT_S: Final = 50
-_PAUSE_LEAST_S: Final = 1.0
-_PAUSE_MOST_S: Final = 60.0
+_MIN_PAUSE_S: Final = 1.0
+_MAX_PAUSE_S: Final = 60.0
 
 
 async def poll(gateway: Gateway, bot: Bot) -> None:
     """Fetch updates until cancelled. The webhook is removed first; what waits there is kept."""
-    offset, pause_s = 0, _PAUSE_LEAST_S
+    offset, pause_s = 0, _MIN_PAUSE_S
     deleted = False
     while True:
         try:
@@ -29,7 +29,7 @@ async def poll(gateway: Gateway, bot: Bot) -> None:
                 await gateway.api.call(bot, "deleteWebhook", {"drop_pending_updates": False})
                 deleted = True
             batch = await _batch(gateway, bot, offset)
-            pause_s = _PAUSE_LEAST_S
+            pause_s = _MIN_PAUSE_S
         except ApiError as error:
             if error.code == 409:
                 _LOG.warning(
@@ -51,7 +51,7 @@ async def poll(gateway: Gateway, bot: Bot) -> None:
                 offset = stored
                 continue
         await gateway.clock.sleep(pause_s)
-        pause_s = min(pause_s * 2, _PAUSE_MOST_S)
+        pause_s = min(pause_s * 2, _MAX_PAUSE_S)
 
 
 async def _batch(gateway: Gateway, bot: Bot, offset: int) -> list[Any]:

@@ -24,7 +24,7 @@ from .sending import Outgoing
 from .update import Update, unpacked
 
 _LOG: Final = logging.getLogger("telegram_gateway.queue")
-PAYLOAD_MOST: Final = 2 << 20
+MAX_PAYLOAD: Final = 2 << 20
 # Counted from the end of an update; Telegram repeats one for 24 hours at most. A job is kept at
 # least as long as its key.
 DEDUPE_S: Final = 48 * 3_600
@@ -136,7 +136,7 @@ class BotQueue:
 
     def _notice_task(self, forge: Forge) -> Any:
         @forge.task(
-            kind=f"notice.{self.bot.slug}", queue=self.bot.sends_queue, payload_limit=PAYLOAD_MOST
+            kind=f"notice.{self.bot.slug}", queue=self.bot.sends_queue, payload_limit=MAX_PAYLOAD
         )
         async def notice(job: DeadJob, ctx: Context) -> None:
             update = unpacked(str(job.payload["raw"]))
@@ -161,7 +161,7 @@ class BotQueue:
             max_attempts=bot.max_attempts,
             retry=Retry(delays=bot.backoff_s),
             timeout=self._stuck_s,
-            payload_limit=PAYLOAD_MOST,
+            payload_limit=MAX_PAYLOAD,
             **options,
         )
         async def update(raw: str, ctx: Context) -> None:

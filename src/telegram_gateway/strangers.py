@@ -10,7 +10,7 @@ from forge_jobs import Clock
 
 _WITHIN_S: Final = 60.0
 _MOST: Final = 20
-_KEPT_MOST: Final = 10_000
+_MAX_KEPT: Final = 10_000
 
 
 class Strangers:
@@ -26,7 +26,7 @@ class Strangers:
         since, count = self._failures.get(source, (now, 0))
         if now - since >= _WITHIN_S:
             since, count = now, 0
-        if source not in self._failures and len(self._failures) >= _KEPT_MOST:
+        if source not in self._failures and len(self._failures) >= _MAX_KEPT:
             self._forget(now)
         self._failures[source] = (since, count + 1)
         return count >= _MOST
@@ -36,4 +36,4 @@ class Strangers:
             source: found for source, found in self._failures.items() if now - found[0] < _WITHIN_S
         }
         # Under an attack from everywhere nothing is old: then all begin anew.
-        self._failures = recent if len(recent) < _KEPT_MOST else {}
+        self._failures = recent if len(recent) < _MAX_KEPT else {}

@@ -10,6 +10,6 @@ from forge_jobs import EngineSettings, Forge
 @pytest.fixture
 def forge(any_url: str) -> Iterator[Forge]:
     # A store on a busy machine may need seconds to hear of a worker's end.
-    made = Forge(any_url, settings=EngineSettings(leave_s=10.0))
+    made = Forge(any_url, settings=EngineSettings(shutdown_s=10.0))
     yield made
     made.close()

@@ -137,7 +137,7 @@ def test_without_leave_to_migrate(monkeypatch: pytest.MonkeyPatch, file: Path) -
 
 
 async def _migrate(forge: Forge) -> None:
-    await forge.store.upkeep.migrate()
+    await forge.store.maintenance.migrate()
 
 
 class Bounded:

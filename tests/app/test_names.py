@@ -107,4 +107,4 @@ def test_producers_and_workers_import_no_terminal_libraries() -> None:
 def test_a_producer_does_not_pay_for_the_worker() -> None:
     modules = imported_by("from forge_jobs import Forge\nForge('memory://').enqueue('x', {})")
     assert "forge_jobs.engine.runtime" not in modules
-    assert "forge_jobs.engine.pump" not in modules
+    assert "forge_jobs.engine.claiming.exchange_loop" not in modules

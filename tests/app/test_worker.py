@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from forge_jobs import BadConfig, Context, EngineSettings, Forge, NoQueues, Refused
-from forge_jobs.engine import published
+from forge_jobs.engine.requests import published_kinds
 
 
 async def settings_of(forge: Forge) -> dict[str, int]:
@@ -235,7 +235,7 @@ async def test_a_handler_enqueues_kinds_that_other_workers_published() -> None:
 
 
 async def test_a_handler_hears_of_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "FRESH_S", 0.0)
+    monkeypatch.setattr(published_kinds, "FRESH_S", 0.0)
     with Forge("memory://routed-later") as forge:
         store = await forge.aready()
 

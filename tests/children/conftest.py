@@ -9,10 +9,10 @@ import pytest
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import payload
 from forge_jobs.core.job import ClaimedJob, Enqueued, NewJob
-from forge_jobs.engine.context import Surroundings
-from forge_jobs.engine.executors.child import ChildExecutor
-from forge_jobs.engine.registry import ChildTarget, Handler
-from forge_jobs.engine.run import Ending, Run, State, Stop
+from forge_jobs.engine.running.context import RunEnvironment
+from forge_jobs.engine.running.executors.child import ChildExecutor
+from forge_jobs.engine.running.registry import ChildTarget, Handler
+from forge_jobs.engine.running.run import Run, RunOutcome, RunState, StopReason
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 from tests.children.sample_app import shop
@@ -33,7 +33,7 @@ class Bench:
     """Gives runs to an executor and keeps what it reports."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.around = Surroundings(
+        self.around = RunEnvironment(
             "HOST",
             7,
             SYSTEM_CLOCK,
@@ -43,14 +43,14 @@ class Bench:
         self.executor = ChildExecutor(
             self._ended, clock=SYSTEM_CLOCK, entropy=SYSTEM_ENTROPY, settings=settings
         )
-        self._waiting: dict[Run, asyncio.Future[Ending]] = {}
+        self._waiting: dict[Run, asyncio.Future[RunOutcome]] = {}
         self._keys = 0
 
     def noted(self, run: Run) -> None:
         pass
 
-    def _ended(self, run: Run, ending: Ending) -> None:
-        run.state = State.ENDED
+    def _ended(self, run: Run, ending: RunOutcome) -> None:
+        run.state = RunState.ENDED
         self._waiting[run].set_result(ending)
 
     def begin(
@@ -76,7 +76,7 @@ class Bench:
             child=chosen,
         )
         run = Run(job, handler, self, SYSTEM_CLOCK.mono())  # type: ignore[arg-type]
-        run.state = State.RUNNING
+        run.state = RunState.RUNNING
         if timeout_s is not None:
             run.deadline = run.started_at + timeout_s
         self._waiting[run] = asyncio.get_running_loop().create_future()
@@ -86,11 +86,11 @@ class Bench:
             self.executor.submit(run)
         return run
 
-    async def ending(self, run: Run, seconds: float = 60) -> Ending:
+    async def ending(self, run: Run, seconds: float = 60) -> RunOutcome:
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._waiting[run])
 
-    async def run(self, kind: str, value: Any = None, **options: Any) -> Ending:
+    async def run(self, kind: str, value: Any = None, **options: Any) -> RunOutcome:
         return await self.ending(self.begin(kind, value, **options))
 
     async def value(self, kind: str, value: Any = None, **options: Any) -> Any:
@@ -98,7 +98,7 @@ class Bench:
         assert ending.result is not None, ending
         return payload.decode(ending.result)
 
-    def stop(self, run: Run, why: Stop) -> None:
+    def stop(self, run: Run, why: StopReason) -> None:
         run.stop = why
         self.executor.interrupt(run)
 

@@ -62,7 +62,7 @@ class Worker:
                 signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
         self.tell(up=self.host_id)
         if self.act != "mute":
-            threading.Thread(target=self.beat, daemon=True).start()
+            threading.Thread(target=self.heartbeat, daemon=True).start()
         for command in self.control.makefile("rb"):
             if command == b"drain\n" and self.act == "stubborn":
                 continue
@@ -70,9 +70,9 @@ class Worker:
         if self.act == "slow-drain":
             time.sleep(1)
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         while True:
-            self.tell(beat=self.host_id)
+            self.tell(heartbeat=self.host_id)
             time.sleep(0.2)
 
 

@@ -4,13 +4,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from forge_jobs.kit.child_talk import TalkingChild
+from forge_jobs.kit.children.line_child import LineChild
 
 CHILD = Path(__file__).with_name("plain_child.py")
 
 
 async def main(last_words: str) -> None:
-    child = await TalkingChild.start([sys.executable, str(CHILD)], on_output=print)
+    child = await LineChild.start([sys.executable, str(CHILD)], on_output=print)
     await child.receive()
     await child.send(b"grandchild")
     grandchild = await child.receive()

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 
-from forge_jobs.kit import child_lines
-from forge_jobs.kit.child_lines import ParentLink
+from forge_jobs.kit.children import parent_link
+from forge_jobs.kit.children.parent_link import ParentLink
 
 
 def main() -> None:
     if "PLAIN_GUARD" in os.environ:
-        child_lines._ask_kernel = lambda lifeline: None  # type: ignore[attr-defined]
+        parent_link._ask_kernel = lambda lifeline: None  # type: ignore[attr-defined]
     link = ParentLink.from_arguments(sys.argv[1:])
     link.send(b"ready")
     for line in link.lines():

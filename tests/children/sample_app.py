@@ -14,8 +14,8 @@ from typing import Any
 from forge_jobs.core import payload
 from forge_jobs.core.outcome import Dead, Done, Failed, Snooze, Throttled
 from forge_jobs.core.retry import Retry
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.registry import ChildTarget, Handler, RunIn
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import ChildTarget, Handler, RunIn
 
 Function = Callable[[Any, Context], Any]
 

@@ -13,8 +13,8 @@ import pytest
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed, Snooze, Throttled
-from forge_jobs.engine.registry import ChildTarget
-from forge_jobs.engine.run import LINES_MOST, Stop
+from forge_jobs.engine.running.registry import ChildTarget
+from forge_jobs.engine.running.run import MAX_LINES, StopReason
 from tests.children.conftest import Bench
 from tests.children.test_child_process import gone_within
 
@@ -87,7 +87,7 @@ async def test_output_is_bounded(bench: Bench, caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.INFO, "forge_jobs.child")
     await bench.run("chatter", 20_000)
     await bench.executor.close()
-    assert len(caplog.records) <= LINES_MOST + 1
+    assert len(caplog.records) <= MAX_LINES + 1
     assert "cut" in caplog.records[-1].getMessage()
 
 
@@ -156,7 +156,7 @@ async def test_coroutines_share_one_loop_per_child(bench: Bench) -> None:
     assert await bench.value("anap", 0.01) == await bench.value("anap", 0.01)
 
 
-@pytest.mark.parametrize("settings", [EngineSettings(child_jobs_most=3)])
+@pytest.mark.parametrize("settings", [EngineSettings(max_child_jobs=3)])
 async def test_a_child_is_replaced_after_its_share_of_jobs(bench: Bench) -> None:
     pids = [await bench.value("pid") for _ in range(7)]
     assert len(set(pids[0:3])) == len(set(pids[3:6])) == 1
@@ -201,9 +201,9 @@ async def test_a_suspect_runs_alone(bench: Bench) -> None:
     assert await bench.value("pid") == warm
 
 
-@pytest.mark.parametrize("why", [Stop.TIMEOUT, Stop.CANCEL, Stop.SHUTDOWN])
+@pytest.mark.parametrize("why", [StopReason.TIMEOUT, StopReason.CANCEL, StopReason.SHUTDOWN])
 async def test_stopping_kills_the_child_with_its_family(
-    bench: Bench, tmp_path: Path, why: Stop
+    bench: Bench, tmp_path: Path, why: StopReason
 ) -> None:
     path = tmp_path / "pids"
     run = bench.begin("with_family", str(path))
@@ -219,7 +219,7 @@ async def test_coroutines_tidy_up_when_stopped(bench: Bench, tmp_path: Path) -> 
     path = tmp_path / "pid"
     run = bench.begin("awaits_with_care", str(path))
     pids = await written(path)
-    bench.stop(run, Stop.CANCEL)
+    bench.stop(run, StopReason.CANCEL)
     await bench.ending(run)
     assert gone_within(pids, 30)
     assert Path(f"{path}.tidied").exists()
@@ -230,7 +230,7 @@ async def test_what_does_not_listen_is_killed(bench: Bench, tmp_path: Path, kind
     path = tmp_path / "pid"
     run = bench.begin(kind, str(path))
     pids = await written(path)
-    bench.stop(run, Stop.TIMEOUT)
+    bench.stop(run, StopReason.TIMEOUT)
     await bench.ending(run)
     assert gone_within(pids, 30)
 
@@ -238,7 +238,7 @@ async def test_what_does_not_listen_is_killed(bench: Bench, tmp_path: Path, kind
 async def test_a_stop_before_the_child_is_up_runs_nothing(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "pids"
     run = bench.begin("with_family", str(path))
-    bench.stop(run, Stop.CANCEL)
+    bench.stop(run, StopReason.CANCEL)
     ending = await bench.ending(run)
     assert not isinstance(ending.outcome, Done)
     assert not path.exists()
@@ -247,7 +247,7 @@ async def test_a_stop_before_the_child_is_up_runs_nothing(bench: Bench, tmp_path
 async def test_a_finished_run_is_not_interrupted(bench: Bench) -> None:
     run = bench.begin("pid")
     ending = await bench.ending(run)
-    bench.stop(run, Stop.CANCEL)
+    bench.stop(run, StopReason.CANCEL)
     await asyncio.sleep(0.1)
     assert await bench.value("pid") == json.loads(ending.result or b"0")
 

@@ -13,25 +13,25 @@ from pathlib import Path
 import psutil
 import pytest
 
-from forge_jobs.kit.child_lines import BadLine
-from forge_jobs.kit.child_process import ChildExit, ChildGone
-from forge_jobs.kit.child_streams import OUTPUT_LINE_MOST
-from forge_jobs.kit.child_talk import TalkingChild
+from forge_jobs.kit.children.line_child import LineChild
+from forge_jobs.kit.children.parent_link import BadLine
+from forge_jobs.kit.children.process import ChildExit, ChildGone
+from forge_jobs.kit.children.streams import MAX_OUTPUT_LINE
 
 HERE = Path(__file__).parent
 COMMAND = [sys.executable, str(HERE / "plain_child.py")]
 
-Start = Callable[..., Awaitable[TalkingChild]]
+Start = Callable[..., Awaitable[LineChild]]
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     """Starts children that are ready, and sees to their end."""
-    children: list[TalkingChild] = []
+    children: list[LineChild] = []
 
-    async def ready(**options: object) -> TalkingChild:
+    async def ready(**options: object) -> LineChild:
         output: Callable[[str], None] = lambda line: None  # noqa: E731
-        child = await TalkingChild.start(COMMAND, **{"on_output": output, **options})  # type: ignore[arg-type]
+        child = await LineChild.start(COMMAND, **{"on_output": output, **options})  # type: ignore[arg-type]
         children.append(child)
         assert await child.receive() == b"ready"
         return child
@@ -105,7 +105,7 @@ async def test_what_it_prints_comes_line_by_line(start: Start) -> None:
     await child.end(0)
     assert printed[:2] == ["hello", "and hello"]
     assert printed[-1] == "and over"
-    assert max(map(len, printed)) <= OUTPUT_LINE_MOST + 2
+    assert max(map(len, printed)) <= MAX_OUTPUT_LINE + 2
     assert any(line.endswith(" …") for line in printed)
 
 
@@ -185,7 +185,7 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
     pids: list[int] = []
 
     async def once() -> None:
-        child = await TalkingChild.start(COMMAND, on_output=lambda line: None)
+        child = await LineChild.start(COMMAND, on_output=lambda line: None)
         pids.append(child.pid)
         await child.receive()
         await child.end(0)
@@ -203,7 +203,7 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
 async def test_a_command_that_does_not_exist_is_an_error() -> None:
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(FileNotFoundError):
-        await TalkingChild.start(["/nonexistent/program"], on_output=lambda line: None)
+        await LineChild.start(["/nonexistent/program"], on_output=lambda line: None)
     assert len(os.listdir("/dev/fd")) <= before
 
 
@@ -262,6 +262,6 @@ def _kill_parent(last_words: str, environment: dict[str, str]) -> None:
     assert gone_within(pids, 30)
 
 
-async def _all_lines(child: TalkingChild) -> AsyncIterator[bytes]:
+async def _all_lines(child: LineChild) -> AsyncIterator[bytes]:
     while (line := await child.receive()) is not None:
         yield line

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forge_jobs import JobFailed
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from tests.children import forge_app
 from tests.children.test_child_executor import written
 from tests.children.test_child_process import gone_within
@@ -39,7 +39,7 @@ async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
     record = await store.jobs.get(job.id)
     assert record is not None
     assert (record.progress, record.progress_note) == (0.5, "half")
-    lines = await store.ledger.logs(job.id)
+    lines = await store.metrics.logs(job.id)
     assert [line.message for line in lines] == ["squaring 12"]
     # What on_done carried is there and runs.
     for _ in range(200):

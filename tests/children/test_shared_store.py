@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs import Forge, JobStatus
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from tests.children.test_child_process import gone_within
 
 DEADLINE_S = 60
@@ -59,7 +59,7 @@ async def test_a_child_stores_jobs_and_takes_permits(forge: Forge) -> None:
     record = await store.jobs.get(job.id)
     assert record is not None
     assert (record.progress, record.progress_note) == (0.5, "half")
-    assert [line.message for line in await store.ledger.logs(job.id)] == ["spreading 7"]
+    assert [line.message for line in await store.metrics.logs(job.id)] == ["spreading 7"]
     ways: set[str] = set()
     async with asyncio.timeout(DEADLINE_S):
         while len(ways) < 2:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from forge_jobs.ops import look
+from forge_jobs.ops import queries
 from tests.cli.conftest import Here
 from tests.ops.desk import Desk
 
@@ -20,7 +20,7 @@ def dead(count: int):
 
 def status(here: Here, job_id: str) -> str:
     async def work(desk: Desk) -> str:
-        return (await look.existing(desk.store, job_id)).status
+        return (await queries.existing(desk.store, job_id)).status
 
     return here.fill(work)
 

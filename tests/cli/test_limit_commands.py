@@ -40,7 +40,7 @@ def test_an_operator_sets_drains_and_sees(here: Here, caplog: pytest.LogCaptureF
 
 def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
     async def ensure(desk: Desk) -> float:
-        bucket = await desk.store.schedules.ensure_bucket("smtp", capacity=9, refill_per_s=9)
+        bucket = await desk.store.schedules.ensure_token_bucket("smtp", capacity=9, refill_per_s=9)
         return bucket.capacity
 
     here.fill(lambda desk: desk.some(1))

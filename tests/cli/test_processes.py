@@ -16,8 +16,8 @@ import pytest
 
 from forge_jobs.backends.url import open_store
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Filter, Selection
-from forge_jobs.ops.act import Operator
+from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.ops.actions import JobActions
 from tests.cli.shell import PATIENCE_S, Shell, stopped
 
 pytestmark = pytest.mark.processes
@@ -101,7 +101,7 @@ def test_long_bulk_work_in_a_terminal_asks_and_draws_a_bar(shell: Shell) -> None
         store = open_store(shell.url)
         await store.open()
         await store.jobs.enqueue([NewJob(kind="send", queue="mail") for _ in range(1_200)])
-        acted = await Operator(store, actor="test").cancel(Selection(filter=Filter(queue="mail")))
+        acted = await JobActions(store, actor="test").cancel(Selection(filter=Filter(queue="mail")))
         assert acted.changed == 1_200
         await store.close()
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from forge_jobs.cli.watching import changed, snapshot
+from forge_jobs.cli.file_changes import changed, snapshot
 
 
 def test_new_changed_and_removed_sources_are_noticed(tmp_path: Path) -> None:

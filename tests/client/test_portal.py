@@ -13,7 +13,7 @@ import pytest
 
 from forge_jobs import Closed, Forge, Refused, Unavailable
 from forge_jobs.backends.memory.store import MemoryStore
-from forge_jobs.client.portal import StoreAccess
+from forge_jobs.client.store_access import StoreAccess
 
 
 class SlowStore(MemoryStore):

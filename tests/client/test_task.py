@@ -25,7 +25,7 @@ MORNING = datetime(2031, 5, 6, 9, 0, tzinfo=UTC)
 
 def stored(forge: Forge) -> int:
     counts = forge.ready()
-    return sum(count.jobs for count in asyncio.run(counts.ledger.counts()))
+    return sum(count.jobs for count in asyncio.run(counts.metrics.counts()))
 
 
 def test_with_and_without_parentheses(forge: Forge) -> None:

@@ -13,18 +13,18 @@ import pytest
 import pytest_asyncio
 
 from forge_jobs import Forge, JobQueue, testing
-from forge_jobs.backends.postgres.present import Present
+from forge_jobs.backends.postgres.store_clock import StoreClock
 from forge_jobs.cli.options import filter_of
 from forge_jobs.cli.session import by_store_time
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.services.cleanup import cleanup_once
 from forge_jobs.kit.clock import SYSTEM_CLOCK, SystemClock, is_machine_time
-from forge_jobs.ops import audit, look
-from forge_jobs.ops.act import Operator
+from forge_jobs.ops import audit, queries
+from forge_jobs.ops.actions import JobActions
 from forge_jobs.ops.metrics import events
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 HOUR = 3600 * SECOND
@@ -49,13 +49,13 @@ def _an_hour_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 def bound(monkeypatch: pytest.MonkeyPatch) -> list[Instant | None]:
     """Every time that was bound into a statement."""
     seen: list[Instant | None] = []
-    bind = Present.bind
+    bind = StoreClock.bind
 
-    def noted(present: Present) -> Instant | None:
+    def noted(present: StoreClock) -> Instant | None:
         seen.append(bind(present))
         return seen[-1]
 
-    monkeypatch.setattr(Present, "bind", noted)
+    monkeypatch.setattr(StoreClock, "bind", noted)
     return seen
 
 
@@ -143,15 +143,15 @@ async def test_r2_what_people_look_at_is_counted_from_the_servers_time(forge: Fo
     async with forge.worker(["default"]):
         job = await forge.aenqueue("work")
         await job.aresult(timeout=60)
-        [worker] = await look.workers(store, clock=forge.clock)
+        [worker] = await queries.workers(store, clock=forge.clock)
         assert 0 <= worker.beat_age_s < 60
     waiting = await forge.aenqueue("work")
-    seen = await look.overview(store, clock=forge.clock)
+    seen = await queries.overview(store, clock=forge.clock)
     assert abs(seen.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
     assert seen.lag_s < 300
-    assert [line.code for line in (await look.job(store, waiting.id)).why] == ["no_worker"]
+    assert [line.code for line in (await queries.job(store, waiting.id)).why] == ["no_worker"]
     assert sum(point.done for point in (await events(store, minutes=5)).points) == 1
-    await Operator(store, actor="test", clock=forge.clock).cancel(Selection(ids=(waiting.id,)))
+    await JobActions(store, actor="test", clock=forge.clock).cancel(Selection(ids=(waiting.id,)))
     entry = (await audit.entries(store)).entries[0]
     assert abs(entry.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
 
@@ -161,9 +161,9 @@ async def test_r2_ages_in_commands_are_counted_from_the_servers_time(forge: Forg
     store = await forge.aready()
     await forge.aenqueue("work")
     old = await by_store_time(store, filter_of(older_than="30m"))
-    assert (await look.jobs(store, old)).jobs == ()
+    assert (await queries.jobs(store, old)).jobs == ()
     new = await by_store_time(store, filter_of(newer_than="30m"))
-    assert len((await look.jobs(store, new)).jobs) == 1
+    assert len((await queries.jobs(store, new)).jobs) == 1
     unbounded = filter_of(queue="default")
     assert await by_store_time(store, unbounded) is unbounded
 
@@ -199,7 +199,7 @@ async def test_r2_the_pull_queue_goes_by_the_servers_time(
     assert set(bound) == {None}
     forge = Forge(server_url)
     store = await forge.aready()
-    [record] = (await store.jobs.page(look.Filter(), limit=5)).jobs
+    [record] = (await store.jobs.page(queries.Filter(), limit=5)).jobs
     await forge.aclose()
     assert record.status is JobStatus.FAILED
     assert _right(record.run_at)

@@ -13,10 +13,10 @@ import pytest
 
 from forge_jobs import Forge
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from tests.clocks.scene import SLOTS, Scene, asked_for
 from tests.clocks.wrong_clock import WrongClock
 

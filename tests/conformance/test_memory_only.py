@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from forge_jobs.backends.memory import keys, moves
+from forge_jobs.backends.memory import dedupe_keys, transitions
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.memory.tables import Tables
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import TERMINAL, Attempts, Event, JobStatus, targets
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.jobs import Exchange, Retention, Want
@@ -38,12 +38,12 @@ def test_the_one_move_function_refuses_what_the_table_does_not_have(clock: Movab
                 if target in targets(source, event):
                     continue
                 tables = Tables(clock, SeededEntropy(1))
-                moves.insert(tables, JOB, 0)
+                transitions.insert(tables, JOB, 0)
                 row = tables.jobs[1]
                 row.status = source
                 before = row.record()
                 with pytest.raises(Invalid, match=str(event)):
-                    moves.move(tables, row, event, target, 5, owner=3)
+                    transitions.transition(tables, row, event, target, 5, owner=3)
                 assert row.record() == before
                 refused += 1
     assert refused > 1_000
@@ -51,9 +51,9 @@ def test_the_one_move_function_refuses_what_the_table_does_not_have(clock: Movab
 
 def test_a_move_with_the_wrong_word_on_attempts_is_refused(clock: MovableClock) -> None:
     tables = Tables(clock, SeededEntropy(1))
-    moves.insert(tables, JOB, 0)
+    transitions.insert(tables, JOB, 0)
     with pytest.raises(Invalid, match="attempt"):
-        moves.move(
+        transitions.transition(
             tables, tables.jobs[1], Event.CLAIM, JobStatus.RUNNING, 5, attempts=Attempts.KEPT
         )
 
@@ -89,7 +89,7 @@ async def test_lapsed_keys_are_swept(store: MemoryStore, clock: MovableClock) ->
     [answer] = await store.jobs.enqueue([asked])
     await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
     clock.advance(6)
-    assert keys.holder(tables, asked, clock.now()) is None
+    assert dedupe_keys.holder(tables, asked, clock.now()) is None
     assert len(tables.holds) == 1
     await store.jobs.purge(Retention(), limit=10)
     assert tables.holds == {}
@@ -98,10 +98,10 @@ async def test_lapsed_keys_are_swept(store: MemoryStore, clock: MovableClock) ->
 async def test_a_ring_comes_synchronously_and_outside_the_lock(store: MemoryStore) -> None:
     seen: list[int] = []
 
-    def ring() -> None:
+    def notify() -> None:
         seen.append(len(store.enqueue_sync([NewJob(kind="x", queue="other")])))
 
-    subscription = await store.subscribe(["q"], ring)
+    subscription = await store.subscribe(["q"], notify)
     await store.jobs.enqueue([JOB])
     assert seen == [1]
     await store.jobs.enqueue([NewJob(kind="x", queue="other")])

@@ -6,7 +6,7 @@ import pytest
 
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
@@ -30,7 +30,7 @@ def make_store(clock: MovableClock, places: Places) -> Iterator[MakeStore]:
 def second_store(clock: MovableClock, places: Places) -> SecondStore:
     def beside(store: Store) -> PostgresStore:
         return PostgresStore(
-            places.url(store.upkeep.describe()["namespace"]), clock, SeededEntropy(9)
+            places.url(store.maintenance.describe()["namespace"]), clock, SeededEntropy(9)
         )
 
     return beside

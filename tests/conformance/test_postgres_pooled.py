@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import address, listen
+from forge_jobs.backends.postgres.connection import address
+from forge_jobs.backends.postgres.notify import listener
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
@@ -59,7 +60,7 @@ def make_store(clock: MovableClock, places: Places, pooler: Path) -> Iterator[Ma
 @pytest.fixture
 def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
     def beside(store: Store) -> PostgresStore:
-        schema = store.upkeep.describe()["namespace"]
+        schema = store.maintenance.describe()["namespace"]
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
     return beside
@@ -77,18 +78,18 @@ async def test_listening_through_it_is_found_to_be_useless(
     store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes LISTEN and delivers nothing: listeners are rung by a timer instead."""
-    monkeypatch.setattr(listen, "PROBE_S", 1.0)
-    schema = store.upkeep.describe()["namespace"]
+    monkeypatch.setattr(listener, "PROBE_S", 1.0)
+    schema = store.maintenance.describe()["namespace"]
     hopeful = PostgresStore(pooled(pooler, schema))
     await hopeful.open()
-    rung = asyncio.Event()
-    subscription = await hopeful.subscribe(["q"], rung.set)
+    notified = asyncio.Event()
+    subscription = await hopeful.subscribe(["q"], notified.set)
     async with asyncio.timeout(60):
         while hopeful._hearing.state != "polling":
             await asyncio.sleep(0.05)
         for _ in range(3):
-            rung.clear()
-            await rung.wait()
+            notified.clear()
+            await notified.wait()
     await subscription.close()
     await hopeful.close()
 
@@ -97,7 +98,7 @@ async def test_session_state_does_not_survive_this_pooler(
     store: PostgresStore, pooler: Path
 ) -> None:
     """Otherwise passing the suite behind it would prove nothing."""
-    dsn = address.parse(pooled(pooler, store.upkeep.describe()["namespace"])).dsn
+    dsn = address.parse(pooled(pooler, store.maintenance.describe()["namespace"])).dsn
     careless = [await asyncpg.connect(dsn) for _ in range(2)]
 
     async def many() -> None:

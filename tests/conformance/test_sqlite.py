@@ -7,7 +7,7 @@ import pytest
 
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 
@@ -27,7 +27,7 @@ def make_store(clock: MovableClock, tmp_path: Path) -> Callable[[], Store]:
 @pytest.fixture
 def second_store(clock: MovableClock) -> Callable[[Store], Store]:
     def second(store: Store) -> Store:
-        path = store.upkeep.describe()["place"]
+        path = store.maintenance.describe()["place"]
         return SqliteStore(path, clock=clock, entropy=SeededEntropy("second"))
 
     return second

@@ -10,7 +10,7 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.url import open_store
 from forge_jobs.core.errors import BadUrl, NotYet
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.testing.clock import MovableClock
 

@@ -11,8 +11,8 @@ from forge_jobs.core.decide import (
     Finish,
     decide,
     done,
+    final_status,
     reaped,
-    settled,
 )
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import ClaimedJob, NewJob
@@ -117,13 +117,13 @@ def test_a_missing_handler_is_looked_for_at_spread_times(roll: float, delay_s: f
 def test_stopped_is_a_failure_unless_a_cancel_was_requested() -> None:
     finish = decide(JOB, Stopped(), now=NOW)
     assert finish.status is JobStatus.FAILED
-    assert settled(finish.status, cancel_requested=True) is JobStatus.CANCELLED
+    assert final_status(finish.status, cancel_requested=True) is JobStatus.CANCELLED
 
 
 @pytest.mark.parametrize("status", JobStatus)
 def test_M2_only_done_survives_a_cancel_request(status: JobStatus) -> None:
-    assert settled(status, cancel_requested=False) is status
-    asked = settled(status, cancel_requested=True)
+    assert final_status(status, cancel_requested=False) is status
+    asked = final_status(status, cancel_requested=True)
     assert asked is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
 
 
@@ -143,7 +143,9 @@ def test_every_decision_is_a_legal_move_and_repeatable(
     )
     finish = decide(job, outcome, now=NOW, roll=roll)
     assert finish.status in targets(JobStatus.RUNNING, finish.event)
-    assert settled(finish.status, cancel_requested=True) in targets(JobStatus.RUNNING, finish.event)
+    assert final_status(finish.status, cancel_requested=True) in targets(
+        JobStatus.RUNNING, finish.event
+    )
     assert (finish.key, finish.epoch, finish.queue, finish.kind) == (7, 3, "mail", "send")
     assert finish.delay_s is None or finish.delay_s >= 0
     assert finish == decide(job, outcome, now=NOW, roll=roll)
@@ -169,7 +171,7 @@ def test_a_reap_follows_the_table(started: bool, attempts: int, cancel: bool) ->
 def test_own_curve_and_budgets_are_used() -> None:
     curve = Backoff(base_s=1, max_s=2, jitter=0.5)
     assert decide(JOB, Failed("x"), now=NOW, roll=0.0, backoff=curve).delay_s == 0.5
-    tight = Budgets(crashes_most=1)
+    tight = Budgets(max_crashes=1)
     assert decide(JOB, Crashed("x"), now=NOW, budgets=tight).status is JobStatus.DEAD
     assert DEFAULT_BUDGETS.throttle_s == 86_400
 

@@ -9,7 +9,7 @@ from forge_jobs.core.errors import BadCron, BadDuration, BadName, BadOption
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob, Successor
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.timetable import Due, checked, due, first_tick, job_for, spec
+from forge_jobs.core.schedule_ticks import Due, checked, due, first_tick, job_for, spec
 
 HOUR = 3_600 * SECOND
 JOB = NewJob(kind="report", queue="mail")

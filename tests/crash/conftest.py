@@ -13,7 +13,7 @@ import pytest
 
 from forge_jobs import Forge
 from forge_jobs.core.job import JobRecord
-from tests.storm.history import read_all
+from rigs.storms.history import read_all
 
 APP = "tests.crash.jobs:forge"
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from forge_jobs import Context, Forge
-from tests.storm.history import History
+from rigs.storms.history import History
 
 FOLDER = Path(os.environ["CRASH_FOLDER"])
 

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 def _raise(project_root: Path, name: str, backend: str) -> None:
-    command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7", "--only", name]
+    command = [sys.executable, "-m", "rigs.storms", "--quick", "--seed", "7", "--only", name]
     done = subprocess.run(
         [*command, "--backend", backend],
         cwd=project_root,

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from rigs.storms.history import now
 from tests import between_writes
 from tests.crash.conftest import Site
-from tests.storm.history import now
 
 pytestmark = pytest.mark.processes
 

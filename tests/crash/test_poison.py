@@ -43,7 +43,7 @@ def _noops(count: int) -> list[NewJob]:
 
 
 def _counts(site: Site) -> dict[str, int]:
-    counts = site.forge.sender.access.run(lambda store: store.ledger.counts())
+    counts = site.forge.sender.access.run(lambda store: store.metrics.counts())
     by_status: dict[str, int] = {}
     for count in counts:
         by_status[str(count.status)] = by_status.get(str(count.status), 0) + count.jobs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs import Forge
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 
 pytestmark = pytest.mark.processes
 

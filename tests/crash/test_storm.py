@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
     [("kill", "sqlite"), ("kill", "postgres"), ("restart", "postgres"), ("cron", "sqlite")],
 )
 def test_storm(project_root: Path, name: str, backend: str) -> None:
-    command = [sys.executable, "-m", "tests.storm", "--quick", "--seed", "7"]
+    command = [sys.executable, "-m", "rigs.storms", "--quick", "--seed", "7"]
     done = subprocess.run(
         [*command, "--only", name, "--backend", backend],
         cwd=project_root,

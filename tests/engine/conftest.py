@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from forge_jobs.backends.url import open_store
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from tests.engine.rig import Rig
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.store import Store
 
 
 class FaultyJobs:

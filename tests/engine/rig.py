@@ -11,14 +11,14 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core import payload
 from forge_jobs.core.job import ClaimedJob, JobRecord, NewJob
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.registry import Handler, HandlerRegistry, RunIn
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
 from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 DEADLINE_S = 60.0
 # A store on a busy machine may need seconds to hear of a stop.
-FAST = EngineSettings(lease_s=10.0, leave_s=10.0, poll_s=0.2, control_s=0.1)
+FAST = EngineSettings(lease_s=10.0, shutdown_s=10.0, poll_s=0.2, control_s=0.1)
 ENDED = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 
 Body = Callable[[Context, Any], Any]
@@ -106,7 +106,7 @@ class Rig:
 
     async def counts(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for count in await self.store.ledger.counts():
+        for count in await self.store.metrics.counts():
             if count.jobs:
                 found[count.status.value] = found.get(count.status.value, 0) + count.jobs
         return found

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.registry import ChildTarget, Handler, RunIn
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import ChildTarget, Handler, RunIn
 
 
 async def _innocent() -> int:

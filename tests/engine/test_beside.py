@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from forge_jobs.core.errors import Invalid, Unavailable, Unknown
-from forge_jobs.core.select import Filter
-from forge_jobs.engine.beside import Beside
-from forge_jobs.engine.context import Context
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.selection import Filter
+from forge_jobs.engine.claiming.background_finisher import BackgroundFinisher
+from forge_jobs.engine.running.context import Context
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.store import Store
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
 JOBS = 300
-SETTINGS = dataclasses.replace(FAST, unwritten_most=40, unwritten_s=60.0, beside_from=5)
+SETTINGS = dataclasses.replace(FAST, max_unwritten=40, unwritten_s=60.0, beside_from=5)
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ async def test_nothing_is_under_way_when_it_has_ended() -> None:
             await asyncio.sleep(0)  # as a connection that goes needs a turn of the loop
             let_go.set()
 
-    outbox: Any = SimpleNamespace(ring=lambda: None)
+    finish_buffer: Any = SimpleNamespace(notify=lambda: None)
     batch: Any = SimpleNamespace(is_plain=lambda least: True)
-    beside = Beside(outbox, write, lambda: True, least=1)
+    beside = BackgroundFinisher(finish_buffer, write, lambda: True, least=1)
     assert beside.takes(batch, asked=1)
     await sent.wait()
     await beside.end()

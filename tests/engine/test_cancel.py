@@ -10,9 +10,9 @@ import pytest
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.outcome import Snooze
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import Rig, until
 

@@ -11,7 +11,7 @@ import pytest
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from tests.engine.rig import Rig, until
 
 
@@ -60,7 +60,7 @@ async def test_progress_and_log_lines_are_kept(
     async with rig.working():
         record = await rig.runs("work")
         assert record.progress == 0.5
-        lines = await rig.store.ledger.logs(record.id)
+        lines = await rig.store.metrics.logs(record.id)
         assert [(line.level, line.message) for line in lines] == [
             ("info", "sending to a@b.c"),
             ("warning", "odd postgres://me:***@host/db"),
@@ -98,7 +98,7 @@ async def test_a_flood_of_lines_is_bounded(rig: Rig) -> None:
     rig.on("work", body)
     async with rig.working():
         record = await rig.runs("work")
-        assert len(await rig.store.ledger.logs(record.id)) == 1_000
+        assert len(await rig.store.metrics.logs(record.id)) == 1_000
 
 
 async def test_jobs_carried_by_a_success_are_stored_with_it(rig: Rig) -> None:
@@ -175,7 +175,7 @@ async def test_words_after_the_end_are_ignored(rig: Rig) -> None:
         kept[0].log.info("too late")
         await asyncio.sleep(0.4)
         assert (await rig.record(record.id)).progress is None
-        assert await rig.store.ledger.logs(record.id) == []
+        assert await rig.store.metrics.logs(record.id) == []
 
 
 async def test_threads_may_talk_at_the_same_time(rig: Rig) -> None:
@@ -191,5 +191,5 @@ async def test_threads_may_talk_at_the_same_time(rig: Rig) -> None:
     async with rig.working({"q": 8}):
         for job_id in ids:
             await rig.reaches(job_id, JobStatus.DONE)
-            lines = await rig.store.ledger.logs(job_id)
+            lines = await rig.store.metrics.logs(job_id)
             assert [line.message for line in lines] == [str(number) for number in range(50)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.services import reap_stale_jobs
 from forge_jobs.handlers import CmdExecHandler, Command
 from forge_jobs.store.jobs import Exchange, Want

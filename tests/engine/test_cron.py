@@ -13,10 +13,10 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.core.errors import BadCron, Unavailable, Unknown
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.services.cron import Cron
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.schedules import FireOutcome, Schedule

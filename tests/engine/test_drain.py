@@ -8,10 +8,10 @@ import pytest
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.core.errors import BadName, BadOption, Unavailable
 from forge_jobs.core.outcome import Dead, Snooze
-from forge_jobs.engine.context import Context
 from forge_jobs.engine.drain import DrainReport, drain
-from forge_jobs.store.bundle import Store
+from forge_jobs.engine.running.context import Context
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import Rig

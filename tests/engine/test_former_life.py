@@ -5,8 +5,8 @@ import dataclasses
 from typing import Any
 
 from forge_jobs import rebalance_once
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import Store
 from tests.engine.rig import FAST, Rig, until
 
 _LOOK = "the look"
@@ -33,7 +33,7 @@ class _Processes:
         return getattr(self._inner, name)
 
     async def share(self, *, most: int) -> int:
-        changed = await self._inner.share(most=most)
+        changed = await self._inner.share(max_slots=most)
         if _is_the_look():
             self.shared.set()
             await self.answer.wait()

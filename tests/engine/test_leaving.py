@@ -10,10 +10,10 @@ import pytest
 
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.outcome import Failed, Snooze
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
-from forge_jobs.store.bundle import Store
+from forge_jobs.engine.running.context import Context
+from forge_jobs.store.store import Store
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
@@ -123,7 +123,7 @@ async def test_leaving_is_in_time_although_the_store_is_down(store: Store) -> No
 
     rig.on("work", body)
     await rig.add_many("work", 5)
-    handle = await rig.runtime(settings=dataclasses.replace(FAST, leave_s=1.5)).start()
+    handle = await rig.runtime(settings=dataclasses.replace(FAST, shutdown_s=1.5)).start()
     await until(lambda: handle.running == 5)
     faulty.jobs.hanging = asyncio.Event()
     handle._process._member._processes = Dead()
@@ -143,7 +143,7 @@ async def test_leaving_while_the_store_refuses(store: Store) -> None:
     rig.on("work", body)
     await rig.add_many("work", 5)
     faulty.jobs.before = lambda request: Unavailable("down") if request.finish else None
-    handle = await rig.runtime(settings=dataclasses.replace(FAST, leave_s=5.0)).start()
+    handle = await rig.runtime(settings=dataclasses.replace(FAST, shutdown_s=5.0)).start()
     await until(lambda: any(request.finish for request in faulty.jobs.requests))
     await handle.shutdown_graceful(0)
     assert await rig.counts() == {"pending": 5}

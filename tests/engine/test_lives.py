@@ -10,12 +10,12 @@ import pytest
 
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.services import reap_stale_jobs
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import Store
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
@@ -135,14 +135,14 @@ async def test_no_job_starts_once_trust_has_ended(rig: Rig) -> None:
 
     rig.on("work", body)
     faulty = FaultyStore(rig.store)
-    beats = faulty._inner.processes.beat
+    beats = faulty._inner.processes.heartbeat
     down = False
 
     class Processes:
         def __getattr__(self, name: str) -> Any:
             return getattr(faulty._inner.processes, name)
 
-        async def beat(self, *args: Any) -> Any:
+        async def heartbeat(self, *args: Any) -> Any:
             if down:
                 raise Unavailable("down")
             return await beats(*args)
@@ -185,10 +185,10 @@ async def test_when_trust_ends_only_exclusive_work_is_stopped(rig: Rig, limited:
         def __getattr__(self, name: str) -> Any:
             return getattr(inner, name)
 
-        async def beat(self, *args: Any) -> Any:
+        async def heartbeat(self, *args: Any) -> Any:
             if down:
                 raise Unavailable("down")
-            return await inner.beat(*args)
+            return await inner.heartbeat(*args)
 
     faulty.processes = Processes()  # type: ignore[attr-defined]
     cut = Rig(faulty)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forge_jobs.core.outcome import Dead
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.kit import log
 from tests.engine.rig import Rig
 

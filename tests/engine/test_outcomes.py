@@ -11,7 +11,7 @@ from forge_jobs.core.errors import BadArguments
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
 from forge_jobs.core.retry import Retry
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.store.queues import QueueChange
 from tests.engine.rig import Rig, until
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from forge_jobs.backends.url import open_store
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from tests import between_writes
 from tests.engine.rig import FAST, Rig, until
 from tests.engine.worker_script import Marks, registry

@@ -9,9 +9,9 @@ import pytest
 from forge_jobs.core.errors import Full, Invalid, Unavailable, Unknown
 from forge_jobs.core.outcome import Throttled
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.engine.context import Context
-from forge_jobs.store.bundle import Store
+from forge_jobs.engine.running.context import Context
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.store import Store
 from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
@@ -167,7 +167,7 @@ async def test_nothing_starts_while_too_many_endings_are_unwritten(
     rig.on("count", count)
     faulty.jobs.before = lambda request: Unavailable("down") if request.finish else None
     await rig.add_many("count", 300)
-    settings = dataclasses.replace(FAST, unwritten_most=20, unwritten_s=60.0)
+    settings = dataclasses.replace(FAST, max_unwritten=20, unwritten_s=60.0)
     async with rig.working({"q": 100}, settings=settings):
         await until(lambda: started >= 20)
         await asyncio.sleep(0.5)
@@ -180,7 +180,7 @@ async def test_nothing_starts_while_too_many_endings_are_unwritten(
 async def test_the_next_batch_runs_while_one_is_written_where_a_server_writes_it(
     rig: Rig, faulty: FaultyStore
 ) -> None:
-    settings = dataclasses.replace(FAST, unwritten_most=20, unwritten_s=60.0)
+    settings = dataclasses.replace(FAST, max_unwritten=20, unwritten_s=60.0)
     await rig.add_many("work", 300)
     async with rig.working({"q": 100}, settings=settings):
         await _all(rig, "done", 300)
@@ -320,6 +320,6 @@ async def test_short_claims_wait_for_the_next_due_job(rig: Rig, faulty: FaultySt
 
 
 def _any() -> Any:
-    from forge_jobs.core.select import Filter
+    from forge_jobs.core.selection import Filter
 
     return Filter()

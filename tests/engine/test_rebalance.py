@@ -9,7 +9,7 @@ import pytest
 from forge_jobs import rebalance_once
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.runtime import QueueHandle
 from forge_jobs.engine.services.rebalance import Rebalance
 from forge_jobs.engine.services.unserved import Unserved
@@ -140,7 +140,7 @@ async def test_H3_a_queue_is_named_within_ten_seconds_of_its_last_workers_end(
         return [record.queue for record in caplog.records]  # type: ignore[attr-defined]
 
     assert await named() == []
-    await store.processes.leave(leaves)
+    await store.processes.deregister(leaves)
     assert await named() == ["q"]
     assert await named() == [], "said once"
     clock.advance(16)

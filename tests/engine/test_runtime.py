@@ -18,10 +18,10 @@ from forge_jobs.core.errors import (
 )
 from forge_jobs.core.outcome import Snooze
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.label import worker_label
-from forge_jobs.engine.registry import HandlerRegistry
-from forge_jobs.engine.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.liveness.label import worker_label
+from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.engine.runtime import EnqueueRequest, QueueRuntime
 from tests.engine.rig import FAST, Rig
 

@@ -12,16 +12,16 @@ from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.outcome import Dead
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
 from forge_jobs.engine.drain import drain
-from forge_jobs.engine.registry import HandlerRegistry
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.engine.services import CleanupReport, cleanup_once, reap_stale_jobs
 from forge_jobs.engine.services.cleanup import Cleanup
-from forge_jobs.engine.services.lead import Leadership
+from forge_jobs.engine.services.leadership import Leadership
 from forge_jobs.engine.services.promote import Promote
 from forge_jobs.engine.services.reaper import Reaper
 from forge_jobs.store.jobs import Exchange, Want
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 from forge_jobs.testing.clock import MovableClock
 from tests.engine.rig import FAST, Rig, until
 
@@ -92,7 +92,7 @@ async def test_a_reaper_that_could_not_write_waits_for_one_lease() -> None:
     clock.advance(60)
 
     async def is_running() -> bool:
-        return any(count.status is JobStatus.RUNNING for count in await store.ledger.counts())
+        return any(count.status is JobStatus.RUNNING for count in await store.metrics.counts())
 
     await reaper.tick()
     assert await is_running(), "our own beats fail: everybody looks dead"
@@ -101,7 +101,9 @@ async def test_a_reaper_that_could_not_write_waits_for_one_lease() -> None:
     following = await reaper.tick()
     assert following.after_s == pytest.approx(5)
     assert await is_running()
-    assert (await store.processes.beat(other, Pulse())).alive, "the other one came back in time"
+    assert (await store.processes.heartbeat(other, ProcessStats())).alive, (
+        "the other one came back in time"
+    )
     clock.advance(5)
     await reaper.tick()
     assert await is_running()
@@ -164,7 +166,9 @@ async def test_the_promote_service_serves_queues_nobody_asks_for() -> None:
     assert (await service.tick()).after_s == pytest.approx(2.5)
     clock.advance(10)
     assert (await service.tick()).after_s == pytest.approx(5)
-    counts = {count.status.value: count.jobs for count in await store.ledger.counts() if count.jobs}
+    counts = {
+        count.status.value: count.jobs for count in await store.metrics.counts() if count.jobs
+    }
     assert counts == {"pending": 1, "cancelled": 1}
 
 
@@ -219,7 +223,7 @@ async def test_one_leads_and_hands_over_at_once() -> None:
 
 
 async def test_A24_future_jobs_and_people_wake_the_worker(rig: Rig) -> None:
-    from forge_jobs.core.select import Selection
+    from forge_jobs.core.selection import Selection
 
     async def body(ctx: Context, given: Any) -> None:
         if given.get("dies") and ctx.job.attempts == 1 and not again:
@@ -265,9 +269,9 @@ async def test_H2_one_subscription_per_process(rig: Rig) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-        async def subscribe(self, queues: Any, ring: Any) -> Any:
+        async def subscribe(self, queues: Any, notify: Any) -> Any:
             subscribed.append(tuple(queues))
-            return await real(queues, ring)
+            return await real(queues, notify)
 
     store = rig.store
     counted = Rig(Counting())  # type: ignore[arg-type]

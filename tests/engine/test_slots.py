@@ -11,7 +11,7 @@ import pytest
 
 from forge_jobs.core.outcome import Dead
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from tests.engine.rig import FAST, Rig, until
 
 MARK: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="clean")

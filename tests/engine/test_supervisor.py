@@ -8,7 +8,7 @@ import pytest
 
 from forge_jobs.core.shares import Part, share_out
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.runtime import QueueHandle
 from forge_jobs.store.queues import QueueChange
 from tests.engine.rig import FAST, Rig, until

@@ -9,10 +9,10 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.outcome import Throttled
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.context import Context
 from forge_jobs.engine.drain import drain
+from forge_jobs.engine.running.context import Context
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.testing.clock import MovableClock
 from tests.engine.rig import Rig

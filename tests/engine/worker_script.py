@@ -15,8 +15,8 @@ from typing import Any
 from forge_jobs.backends.url import open_store
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import payload
-from forge_jobs.engine.context import Context
-from forge_jobs.engine.registry import ChildTarget, Handler, HandlerRegistry, RunIn
+from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import ChildTarget, Handler, HandlerRegistry, RunIn
 from forge_jobs.engine.runtime import QueueRuntime
 
 

@@ -60,7 +60,7 @@ async def struck(bots: Bots, text: str, moment: tuple[str, ...], root: Path) -> 
 async def is_over(gateway: Gateway) -> bool:
     assert gateway.forge is not None
     store = await gateway.forge.aready()
-    counts = await store.ledger.counts()
+    counts = await store.metrics.counts()
     return all(count.status in OVER for count in counts if count.jobs)
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from rigs.storms.databases import Database, PostgresDatabase, SqliteDatabase
+from rigs.storms.gateway import quiet, step_by_step
+from rigs.storms.gateway_judge import GatewayEvidence, judge
+from rigs.storms.gateway_polling import POLLING_STEPS
+from rigs.storms.gateway_rig import GatewayRig, gateway_rig
+from rigs.storms.gateway_steps import STEPS
 from tests.postgres.server import PrivateServer
-from tests.storm.databases import Database, PostgresDatabase, SqliteDatabase
-from tests.storm.gateway import quiet, step_by_step
-from tests.storm.gateway_judge import GatewayEvidence, judge
-from tests.storm.gateway_polling import POLLING_STEPS
-from tests.storm.gateway_rig import GatewayRig, gateway_rig
-from tests.storm.gateway_steps import STEPS
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 BOTS = ("echo", "shop")

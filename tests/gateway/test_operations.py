@@ -267,7 +267,7 @@ async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots
             await janitor.once()
             assert gateway.meters.value("gateway_janitor_total", step="purged") == 3
             store = await gateway.forge.aready()
-            counts = await store.ledger.counts()
+            counts = await store.metrics.counts()
             left = {count.status: count.jobs for count in counts if count.jobs}
             assert left == {JobStatus.DEAD: 1}
     assert bots.api.texts() == ["is sent"]

@@ -13,7 +13,7 @@ import pytest
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import LogLine, NewJob
-from forge_jobs.engine.context import Context, JobInfo, Surroundings
+from forge_jobs.engine.running.context import Context, JobInfo, RunEnvironment
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 
@@ -56,7 +56,7 @@ class Desk:
     """A worker process as handlers see it: contexts, and what is shared between them."""
 
     def __init__(self) -> None:
-        self.around = Surroundings(
+        self.around = RunEnvironment(
             "HOST",
             7,
             SYSTEM_CLOCK,

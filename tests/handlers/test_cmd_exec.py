@@ -427,7 +427,7 @@ async def test_output_and_code_stand_with_the_job() -> None:
         record = await store.jobs.get(bad.id)
         assert record is not None
         assert record.last_error == "exit 4: broken"
-        log = [line.message for line in await store.ledger.logs(bad.id)]
+        log = [line.message for line in await store.metrics.logs(bad.id)]
         assert log[0].startswith("exit code 4 after ")
         assert log[1:] == ["stdout: began", "stderr: broken"]
         assert json.loads(record.payload) == {"command": "bad"}

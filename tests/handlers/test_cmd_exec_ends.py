@@ -16,8 +16,8 @@ import pytest
 from forge_jobs import CmdExecHandler, Dead, Done, EngineSettings, Failed, Forge
 from forge_jobs.handlers import Choice, Command, Text
 from forge_jobs.store.processes import NewProcess
+from rigs.storms.commands import SURVIVORS_ARE_SEEN, Commands
 from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
-from tests.storm.commands import SURVIVORS_ARE_SEEN, Commands
 
 HERE = Path(__file__).parent
 ACTS = ["quick", "daemon", "daemon-and-wait", "family", "deaf", "polite", "endless"]

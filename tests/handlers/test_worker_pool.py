@@ -182,13 +182,13 @@ async def test_a_program_that_never_answers_runs_out_of_time(desk: Desk) -> None
 
     beats = 0
 
-    async def beat() -> None:
+    async def heartbeat() -> None:
         nonlocal beats
         while True:
             await asyncio.sleep(0.01)
             beats += 1
 
-    other = asyncio.create_task(beat())
+    other = asyncio.create_task(heartbeat())
     await asyncio.gather(one("hang"), one("flood-progress"))
     other.cancel()
     assert beats > 20, "nobody else could run meanwhile"
@@ -316,7 +316,7 @@ async def test_through_a_worker_and_gone_with_it() -> None:
             assert 1 <= len(pids) <= 2
             talk = await forge.aenqueue(WORKER_POOL_KIND, {"act": "talk"})
             assert await talk.aresult(timeout=60) == {"text": "ä\n✓"}
-            logs = await (await forge.aready()).ledger.logs(talk.id)
+            logs = await (await forge.aready()).metrics.logs(talk.id)
             assert "stderr: on stderr" in [line.message for line in logs]
         assert not [pid for pid in pids if alive(pid)]
 

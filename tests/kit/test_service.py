@@ -170,7 +170,7 @@ async def test_a_ring_ends_a_sleep_early_and_so_does_the_stop() -> None:
         task = asyncio.create_task(run_service(service, loop_for(stop), wake=wake))
         while service.ticks < 1:
             await asyncio.sleep(0.01)
-        wake.ring()
+        wake.notify()
         while service.ticks < 2:
             await asyncio.sleep(0.01)
         stop.set()

@@ -10,14 +10,14 @@ DEADLINE_S = 60
 
 async def test_a_ring_before_the_wait_is_kept() -> None:
     flag = WakeFlag()
-    flag.ring()
+    flag.notify()
     assert await flag.wait(DEADLINE_S)
 
 
 async def test_many_rings_are_one() -> None:
     flag = WakeFlag()
     for _ in range(5):
-        flag.ring()
+        flag.notify()
     assert await flag.wait(DEADLINE_S)
     assert not await flag.wait(0.01)
 
@@ -26,7 +26,7 @@ async def test_a_ring_from_another_thread_wakes() -> None:
     flag = WakeFlag()
     waiting = asyncio.create_task(flag.wait(DEADLINE_S))
     await asyncio.sleep(0)
-    thread = threading.Thread(target=flag.ring)
+    thread = threading.Thread(target=flag.notify)
     thread.start()
     assert await waiting
     thread.join()
@@ -35,7 +35,7 @@ async def test_a_ring_from_another_thread_wakes() -> None:
 async def test_rings_between_waits_are_never_lost() -> None:
     flag = WakeFlag()
     for _ in range(200):
-        thread = threading.Thread(target=flag.ring)
+        thread = threading.Thread(target=flag.notify)
         thread.start()
         assert await flag.wait(DEADLINE_S)
         thread.join()
@@ -43,11 +43,11 @@ async def test_rings_between_waits_are_never_lost() -> None:
 
 async def test_lower_forgets() -> None:
     flag = WakeFlag()
-    flag.ring()
+    flag.notify()
     await asyncio.sleep(0)
     flag.lower()
     assert not await flag.wait(0.01)
-    flag.ring()
+    flag.notify()
     assert await flag.wait(DEADLINE_S)
 
 
@@ -56,5 +56,5 @@ def test_ringing_a_closed_loop_is_harmless() -> None:
         return WakeFlag()
 
     flag = asyncio.run(make())
-    flag.ring()
-    flag.ring()
+    flag.notify()
+    flag.notify()

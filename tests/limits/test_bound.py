@@ -4,14 +4,14 @@ import pytest
 from msgspec import structs
 
 from forge_jobs import BadOption
-from forge_jobs.core.bound import bounds, limit_key
 from forge_jobs.core.instant import SECOND
+from forge_jobs.core.limit_key import bounds, limit_key
 from forge_jobs.core.limits import (
     UNBOUNDED,
     Declared,
     Limit,
     family,
-    key_lot,
+    key_bucket,
     next_start_at,
     published,
     rate_of,
@@ -79,7 +79,7 @@ def test_what_a_limit_means_for_a_job() -> None:
     assert bounds("send", None, b"{}") == {}
     assert bounds("send", CAPPED, b"{}") == {"track": True}
     per_host = structs.replace(CAPPED, per="args.host")
-    assert bounds("send", per_host, b'{"host":"a"}') == {"limit_key": key_lot("send", "a")}
+    assert bounds("send", per_host, b'{"host":"a"}') == {"limit_key": key_bucket("send", "a")}
     both = structs.replace(per_host, rate_per_s=1.0)
     assert bounds("send", both, b'{"host":"a"}')["track"] is True
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from forge_jobs.backends.sqlite.io.transaction import Tx
 from forge_jobs.backends.sqlite.store import SqliteStore
-from forge_jobs.backends.sqlite.transaction import Tx
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limits import Declared, key_lot
+from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.outcome import Throttled
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
@@ -73,7 +73,7 @@ async def _full(folder: Path, backlog: int, statements: Statements) -> tuple[int
     await store.open()
     await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
     worker = await Worker.join(store, clock)
-    waiting = NewJob(kind="fetch", queue="q", limit_key=key_lot("fetch", "a"))
+    waiting = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
     await store.jobs.enqueue([waiting] * (backlog + 1))
     job = await worker.claim_one()
     statements.texts.clear()

@@ -20,11 +20,11 @@ from forge_jobs import (
     Throttled,
 )
 from forge_jobs.core.limits import Declared
-from forge_jobs.core.select import Filter
-from forge_jobs.ops import bounds
-from forge_jobs.ops.bounds import BoundOperator
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.selection import Filter
+from forge_jobs.ops import declared_limits
+from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.store.limits import LimitChange
+from forge_jobs.store.store import Store
 
 DEADLINE_S = 60.0
 
@@ -246,11 +246,11 @@ async def test_one_429_closes_the_scope_for_every_process(forge: Forge) -> None:
         assert told.count("send 1") == 1
         assert (await first.arefresh()).attempts == 0
         assert {(await job.arefresh()).status for job in later} == {JobStatus.PENDING}
-        [scope] = await bounds.scopes(store)
+        [scope] = await declared_limits.scopes(store)
         assert (scope.scope, scope.tasks, scope.closed_until is not None) == (
             "smtp", ("send",), True,
         )  # fmt: skip
-        await BoundOperator(store, actor="me").open_scope("smtp")
+        await LimitActions(store, actor="me").open_scope("smtp")
         await until(lambda: told.count("send 1") >= 2)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from forge_jobs import Forge
-from tests.storm import limits, waiting
-from tests.storm.databases import open_database
-from tests.storm.history import read_all
-from tests.storm.order import Order
-from tests.storm.rig import ROOT
+from rigs.storms import limits, waiting
+from rigs.storms.databases import open_database
+from rigs.storms.history import read_all
+from rigs.storms.order import Order
+from rigs.storms.rig import ROOT
 
 SMALL = {"jobs": 150, "keys": 3, "lanes": 8, "depth": 4, "rated_s": 1.0, "kills": 1, "workers": 2}
 CLOSED_S = 2.0
@@ -22,7 +22,7 @@ CLOSED_S = 2.0
 def _worker(url: str, folder: Path) -> "subprocess.Popen[bytes]":
     environment = {**os.environ, "STORM_URL": url, "STORM_FOLDER": str(folder)}
     command = [
-        sys.executable, "-m", "forge_jobs.cli.worker_child", "tests.storm.limited_jobs:forge",
+        sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.limited_jobs:forge",
         "--queues", "told:4", "--grace", "1",
     ]  # fmt: skip
     log = (folder / "workers.log").open("ab")

@@ -10,7 +10,7 @@ import pytest
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import LaneOrder, NewJob
-from forge_jobs.core.limits import Declared, key_lot
+from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
@@ -18,7 +18,7 @@ from forge_jobs.testing.conformance.worker import Worker
 from tests.postgres.places import Places
 
 LANE = NewJob(kind="step", queue="q", lane="a", order=LaneOrder.SERIAL)
-KEY = NewJob(kind="fetch", queue="q", limit_key=key_lot("fetch", "a"))
+KEY = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
 HOSTS = Declared(name="task:fetch", concurrency=1, per="args.host")
 
 

@@ -11,17 +11,17 @@ import pytest
 
 from forge_jobs import EngineSettings, Forge, metrics_roll_once
 from forge_jobs.config import BadConfig, metrics_from_env
+from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import EMPTY, histogram
 from forge_jobs.core.instant import MINUTE, to_datetime
-from forge_jobs.core.tally import Minute
 from forge_jobs.core.vitals import Vitals
-from forge_jobs.engine.services.fold import Fold
+from forge_jobs.engine.claiming.store_latency import StoreLatency
+from forge_jobs.engine.liveness.usage import Cores, Usage, read_usage
+from forge_jobs.engine.services.roll_up import RollUp
 from forge_jobs.engine.services.vitals import VitalsReport
-from forge_jobs.engine.trips import Trips
-from forge_jobs.engine.usage import Cores, Usage, read_usage
 from forge_jobs.ops import metrics
 from forge_jobs.testing.clock import MovableClock
-from tests.storm.books import compared, every_job
+from rigs.storms.books import compared, every_job
 
 DEADLINE_S = 60
 
@@ -42,7 +42,7 @@ async def _worked(forge: Forge, **settings: Any) -> Minute:
     async with forge.worker(queues=["q:2"], settings=EngineSettings(**settings)):
         for job in jobs:
             await job.aresult(timeout=DEADLINE_S)
-    [total] = await forge.store.ledger.totals()
+    [total] = await forge.store.metrics.totals()
     return total
 
 
@@ -62,7 +62,7 @@ async def test_without_metrics_only_the_counting_stays(forge: Forge) -> None:
     assert (total.enqueued, total.started - total.released, total.done) == (6, 6, 6)
     assert total.waited == total.ran == total.took == EMPTY
     now = forge.clock.now()
-    assert await forge.store.ledger.vitals(since=now - 60 * MINUTE, until=now + MINUTE) == []
+    assert await forge.store.metrics.vitals(since=now - 60 * MINUTE, until=now + MINUTE) == []
 
 
 def test_the_switch_is_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +82,13 @@ async def test_P17_the_books_equal_the_rows_whoever_folds_and_when(forge: Forge)
         return n
 
     await forge.aready()
-    folders = [Fold(forge.store) for _ in range(3)]
+    folders = [RollUp(forge.store) for _ in range(3)]
     async with forge.worker(queues=["q:20"]):
         for first in range(0, 300, 50):
             await work.aenqueue_many([(first + n,) for n in range(50)])
             await asyncio.gather(*(folder.tick() for folder in folders))
         end = time.monotonic() + DEADLINE_S
-        while sum(total.done for total in await forge.store.ledger.totals()) < 257:
+        while sum(total.done for total in await forge.store.metrics.totals()) < 257:
             assert time.monotonic() < end
             await asyncio.sleep(0.05)
     jobs = await every_job(forge.store)
@@ -112,14 +112,14 @@ async def test_writers_fold_where_nobody_else_does(forge: Forge, tmp_path: Path)
     [left] = connection.execute("SELECT count(*) FROM forge_ledger").fetchone()
     connection.close()
     assert left < 10
-    [total] = await store.ledger.totals()
+    [total] = await store.metrics.totals()
     assert (total.done, total.enqueued) == (2_047, 10)
 
 
 async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     store = await forge.aready()
     clock = MovableClock()
-    trips = {name: Trips() for name in "ab"}
+    trips = {name: StoreLatency() for name in "ab"}
     usage = {"a": Usage(), "b": Usage()}
 
     def report(name: str) -> VitalsReport:
@@ -130,7 +130,7 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
             return usage[name]
 
         return VitalsReport(
-            store.ledger,
+            store.metrics,
             who=who,
             running=lambda: 3,
             trips=trips[name],
@@ -150,7 +150,7 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     for tick in reports.values():
         await tick.tick()
     at = clock.now() - clock.now() % MINUTE
-    told = await store.ledger.vitals(since=at - MINUTE, until=at + MINUTE)
+    told = await store.metrics.vitals(since=at - MINUTE, until=at + MINUTE)
     assert told == [
         Vitals(
             at=at, host_id="host-a", label="a", cpu_s=5.0, span_s=10.0, memory_bytes=70 << 20,
@@ -186,7 +186,7 @@ def test_this_process_can_be_measured() -> None:
 
 
 async def test_the_pump_measures_its_round_trips() -> None:
-    trips = Trips()
+    trips = StoreLatency()
     assert trips.take() == (EMPTY, 0)
     for span in (0.001, 0.003):
         trips.add(span)

@@ -6,6 +6,7 @@ from importlib import resources
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forge_jobs.core.counters import Minute, by_name, for_ever
 from forge_jobs.core.histogram import (
     BOUNDS,
     EMPTY,
@@ -15,7 +16,6 @@ from forge_jobs.core.histogram import (
     merged,
     middle_s,
 )
-from forge_jobs.core.tally import Minute, by_name, for_ever
 from forge_jobs.ops.prometheus import LE_S
 
 spans = st.lists(st.floats(0, 2e6, allow_nan=False), max_size=60)

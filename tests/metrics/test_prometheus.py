@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forge_jobs import BadOption, Context, Forge, Snooze, Throttled, metrics_roll_once
 from forge_jobs.cli.health_port import serve_health
+from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import histogram
-from forge_jobs.core.tally import Minute
 from forge_jobs.core.vitals import EVER, Vitals
 from forge_jobs.ops import metrics, prometheus
 from forge_jobs.ops.prometheus import Seen, prometheus_text

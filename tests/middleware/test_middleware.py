@@ -24,9 +24,9 @@ from forge_jobs import (
     Retry,
     Snooze,
 )
-from forge_jobs.core.select import Filter
-from forge_jobs.kit.around import Around
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.selection import Filter
+from forge_jobs.kit.hooks import Hooks
+from forge_jobs.store.store import Store
 
 _ALL = Filter()
 Jobs = Generator[NewJob, EnqueueOutcome, None]
@@ -282,7 +282,7 @@ async def test_a_failed_call_is_told_to_the_hooks() -> None:
             told.append("lookup")
             raise
 
-    around: Around[int, str] = Around()
+    around: Hooks[int, str] = Hooks()
     around.hooks.append(hook)
 
     def fail(items: object) -> list[str]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from forge_jobs.core.decide import decide, done
 from forge_jobs.core.job import Claim, ClaimedJob, NewJob
 from forge_jobs.core.outcome import Dead, Failed, Throttled
-from forge_jobs.ops.act import Operator
+from forge_jobs.ops.actions import JobActions
 from forge_jobs.ops.audit import AuditEntry
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 
@@ -35,8 +35,8 @@ class Desk:
     number: int = 0
 
     @property
-    def operator(self) -> Operator:
-        return Operator(self.store, actor="ada", audit=self.audit, clock=self.clock)
+    def operator(self) -> JobActions:
+        return JobActions(self.store, actor="ada", audit=self.audit, clock=self.clock)
 
     async def add(self, *jobs: NewJob) -> list[str]:
         return [job.id for job in await self.store.jobs.enqueue(jobs)]

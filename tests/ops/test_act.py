@@ -6,10 +6,10 @@ import pytest
 
 from forge_jobs.core.errors import BadName, BadOption, Conflict, NotFound
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import act, look
-from forge_jobs.ops.act import Action, Operator, narrowed
+from forge_jobs.ops import actions, queries
+from forge_jobs.ops.actions import Action, JobActions, narrowed
 from forge_jobs.store.queues import QueueChange
 from tests.ops.desk import Desk
 
@@ -17,7 +17,7 @@ ANY = Selection(filter=Filter())
 
 
 async def status(desk: Desk, job_id: str) -> JobStatus:
-    return (await look.existing(desk.store, job_id)).status
+    return (await queries.existing(desk.store, job_id)).status
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_filter_keeps_its_other_conditions_when_narrowed() -> None:
 async def test_A7_a_bulk_retry_goes_in_steps_tells_of_each_and_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(act, "BATCH", 10)
+    monkeypatch.setattr(actions, "BATCH", 10)
     await desk.dead_jobs(25)
     told: list[Acted] = []
     acted = await desk.operator.retry(ANY, progress=told.append)
@@ -83,14 +83,14 @@ async def test_A7_of_several_dead_jobs_with_one_key_one_comes_back(desk: Desk) -
 async def test_A10_a_retried_job_has_all_its_attempts_again(desk: Desk) -> None:
     (job_id,) = await desk.dead_jobs(1, max_attempts=5)
     await desk.operator.retry(Selection(ids=(job_id,)))
-    job = await look.job(desk.store, job_id, clock=desk.clock)
+    job = await queries.job(desk.store, job_id, clock=desk.clock)
     assert (job.status, job.attempts) == (JobStatus.PENDING, 0)
 
 
 async def test_ids_may_be_many_mixed_and_written_small(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(act, "BATCH", 2)
+    monkeypatch.setattr(actions, "BATCH", 2)
     dead = await desk.dead_jobs(3)
     (waiting,) = await desk.some(1)
     missing = "01JABCDEFGHJKMNPQRSTVWXYZ0"
@@ -113,7 +113,7 @@ async def test_cancel_ends_what_waits_and_asks_what_runs(desk: Desk) -> None:
     acted = await desk.operator.cancel(ANY)
     assert (acted.changed, acted.requested) == (1, 1)
     assert await status(desk, waiting) is JobStatus.CANCELLED
-    job = await look.job(desk.store, running, clock=desk.clock)
+    job = await queries.job(desk.store, running, clock=desk.clock)
     assert (job.status, job.cancel_requested_at is not None) == (JobStatus.RUNNING, True)
 
 
@@ -133,7 +133,7 @@ async def test_A6_a_delete_by_filter_leaves_running_jobs_alone(desk: Desk) -> No
     await desk.claim()
     acted = await desk.operator.delete(ANY)
     assert (acted.changed, acted.requested) == (1, 0)
-    job = await look.job(desk.store, running, clock=desk.clock)
+    job = await queries.job(desk.store, running, clock=desk.clock)
     assert job.cancel_requested_at is None
 
 
@@ -153,7 +153,7 @@ async def test_a_duplicate_is_the_same_work_without_the_key(desk: Desk) -> None:
     )  # fmt: skip
     copied = await desk.operator.duplicate(Selection(ids=(original,)))
     (copy_id,) = copied.ids
-    copy = await look.job(desk.store, copy_id, clock=desk.clock)
+    copy = await queries.job(desk.store, copy_id, clock=desk.clock)
     assert copied.acted.changed == 1
     assert copy_id != original
     assert copy.status is JobStatus.PENDING
@@ -165,18 +165,18 @@ async def test_a_duplicate_is_the_same_work_without_the_key(desk: Desk) -> None:
 async def test_duplicating_by_filter_copies_each_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(act, "BATCH", 2)
+    monkeypatch.setattr(actions, "BATCH", 2)
     await desk.some(5)
     copied = await desk.operator.duplicate(Selection(filter=Filter(queue="mail")))
     assert copied.acted.changed == 5
-    assert (await look.count(desk.store, Filter(queue="mail"))).jobs == 10
+    assert (await queries.count(desk.store, Filter(queue="mail"))).jobs == 10
 
 
 async def test_settings_change_one_by_one(desk: Desk) -> None:
     await desk.store.queues.ensure("mail", slots=10)
     await desk.operator.set_queue("mail", QueueChange(slots=3, retain_done_s=None))
     await desk.operator.set_queue("mail", QueueChange(backoff_enabled=True, backoff_base_s=1))
-    queue = await look.queue(desk.store, "mail", clock=desk.clock)
+    queue = await queries.queue(desk.store, "mail", clock=desk.clock)
     assert (queue.slots, queue.retain_done_s) == (3, None)
     assert (queue.backoff_enabled, queue.backoff_base_s) == (True, 1)
     assert queue.retain_dead_s == 30 * 86_400
@@ -188,13 +188,13 @@ async def test_a_queue_that_nothing_knows_is_not_made_by_accident(desk: Desk) ->
     with pytest.raises(BadName, match="queue 'a b'"):
         await desk.operator.pause("a b")
     await desk.operator.set_queue("fresh", QueueChange(slots=4), create=True)
-    assert (await look.queue(desk.store, "fresh")).slots == 4
+    assert (await queries.queue(desk.store, "fresh")).slots == 4
 
 
 async def test_A17_a_queue_with_jobs_but_without_settings_can_be_paused(desk: Desk) -> None:
     await desk.some(1, queue="stray")
     await desk.operator.pause("stray")
-    assert (await look.queue(desk.store, "stray")).paused
+    assert (await queries.queue(desk.store, "stray")).paused
 
 
 async def test_a_value_out_of_range_is_refused(desk: Desk) -> None:
@@ -208,9 +208,9 @@ async def test_a_worker_is_found_by_id_beginning_or_label(desk: Desk) -> None:
     await desk.hire("mail", host_id="01HOSTB", label="b")
     assert await desk.operator.quiet("b") == "01HOSTB"
     assert await desk.operator.quiet("01hostA") == "01HOSTA"
-    assert all(worker.quiet for worker in await look.workers(desk.store, clock=desk.clock))
+    assert all(worker.quiet for worker in await queries.workers(desk.store, clock=desk.clock))
     await desk.operator.quiet("a", quiet=False)
-    first, _ = await look.workers(desk.store, clock=desk.clock)
+    first, _ = await queries.workers(desk.store, clock=desk.clock)
     assert not first.quiet
     with pytest.raises(Conflict, match="fits 2 workers"):
         await desk.operator.quiet("01HOST")
@@ -242,6 +242,6 @@ async def test_without_an_audit_of_their_own_actions_are_logged(
 ) -> None:
     await desk.store.queues.ensure("mail", slots=1)
     with caplog.at_level(logging.INFO, logger="forge_jobs.audit"):
-        await Operator(desk.store, actor="ada", clock=desk.clock).pause("mail")
+        await JobActions(desk.store, actor="ada", clock=desk.clock).pause("mail")
     (record,) = caplog.records
     assert (record.__dict__["actor"], record.__dict__["action"]) == ("ada", "pause")

@@ -3,24 +3,24 @@
 import pytest
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.entropy import SECRET_ENTROPY
-from forge_jobs.ops.act import Action, Operator
+from forge_jobs.ops.actions import Action, JobActions
 from forge_jobs.ops.audit import entries
-from forge_jobs.ops.bounds import BoundOperator
-from forge_jobs.ops.limits import LimitOperator
+from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.ops.operations import Operations, OperationState
+from forge_jobs.ops.rate_limits import RateLimitActions
 from tests.ops.desk import Desk
 
 
 async def test_every_kind_of_operator_leaves_an_entry(desk: Desk) -> None:
     ids = await desk.some(3)
-    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
     await operator.cancel(Selection(filter=Filter(queue="mail")))
     await operator.pause("mail")
-    await BoundOperator(desk.store, actor="grace", clock=desk.clock).set("task:send", concurrency=2)
-    await LimitOperator(desk.store, actor="grace", clock=desk.clock).set_rate("smtp", "5/s")
+    await LimitActions(desk.store, actor="grace", clock=desk.clock).set("task:send", concurrency=2)
+    await RateLimitActions(desk.store, actor="grace", clock=desk.clock).set_rate("smtp", "5/s")
     await operator.duplicate_with(ids[0], {"n": 1})
     page = await entries(desk.store)
     told = [(line.actor, line.action, line.subject) for line in page.entries]
@@ -35,7 +35,7 @@ async def test_every_kind_of_operator_leaves_an_entry(desk: Desk) -> None:
 
 
 async def test_pages_go_on_by_cursor_and_keep_to_their_filter(desk: Desk) -> None:
-    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
     for n in range(6):
         await operator.note("pause" if n % 2 else "resume", f"queue {n}")
     first = await entries(desk.store, action="pause", limit=2)
@@ -52,12 +52,12 @@ async def test_a_bulk_action_that_is_stopped_tells_what_it_did(desk: Desk) -> No
     def enough(acted: object) -> None:
         raise KeyboardInterrupt
 
-    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
     with pytest.raises(KeyboardInterrupt):
         await operator.cancel(Selection(filter=Filter(queue="mail")), progress=enough)
     (line,) = (await entries(desk.store)).entries
     assert (line.detail["changed"], line.detail["whole"]) == (500, False)
-    left = await desk.store.ledger.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
+    left = await desk.store.metrics.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
     assert left.jobs == 200
 
 
@@ -67,7 +67,7 @@ async def test_a_bulk_operation_leaves_a_trace_when_it_begins_and_when_it_is_cut
     """A process that is lost leaves the first entry alone; a closed one says how far it came."""
     await desk.some(1_200)
     operations = Operations(desk.clock, SECRET_ENTROPY)
-    operator = Operator(desk.store, actor="ada", clock=desk.clock)
+    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
     chosen = Selection(filter=Filter(queue="mail"))
     begun = await operations.start(operator, Action.CANCEL, chosen, actor="ada")
     (line,) = (await entries(desk.store, action="cancel begins")).entries

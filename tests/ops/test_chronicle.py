@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.ops import metrics
-from forge_jobs.ops.chronicle import Chronicle
+from forge_jobs.ops.chart_cache import ChartCache
 from tests.ops.desk import Desk
 
 DEADLINE_S = 30
@@ -20,7 +20,7 @@ async def test_a_chart_comes_piece_by_piece_and_is_the_series_in_the_end(desk: D
         desk.clock.advance(60 * minutes / 2)
     until = datetime.fromtimestamp(desk.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
     until = until.replace(second=0, microsecond=0)
-    chronicle = Chronicle(SYSTEM_CLOCK)
+    chronicle = ChartCache(SYSTEM_CLOCK)
     for length, step_s in ((60, 60), (240, 600), (360, 3_600)):
         span = {"since": until - timedelta(minutes=length), "until": until, "step_s": step_s}
         whole = (await metrics.series(desk.store, **span)).points
@@ -38,7 +38,7 @@ async def test_a_chart_comes_piece_by_piece_and_is_the_series_in_the_end(desk: D
 async def test_patience_reads_everything_at_once(desk: Desk) -> None:
     await desk.some(3)
     until = datetime.fromtimestamp(desk.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
-    chronicle = Chronicle(SYSTEM_CLOCK)
+    chronicle = ChartCache(SYSTEM_CLOCK)
     chart = await chronicle.chart(
         desk.store, since=until - timedelta(minutes=20), until=until, step_s=60, patience_s=60
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from forge_jobs.ops import doctor
-from forge_jobs.store.bundle import Finding, SchemaStatus, Severity
+from forge_jobs.store.store import Finding, SchemaStatus, Severity
 from tests.ops.desk import Desk
 
 
@@ -93,7 +93,7 @@ async def test_L10_a_queue_that_is_set_up_but_not_served_is_told_before_jobs_wai
     await desk.store.queues.ensure("pulled", slots=0)
     worker = await desk.hire("mail")
     assert await said(desk, "queue mail") == []
-    await desk.store.processes.leave(worker)
+    await desk.store.processes.deregister(worker)
     (finding,) = await said(desk, "queue mail")
     assert finding.severity is Severity.WARNING
     assert finding.message == "no living worker serves queue 'mail'"

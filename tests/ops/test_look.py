@@ -6,9 +6,9 @@ import pytest
 
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
+from forge_jobs.ops import queries
 from tests.ops.desk import Desk
 
 
@@ -19,7 +19,7 @@ async def test_a_queue_shows_its_counts_its_lag_and_who_serves_it(desk: Desk) ->
     await desk.hire("mail")
     await desk.claim(count=1)
     desk.clock.advance(5)
-    queue = await look.queue(desk.store, "mail", clock=desk.clock)
+    queue = await queries.queue(desk.store, "mail", clock=desk.clock)
     assert queue.configured
     assert queue.slots == 20
     assert queue.workers == 1
@@ -34,22 +34,22 @@ async def test_a_queue_shows_its_counts_its_lag_and_who_serves_it(desk: Desk) ->
 
 async def test_A17_a_queue_with_jobs_but_without_settings_is_shown(desk: Desk) -> None:
     await desk.some(2, queue="stray")
-    (queue,) = await look.queues(desk.store, clock=desk.clock)
+    (queue,) = await queries.queues(desk.store, clock=desk.clock)
     assert (queue.name, queue.configured, queue.counts[JobStatus.PENDING]) == ("stray", False, 2)
 
 
 async def test_an_unknown_queue_is_not_found(desk: Desk) -> None:
     with pytest.raises(NotFound, match="no queue 'nowhere'"):
-        await look.queue(desk.store, "nowhere")
+        await queries.queue(desk.store, "nowhere")
 
 
 async def test_L7_only_living_workers_are_shown(desk: Desk) -> None:
     await desk.hire("mail")
-    (worker,) = await look.workers(desk.store, clock=desk.clock)
+    (worker,) = await queries.workers(desk.store, clock=desk.clock)
     assert (worker.host_id, worker.label, worker.pid) == ("01HOSTA", "web-worker-1-a", 7)
     assert worker.queues == ("mail",)
     desk.clock.advance(16)
-    assert await look.workers(desk.store, clock=desk.clock) == ()
+    assert await queries.workers(desk.store, clock=desk.clock) == ()
 
 
 async def test_the_overview_adds_up_the_queues_and_the_minutes(desk: Desk) -> None:
@@ -59,7 +59,7 @@ async def test_the_overview_adds_up_the_queues_and_the_minutes(desk: Desk) -> No
     first, second = await desk.claim(count=2)
     await desk.succeed(first)
     await desk.kill(second)
-    seen = await look.overview(desk.store, minutes=3, clock=desk.clock)
+    seen = await queries.overview(desk.store, minutes=3, clock=desk.clock)
     assert seen.counts[JobStatus.PENDING] == 3
     assert seen.counts[JobStatus.DONE] == seen.counts[JobStatus.DEAD] == 1
     assert [queue.name for queue in seen.queues] == ["mail", "video"]
@@ -77,7 +77,7 @@ async def test_A14_a_list_goes_on_by_cursor_and_never_repeats(desk: Desk) -> Non
     after = None
     pages = 0
     while True:
-        page = await look.jobs(desk.store, Filter(queue="mail"), limit=10, after=after)
+        page = await queries.jobs(desk.store, Filter(queue="mail"), limit=10, after=after)
         seen.extend(job.id for job in page.jobs)
         pages += 1
         await desk.some(1, queue="mail")
@@ -91,7 +91,7 @@ async def test_A14_a_list_goes_on_by_cursor_and_never_repeats(desk: Desk) -> Non
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
 async def test_A14_a_page_has_a_bound(desk: Desk, limit: int) -> None:
     with pytest.raises(BadOption, match="limit"):
-        await look.jobs(desk.store, Filter(), limit=limit)
+        await queries.jobs(desk.store, Filter(), limit=limit)
 
 
 async def test_a_filtered_list_holds_only_what_matches(desk: Desk) -> None:
@@ -103,13 +103,13 @@ async def test_a_filtered_list_holds_only_what_matches(desk: Desk) -> None:
         Filter(tag="vip"),
         Filter(queue="video", statuses=(JobStatus.PENDING,)),
     ):
-        assert [job.id for job in (await look.jobs(desk.store, chosen)).jobs] == [wanted]
+        assert [job.id for job in (await queries.jobs(desk.store, chosen)).jobs] == [wanted]
 
 
 async def test_counts_stop_at_their_cap(desk: Desk) -> None:
     await desk.some(12)
-    few = await look.count(desk.store, Filter(queue="mail"), cap=20)
-    many = await look.count(desk.store, Filter(queue="mail"), cap=10)
+    few = await queries.count(desk.store, Filter(queue="mail"), cap=20)
+    many = await queries.count(desk.store, Filter(queue="mail"), cap=10)
     assert (few.jobs, few.more) == (12, False)
     assert (many.jobs, many.more) == (10, True)
 
@@ -122,7 +122,7 @@ async def test_one_job_in_full(desk: Desk) -> None:
     await desk.hire("mail")
     (claimed,) = await desk.claim()
     await desk.fail(claimed, "the server said no")
-    job = await look.job(desk.store, job_id, clock=desk.clock)
+    job = await queries.job(desk.store, job_id, clock=desk.clock)
     assert job.status is JobStatus.FAILED
     assert job.attempts == 1
     assert [error.message for error in job.errors] == ["the server said no"]
@@ -131,7 +131,7 @@ async def test_one_job_in_full(desk: Desk) -> None:
     text = job.to_json().decode()
     for secret in ("hunter2", '"k"', '"t"'):
         assert secret not in text
-    revealed = await look.job(desk.store, job_id.lower(), reveal=True, clock=desk.clock)
+    revealed = await queries.job(desk.store, job_id.lower(), reveal=True, clock=desk.clock)
     assert revealed.payload == json.loads(payload)
 
 
@@ -140,26 +140,26 @@ async def test_the_result_and_the_time_it_took(desk: Desk) -> None:
     await desk.hire("mail")
     (claimed,) = await desk.claim()
     desk.clock.advance(3)
-    running = await look.job(desk.store, job_id, clock=desk.clock)
+    running = await queries.job(desk.store, job_id, clock=desk.clock)
     assert (running.worker, running.ran_s) == ("web-worker-1-a", 3)
     await desk.succeed(claimed, b'{"sent":1}')
-    job = await look.job(desk.store, job_id, clock=desk.clock)
+    job = await queries.job(desk.store, job_id, clock=desk.clock)
     assert (job.status, job.result, job.ran_s) == (JobStatus.DONE, {"sent": 1}, 3)
     assert job.worker is None
 
 
 async def test_a_wrong_id_and_an_unknown_one_are_told_apart(desk: Desk) -> None:
     with pytest.raises(BadOption, match="is not a job id"):
-        await look.job(desk.store, "job-17")
+        await queries.job(desk.store, "job-17")
     with pytest.raises(NotFound, match="there is no job"):
-        await look.job(desk.store, "01JABCDEFGHJKMNPQRSTVWXYZ0")
+        await queries.job(desk.store, "01JABCDEFGHJKMNPQRSTVWXYZ0")
 
 
 async def test_views_are_json_with_moments_as_text(desk: Desk) -> None:
     (job_id,) = await desk.some(1)
-    document = json.loads((await look.job(desk.store, job_id, clock=desk.clock)).to_json())
+    document = json.loads((await queries.job(desk.store, job_id, clock=desk.clock)).to_json())
     assert document["id"] == job_id
     assert document["status"] == "pending"
     assert document["enqueued_at"].endswith("Z")
-    overview = json.loads((await look.overview(desk.store, clock=desk.clock)).to_json())
+    overview = json.loads((await queries.overview(desk.store, clock=desk.clock)).to_json())
     assert overview["counts"]["pending"] == 1

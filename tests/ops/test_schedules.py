@@ -11,7 +11,7 @@ from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.services import cron_tick_once
 from forge_jobs.ops.audit import AuditEntry
-from forge_jobs.ops.schedules import ScheduleChange, Timetable
+from forge_jobs.ops.schedules import ScheduleActions, ScheduleChange
 from forge_jobs.store.schedules import Schedule
 from forge_jobs.testing.clock import MovableClock
 
@@ -36,7 +36,7 @@ class Office:
         self.clock = MovableClock()
         self.store = MemoryStore(self.clock)
         self.book = Book()
-        self.table = Timetable(self.store, actor="ann", audit=self.book, clock=self.clock)
+        self.table = ScheduleActions(self.store, actor="ann", audit=self.book, clock=self.clock)
 
     async def stored(self) -> Schedule:
         found = await self.store.schedules.get("each")

@@ -9,7 +9,7 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.ops import sessions
 from forge_jobs.ops.sessions import LIFE_S, Session, Sessions
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 ADA = Session("ada", b"\x00mark\xff")

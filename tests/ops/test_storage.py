@@ -3,7 +3,7 @@
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.instant import MINUTE
 from forge_jobs.core.vitals import Vitals
-from forge_jobs.ops.flows import flows
+from forge_jobs.ops.queue_activity import flows
 from forge_jobs.ops.storage import storage
 from tests.ops.desk import Desk
 
@@ -29,7 +29,7 @@ async def test_the_store_is_told_by_minute_over_all_workers(desk: Desk) -> None:
     at = now - now % MINUTE
     for host, took in (("01HOSTA", [0.001, 0.002]), ("01HOSTB", [0.4])):
         told = Vitals(at=at, host_id=host, exchange=histogram(took), errors=1)
-        await desk.store.ledger.note_vitals(told)
+        await desk.store.metrics.record_vitals(told)
     seen = await storage(desk.store, minutes=3, clock=desk.clock)
     assert [(minute.took.count, minute.errors) for minute in seen.minutes] == [
         (0, 0),

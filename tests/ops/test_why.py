@@ -3,17 +3,17 @@
 from forge_jobs.core.decide import decide
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import LaneOrder, NewJob
-from forge_jobs.core.limits import Declared, key_lot
+from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.outcome import Missing, Throttled
-from forge_jobs.core.select import Selection
-from forge_jobs.ops import look
+from forge_jobs.core.selection import Selection
+from forge_jobs.ops import queries
 from forge_jobs.ops.views import Reason
 from forge_jobs.store.queues import QueueChange
 from tests.ops.desk import Desk
 
 
 async def why(desk: Desk, job_id: str) -> tuple[Reason, ...]:
-    return (await look.job(desk.store, job_id, clock=desk.clock)).why
+    return (await queries.job(desk.store, job_id, clock=desk.clock)).why
 
 
 async def codes(desk: Desk, job_id: str) -> list[str]:
@@ -167,7 +167,7 @@ async def test_it_has_ended(desk: Desk) -> None:
 
 async def test_its_key_is_full(desk: Desk) -> None:
     await desk.store.limits.publish([Declared(name="task:send", concurrency=1, per="args.to")])
-    bound = NewJob(kind="send", queue="mail", limit_key=key_lot("send", "a"))
+    bound = NewJob(kind="send", queue="mail", limit_key=key_bucket("send", "a"))
     _, job_id = await desk.add(bound, bound)
     (reason,) = await why(desk, job_id)
     assert reason.code == "held"

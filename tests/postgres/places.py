@@ -14,7 +14,7 @@ from forge_jobs.backends.postgres import schema
 
 from .server import PrivateServer
 
-_TRACES_MOST = 300
+_MAX_TRACES = 300
 
 
 class Places:
@@ -40,7 +40,7 @@ class Places:
     def give_back(self, name: str) -> None:
         """Empty it; one that a test removed or changed is not used again."""
         version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema'")
-        if version == str(len(schema.sqlfiles.steps())):
+        if version == str(len(schema.sql_files.steps())):
             self._empty(name)
             self._free.append(name)
 
@@ -61,7 +61,7 @@ class Places:
         statements = [f"DELETE FROM {name}.{table}" for table in tables]
         statements.append(f"UPDATE {name}.control SET version = 0")
         self._loop.run_until_complete(self._connection.execute(";".join(statements)))
-        if self._removed[name] > _TRACES_MOST:
+        if self._removed[name] > _MAX_TRACES:
             # What is left of removed jobs in an index changes how claims search (Floors).
             self._loop.run_until_complete(self._connection.execute(f"VACUUM {name}.jobs"))
             del self._removed[name]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from forge_jobs.backends.postgres import address
+from forge_jobs.backends.postgres.connection import address
 from forge_jobs.core.errors import BadUrl
 
 

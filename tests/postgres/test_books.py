@@ -3,13 +3,13 @@
 import pytest
 
 from forge_jobs.backends.postgres.store import PostgresStore
+from forge_jobs.core.counters import Minute
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.histogram import EMPTY, histogram
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import ClaimedJob, NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.tally import Minute
 from forge_jobs.store.jobs import Exchange, Verdict, Want
 from forge_jobs.store.processes import NewProcess
 
@@ -37,8 +37,8 @@ async def check(store: PostgresStore, jobs: list[ClaimedJob], *, timed: bool) ->
     page = await store.jobs.page(Filter(statuses=(JobStatus.DONE,)), limit=100)
     for folded in (False, True):
         if folded:
-            await store.ledger.fold(limit=1_000)
-        told = {part.kind: part for part in await store.ledger.totals()}
+            await store.metrics.roll_up(limit=1_000)
+        told = {part.kind: part for part in await store.metrics.totals()}
         for kind in KINDS:
             ended = [job for job in jobs if job.kind == kind]
             took = [

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from forge_jobs.backends.postgres import faults
+from forge_jobs.backends.postgres.connection import error_mapping
 from tests.cli.conftest import Here
 
 from .server import PASSWORD, PrivateServer
@@ -72,7 +72,7 @@ def test_an_unknown_database(here: Here, postgres: PrivateServer) -> None:
 
 
 def test_a_server_that_is_too_old(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
+    monkeypatch.setattr(error_mapping, "OLDEST_SERVER", 99)
     assert "99 or newer is needed" in refused(here, here.url)
     assert "99 or newer is needed" in refused(here, here.url, "db", "migrate")
 

@@ -10,13 +10,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres.driver import IDLE_IN_TRANSACTION_S, Driver
-from forge_jobs.backends.postgres.pool import Pool, _Parting, _Set
-from forge_jobs.backends.postgres.session import Link
+from forge_jobs.backends.postgres.connection.driver import IDLE_IN_TRANSACTION_S, Driver
+from forge_jobs.backends.postgres.connection.pool import Pool, _Parting, _Set
+from forge_jobs.backends.postgres.connection.server import Link
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.core.job import NewJob
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from .server import PrivateServer
 
@@ -49,7 +49,7 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
         async def calls() -> None:
             for _ in range(5):
                 await asyncio.gather(*(store.jobs.enqueue([JOB]) for _ in range(5)))
-                await store.processes.beat(owner, Pulse())
+                await store.processes.heartbeat(owner, ProcessStats())
 
         asyncio.run(calls())
 
@@ -57,8 +57,8 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
         for _ in range(20):
             await asyncio.gather(
                 *(store.jobs.enqueue([JOB]) for _ in range(10)),
-                store.ledger.counts(),
-                store.processes.beat(owner, Pulse()),
+                store.metrics.counts(),
+                store.processes.heartbeat(owner, ProcessStats()),
             )
 
     watcher = threading.Thread(target=watch)
@@ -70,7 +70,7 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
         await asyncio.to_thread(watcher.join)
     assert 2 <= max(seen) <= 4
     await subscription.close()
-    stored = sum(count.jobs for count in await store.ledger.counts())
+    stored = sum(count.jobs for count in await store.metrics.counts())
     assert stored == 6 * 5 * 5 + 20 * 10
 
 
@@ -92,7 +92,7 @@ async def test_a_loop_that_ends_leaves_no_connection(url: str, postgres: Private
 
     await asyncio.to_thread(elsewhere)
     assert store._server.pool.count() == 0
-    assert [count.jobs for count in await store.ledger.counts()] == [1]
+    assert [count.jobs for count in await store.metrics.counts()] == [1]
     await store.close()
 
 
@@ -335,4 +335,4 @@ async def test_a_transaction_that_takes_too_long_has_no_effect(store: PostgresSt
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable, match="did not answer in time: the call had no effect"):
             await store._server.within(work, limit_s=1.0)
-        assert await store.ledger.counts() == []
+        assert await store.metrics.counts() == []

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import enqueue, turns
+from forge_jobs.backends.postgres import enqueue
+from forge_jobs.backends.postgres.notify import claim_turns
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import Invalid, Unavailable, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 
 from .server import PrivateServer
@@ -37,7 +38,7 @@ async def test_answers_line_up_with_requests(store: PostgresStore, count: int) -
     answers = await store.jobs.enqueue(jobs)
     assert [answer.key for answer in answers] == sorted({answer.key for answer in answers})
     assert await payloads(store, answers) == [job.payload for job in jobs]
-    [counted] = await store.ledger.counts()
+    [counted] = await store.metrics.counts()
     assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
 
 
@@ -72,7 +73,7 @@ async def test_a_call_has_no_more_jobs_than_its_block_has_keys(
         await store._server.ask(
             f"SELECT {schema}.enqueue_alike(NULL, 'work', 'q', 0, 5, $1)", many, limit_s=60.0
         )
-    assert await store.ledger.counts() == []
+    assert await store.metrics.counts() == []
 
 
 async def test_a_large_batch_within_a_transaction(store: PostgresStore) -> None:
@@ -104,7 +105,7 @@ async def test_a_large_batch_is_stored_whole_or_not_at_all(store: PostgresStore)
     jobs.append(NewJob(kind="work", queue="q", limit_key="a\0b"))
     with pytest.raises(Invalid):
         await store.jobs.enqueue(jobs)
-    assert await store.ledger.counts() == []
+    assert await store.metrics.counts() == []
 
 
 async def test_concurrent_calls_share_commits(
@@ -165,7 +166,7 @@ async def test_a_bad_job_fails_alone(store: PostgresStore) -> None:
     calls = [store.jobs.enqueue([bad if n == 20 else plain(n)]) for n in range(40)]
     done = await asyncio.gather(*calls, return_exceptions=True)
     assert [n for n, answer in enumerate(done) if isinstance(answer, Invalid)] == [20]
-    [counted] = await store.ledger.counts()
+    [counted] = await store.metrics.counts()
     assert counted.jobs == 39
 
 
@@ -201,10 +202,10 @@ async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
     finally:
         await listening.close()
     assert asked == [f"CALL {schema}.enqueue_and_tell"]
-    assert (turns.read(said) is not None) == alone
+    assert (claim_turns.read(said) is not None) == alone
     assert said.startswith("q")
     assert await payloads(store, answers) == [plain(1).payload] * count
-    [counted] = await store.ledger.counts()
+    [counted] = await store.metrics.counts()
     assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
 
 

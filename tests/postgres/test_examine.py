@@ -9,11 +9,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import examine, faults, listen
+from forge_jobs.backends.postgres import diagnosis
+from forge_jobs.backends.postgres.connection import error_mapping
+from forge_jobs.backends.postgres.notify import listener
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.store.bundle import Finding, Severity
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import Finding, Severity
 from forge_jobs.testing.clock import MovableClock
 
 from .counters import handed_over
@@ -30,7 +32,7 @@ def schema(postgres: PrivateServer) -> Iterator[str]:
 
 
 async def found(store: PostgresStore) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in await store.upkeep.examine()}
+    return {finding.subject: finding for finding in await store.maintenance.examine()}
 
 
 @asynccontextmanager
@@ -55,7 +57,7 @@ async def test_a_healthy_server(store: PostgresStore) -> None:
 
 
 async def test_an_old_server(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
+    monkeypatch.setattr(error_mapping, "OLDEST_SERVER", 99)
     finding = (await found(store))["server"]
     assert finding.severity is Severity.ERROR
     assert finding.cure == "upgrade the server to Postgres 99 or newer"
@@ -65,7 +67,7 @@ async def test_an_old_server(store: PostgresStore, monkeypatch: pytest.MonkeyPat
 async def test_who_holds_a_snapshot_and_for_how_long(
     store: PostgresStore, postgres: PrivateServer, write: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examine, "_SNAPSHOT_WARN_S", 1.0)
+    monkeypatch.setattr(diagnosis, "_SNAPSHOT_WARN_S", 1.0)
     async with visitor(postgres) as other:
         async with other.transaction(isolation=None if write else "repeatable_read"):
             # A reader keeps its snapshot; a writer that idles keeps its transaction number.
@@ -82,7 +84,7 @@ async def test_who_holds_a_snapshot_and_for_how_long(
 async def test_dead_rows(
     store: PostgresStore, schema: str, postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examine, "_DEAD_MATTER", 100)
+    monkeypatch.setattr(diagnosis, "_DEAD_MATTER", 100)
     postgres.sql(f"ALTER TABLE {schema}.jobs SET (autovacuum_enabled = off)")
     await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 500)
     async with visitor(postgres) as other:
@@ -117,7 +119,7 @@ async def test_clocks_that_differ(url: str) -> None:
 async def test_a_pooler_that_drops_notifications(
     store: PostgresStore, schema: str, postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "PROBE_S", 1.0)
+    monkeypatch.setattr(listener, "PROBE_S", 1.0)
     with transaction_pooler(postgres.folder) as folder:
         pooled = PostgresStore(f"postgresql://postgres@/postgres?host={folder}&schema={schema}")
         finding = (await found(pooled))["notifications"]
@@ -127,7 +129,7 @@ async def test_a_pooler_that_drops_notifications(
 
 
 async def test_notifications_that_do_not_arrive(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listen, "PROBE_S", 1.0)
+    monkeypatch.setattr(listener, "PROBE_S", 1.0)
     async with faulty_line(url) as (line, through):
         line.deaf = True
         finding = (await found(PostgresStore(through)))["notifications"]
@@ -136,18 +138,18 @@ async def test_notifications_that_do_not_arrive(url: str, monkeypatch: pytest.Mo
 
 async def test_no_server_at_all() -> None:
     store = PostgresStore("postgresql://me:geheim@127.0.0.1:1/shop")
-    [finding] = await store.upkeep.examine()
+    [finding] = await store.maintenance.examine()
     assert (finding.severity, finding.subject) == (Severity.ERROR, "server")
     assert "geheim" not in finding.message
 
 
 async def test_a_page_that_looks_again_and_again_commits_nothing(store: PostgresStore) -> None:
     """Else it would be drawn again because it was drawn, and every other live page with it."""
-    first = {one.subject: one for one in await store.upkeep.examine(deep=False)}
-    before = await store.ledger.stamp()
+    first = {one.subject: one for one in await store.maintenance.examine(deep=False)}
+    before = await store.metrics.stamp()
     for _ in range(3):
-        seen = {one.subject: one for one in await store.upkeep.examine(deep=False)}
+        seen = {one.subject: one for one in await store.maintenance.examine(deep=False)}
         assert seen["notifications"] == first["notifications"]
-    assert await store.ledger.stamp() == before
-    await store.upkeep.examine()
-    assert await store.ledger.stamp() != before
+    assert await store.metrics.stamp() == before
+    await store.maintenance.examine()
+    assert await store.metrics.stamp() != before

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import faults
+from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.decide import done
 from forge_jobs.core.errors import (
@@ -23,7 +23,7 @@ from forge_jobs.core.errors import (
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Want
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from .proxy import faulty_line
 from .server import PrivateServer, private_server
@@ -38,7 +38,7 @@ ME = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", leas
 
 
 async def pending(store: PostgresStore) -> int:
-    counts = await store.ledger.counts()
+    counts = await store.metrics.counts()
     return sum(count.jobs for count in counts if count.status is JobStatus.PENDING)
 
 
@@ -78,7 +78,7 @@ def kill_backends(server: PrivateServer) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_meanings(error: Exception, exposed: bool, expected: type[ForgeError]) -> None:
-    meant = faults.meaning(error, place="postgresql://me@db/shop", exposed=exposed)
+    meant = error_mapping.meaning(error, place="postgresql://me@db/shop", exposed=exposed)
     assert type(meant) is expected
 
 
@@ -210,8 +210,8 @@ async def test_restarts_lose_nothing_and_the_store_recovers() -> None:
         store = PostgresStore(server.url(schema="r"))
         await store.open()
         owner = await store.processes.register(ME)
-        rung = asyncio.Event()
-        subscription = await store.subscribe(["q"], rung.set)
+        notified = asyncio.Event()
+        subscription = await store.subscribe(["q"], notified.set)
         stored = 0
         for immediate in (False, True):
             stored += len(await store.jobs.enqueue([JOB] * 10))
@@ -219,19 +219,21 @@ async def test_restarts_lose_nothing_and_the_store_recovers() -> None:
             with pytest.raises((Unavailable, Unknown)):
                 await store.jobs.enqueue([KEYED])
             with pytest.raises(Unavailable):
-                await store.processes.beat(owner, Pulse())
+                await store.processes.heartbeat(owner, ProcessStats())
             await asyncio.to_thread(server.start)
-            assert (await until_it_works(lambda: store.processes.beat(owner, Pulse()))).alive
+            assert (
+                await until_it_works(lambda: store.processes.heartbeat(owner, ProcessStats()))
+            ).alive
             assert await pending(store) == stored
         async with asyncio.timeout(60):
             # The listening comes back by itself.
             other = PostgresStore(server.url(schema="r"))
             await other.open()
             while True:
-                rung.clear()
+                notified.clear()
                 stored += len(await other.jobs.enqueue([JOB]))
                 try:
-                    await asyncio.wait_for(rung.wait(), 1)
+                    await asyncio.wait_for(notified.wait(), 1)
                     break
                 except TimeoutError:
                     continue

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from forge_jobs.backends.postgres.floors import MANY, SHORT_S, WIDEN_S, Floors
+from forge_jobs.backends.postgres.claim_watermark import MANY, SHORT_S, WIDEN_S, ClaimWatermarks
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import ClaimedJob, NewJob
 from forge_jobs.store.jobs import Exchange, Want
@@ -21,20 +21,20 @@ def claimed(priority: int, run_at: int, key: int) -> ClaimedJob:
     return ClaimedJob(key, 1, "work", "q", b"{}", 1, 5, 0, run_at, True, priority)
 
 
-def round_(floors: Floors, jobs: list[ClaimedJob], walked: int) -> None:
+def round_(floors: ClaimWatermarks, jobs: list[ClaimedJob], walked: int) -> None:
     floors.learn(Exchange(owner=1, number=1, want=[Want("q", len(jobs))]), jobs, walked)
 
 
-def armed(clock: MovableClock) -> Floors:
+def armed(clock: MovableClock) -> ClaimWatermarks:
     """After a long search from the front; the next one decides."""
-    floors = Floors(clock)
+    floors = ClaimWatermarks(clock)
     round_(floors, [claimed(0, 1, 1)], FAR)
     assert floors.of(WANT) == {}
     return floors
 
 
 def test_nothing_is_remembered_while_searches_are_short() -> None:
-    floors = Floors(MovableClock())
+    floors = ClaimWatermarks(MovableClock())
     round_(floors, [claimed(0, 5, 5)], 100)
     assert floors.of(WANT) == {}
 

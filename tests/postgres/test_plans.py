@@ -8,14 +8,14 @@ import asyncpg
 import pytest
 
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.backends.walking import LOOK_MOST
+from forge_jobs.backends.shared.pagination import MAX_ROWS_READ
 from forge_jobs.core import ids
 from forge_jobs.core.decide import Finish, done
 from forge_jobs.core.job import Claim, NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Note, Verdict, Want
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from .counters import handed_over
 from .places import Places
@@ -213,10 +213,10 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
     "owned": (5, lambda store: store.jobs.owned(999)),
     "promote": (50, lambda store: store.jobs.promote(limit=100)),
     "reap": (150, lambda store: store.jobs.reap(crash_note="x", limit=100)),
-    "beat": (5, lambda store: store.processes.beat(1, Pulse())),
+    "beat": (5, lambda store: store.processes.heartbeat(1, ProcessStats())),
     "control": (5, lambda store: store.processes.control(1)),
-    "oldest due": (50, lambda store: store.ledger.oldest_due()),
-    "counts": (5, lambda store: store.ledger.counts()),
+    "oldest due": (50, lambda store: store.metrics.oldest_due()),
+    "counts": (5, lambda store: store.metrics.counts()),
 }  # fmt: skip
 
 # Newest first. No index leads to the newest of a common state in one queue: that page reads on
@@ -227,11 +227,11 @@ PAGES: dict[str, tuple[int, Filter]] = {
     "by key": (50, Filter(dedupe_key="k")),
     "by queue": (4 * 250, Filter(queue="q1")),
     "by kind": (4 * 250, Filter(kind="work")),
-    "by queue and state": (4 * LOOK_MOST, Filter(queue="q1", statuses=(JobStatus.PENDING,))),
+    "by queue and state": (4 * MAX_ROWS_READ, Filter(queue="q1", statuses=(JobStatus.PENDING,))),
     "by queue and rare state": (500, Filter(queue="q1", statuses=(JobStatus.FAILED,))),
     **{f"by state {state}": (500, Filter(statuses=(state,))) for state in JobStatus},
-    "by state pending": (4 * LOOK_MOST, Filter(statuses=(JobStatus.PENDING,))),
-    "by state scheduled": (LOOK_MOST, Filter(statuses=(JobStatus.SCHEDULED,))),
+    "by state pending": (4 * MAX_ROWS_READ, Filter(statuses=(JobStatus.PENDING,))),
+    "by state scheduled": (MAX_ROWS_READ, Filter(statuses=(JobStatus.SCHEDULED,))),
 }
 
 

@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 
-from forge_jobs.backends.postgres import faults
+from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
@@ -76,9 +76,9 @@ async def test_an_unknown_database_can_be_created(postgres: PrivateServer) -> No
     assert isinstance(error, NotWritable)
     assert "forge db create" in str(error)
     store = PostgresStore(url)
-    assert (await store.upkeep.schema_status()).current is None
-    await store.upkeep.drop()
-    made = await store.upkeep.migrate()
+    assert (await store.maintenance.schema_status()).current is None
+    await store.maintenance.drop()
+    made = await store.maintenance.migrate()
     assert made.current == made.wanted
     await store.open(migrate=False)
     await store.jobs.enqueue([NewJob(kind="work", queue="q")])
@@ -94,7 +94,7 @@ async def test_nobody_listens() -> None:
 async def test_a_server_that_is_too_old(
     postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "OLDEST_SERVER", 99)
+    monkeypatch.setattr(error_mapping, "OLDEST_SERVER", 99)
     error = await refused(postgres.url(schema="old"))
     assert isinstance(error, NotWritable)
     assert "99" in str(error)
@@ -133,7 +133,7 @@ async def test_without_leave_to_migrate_a_missing_schema_is_refused(
     error = await refused(postgres.url(schema="absent"), migrate=False)
     assert isinstance(error, SchemaMismatch)
     assert "forge db migrate" in str(error)
-    found = await PostgresStore(postgres.url(schema="absent")).upkeep.schema_status()
+    found = await PostgresStore(postgres.url(schema="absent")).maintenance.schema_status()
     assert found.current is None
 
 
@@ -141,7 +141,7 @@ async def test_dropping_leaves_what_is_not_ours(postgres: PrivateServer) -> None
     store = PostgresStore(postgres.url(schema="shared"))
     await store.open()
     postgres.sql("CREATE TABLE shared.customers (name text)")
-    await store.upkeep.drop()
+    await store.maintenance.drop()
     left = postgres.sql(
         "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
         "WHERE nspname = 'shared'",
@@ -150,7 +150,7 @@ async def test_dropping_leaves_what_is_not_ours(postgres: PrivateServer) -> None
     )
     assert left.split() == ["customers"]
     await store.open()
-    await store.upkeep.drop()
+    await store.maintenance.drop()
 
 
 async def test_two_stores_open_together_in_one_process(postgres: PrivateServer) -> None:

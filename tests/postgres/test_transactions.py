@@ -100,7 +100,7 @@ async def test_the_jobs_share_the_fate_of_the_transaction(
         [answer, _] = await store.aenqueue_in(connection, [FULL, PLAIN])
         assert await store.jobs.get(answer.id) is None
         await call(rollback)
-    assert await store.ledger.counts() == []
+    assert await store.metrics.counts() == []
     async with opened(way, postgres) as (connection, commit, _):
         [answer, plain] = await store.aenqueue_in(connection, [FULL, PLAIN])
         [twice] = await store.aenqueue_in(connection, [FULL])
@@ -117,7 +117,7 @@ async def test_the_jobs_share_the_fate_of_the_transaction(
     assert stored.run_at - stored.enqueued_at == 60_000_000
     assert stored.expires_at == stored.enqueued_at + 600_000_000
     assert await store.jobs.get(plain.id) is not None
-    assert sum(count.jobs for count in await store.ledger.counts()) == 2
+    assert sum(count.jobs for count in await store.metrics.counts()) == 2
 
 
 async def test_what_is_asynchronous_must_be_awaited(
@@ -145,7 +145,7 @@ async def test_a_connection_without_a_transaction_is_refused(
         pytest.raises(BadOption, match="no open transaction"),
     ):
         store.enqueue_in(automatic, [PLAIN])
-    assert await store.ledger.counts() == []
+    assert await store.metrics.counts() == []
 
 
 async def test_another_database_is_refused(store: PostgresStore, postgres: PrivateServer) -> None:

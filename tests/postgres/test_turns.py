@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from forge_jobs.backends.postgres import turns
+from forge_jobs.backends.postgres.notify import claim_turns
+from forge_jobs.backends.postgres.notify.claim_turns import ClaimTurns
 from forge_jobs.backends.postgres.store import PostgresStore
-from forge_jobs.backends.postgres.turns import Turns
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess, ProcessRecord, Share
 
@@ -24,11 +24,11 @@ def process(key: int, *, slots: int = 5, quiet: bool = False) -> ProcessRecord:
     )  # fmt: skip
 
 
-def cluster(*own: int, of: Sequence[ProcessRecord]) -> list[Turns]:
+def cluster(*own: int, of: Sequence[ProcessRecord]) -> list[ClaimTurns]:
     """What each of these processes knows."""
-    made: list[Turns] = []
+    made: list[ClaimTurns] = []
     for key in own:
-        one = Turns()
+        one = ClaimTurns()
         one.joined(key)
         one.learn(of)
         made.append(one)
@@ -55,13 +55,13 @@ def test_who_could_not_take_the_job_is_not_chosen(other: ProcessRecord) -> None:
 def test_who_does_not_know_better_asks_at_once() -> None:
     stranger, *_ = cluster(5, of=[process(7), process(9)])
     assert not any(stranger.wait_s("q", lot) for lot in range(10))
-    assert not any(Turns().wait_s("q", lot) for lot in range(10))
+    assert not any(ClaimTurns().wait_s("q", lot) for lot in range(10))
 
 
 def test_what_is_said_of_one_job_is_read_back() -> None:
-    assert turns.read(turns.say("a.b-c_d", 0.25)) == ("a.b-c_d", 250_000)
-    assert turns.read("a,b") is None
-    assert turns.read("*") is None
+    assert claim_turns.read(claim_turns.say("a.b-c_d", 0.25)) == ("a.b-c_d", 250_000)
+    assert claim_turns.read("a,b") is None
+    assert claim_turns.read("*") is None
 
 
 class _Drawn:
@@ -82,14 +82,16 @@ async def test_the_others_hear_of_a_lone_job_after_the_chosen_one(
     store: PostgresStore, url: str, chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They do hear of it: the chosen one may have no room."""
-    monkeypatch.setattr(turns, "LATER_S", 1.0)  # more than a busy machine needs to deliver both
+    monkeypatch.setattr(
+        claim_turns, "LATER_S", 1.0
+    )  # more than a busy machine needs to deliver both
     workers = [PostgresStore(url), PostgresStore(url)]
-    rung: list[int] = []
+    notified: list[int] = []
     ears: list[Any] = []
     await store.queues.ensure("q", slots=4)
     for n, worker in enumerate(workers):
         await worker.open()
-        ears.append(await worker.subscribe(["q"], lambda n=n: rung.append(n)))
+        ears.append(await worker.subscribe(["q"], lambda n=n: notified.append(n)))
         await worker.processes.register(
             NewProcess(
                 host_id=f"host-{n}", label="", queues=("q",), pid=1, hostname="", version="",
@@ -97,17 +99,17 @@ async def test_the_others_hear_of_a_lone_job_after_the_chosen_one(
             )
         )  # fmt: skip
         await listening(worker)
-    await store.processes.share(most=100)
+    await store.processes.share(max_slots=100)
     for worker in workers:
         await worker.processes.all()
     store._server.entropy = _Drawn(chosen * 0.000_001_5)
     await asyncio.sleep(0.5)
-    rung.clear()
+    notified.clear()
     await store.jobs.enqueue([NewJob(kind="work", queue="q")])
     async with asyncio.timeout(SOON_S):
-        while set(rung) != {0, 1}:
+        while set(notified) != {0, 1}:
             await asyncio.sleep(0.01)
-    assert rung[0] == chosen
+    assert notified[0] == chosen
     for worker, ear in zip(workers, ears, strict=True):
         await ear.close()
         await worker.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs import Forge, NotWritable, ServerTooOld
-from forge_jobs.backends.postgres import faults
+from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.ops.doctor import Severity, examine
 from forge_jobs.ops.storage import storage
@@ -158,7 +158,7 @@ def test_u19_forge_worker_refuses_an_older_server(untouched: PrivateServer, tmp_
 
 
 async def test_u19_the_doctor_names_the_cure(untouched: PrivateServer) -> None:
-    [finding] = await PostgresStore(untouched.url()).upkeep.examine()
+    [finding] = await PostgresStore(untouched.url()).maintenance.examine()
     assert (finding.severity, finding.subject) == (Severity.ERROR, "server")
     assert re.fullmatch(r"Postgres 12\.\d+ is too old", finding.message)
     assert finding.cure == "upgrade the server to Postgres 13 or newer"
@@ -168,13 +168,13 @@ async def test_u19_the_doctor_names_the_cure(untouched: PrivateServer) -> None:
 
 
 def test_u19_every_supported_major_is_pinned_and_documented(project_root: Path) -> None:
-    assert postgres_servers.OLDEST == faults.OLDEST_SERVER
+    assert postgres_servers.OLDEST == error_mapping.OLDEST_SERVER
     known = json.loads(postgres_servers.PINS.read_text(encoding="utf-8"))
     majors = {int(major) for major in known["linux-x64"]}
-    assert majors == set(range(faults.OLDEST_SERVER - 1, NEWEST + 1))
+    assert majors == set(range(error_mapping.OLDEST_SERVER - 1, NEWEST + 1))
     for pins in known.values():
         for major, pin in pins.items():
             assert pin["version"].split(".")[0] == major
             assert re.fullmatch(r"sha512-[A-Za-z0-9+/]{86}==", pin["integrity"])
     guide = (project_root / "docs" / "postgres.md").read_text(encoding="utf-8")
-    assert f"Postgres {faults.OLDEST_SERVER} to {NEWEST}" in guide
+    assert f"Postgres {error_mapping.OLDEST_SERVER} to {NEWEST}" in guide

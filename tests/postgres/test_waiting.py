@@ -2,7 +2,7 @@
 
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import LaneOrder, NewJob
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 

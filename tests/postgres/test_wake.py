@@ -6,10 +6,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from forge_jobs.backends.postgres import listen
+from forge_jobs.backends.postgres.notify import listener
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 from forge_jobs.store.queues import QueueChange
 
 from .proxy import faulty_line
@@ -39,18 +39,18 @@ async def other(store: PostgresStore, url: str) -> Any:
 
 
 async def test_an_enqueue_elsewhere_rings(store: PostgresStore, other: PostgresStore) -> None:
-    rung, wrong = asyncio.Event(), asyncio.Event()
-    mine = await store.subscribe(["q", "r"], rung.set)
+    notified, wrong = asyncio.Event(), asyncio.Event()
+    mine = await store.subscribe(["q", "r"], notified.set)
     theirs = await store.subscribe(["elsewhere"], wrong.set)
     await listening(store)
-    rung.clear()
+    notified.clear()
     wrong.clear()
     await other.jobs.enqueue([job("r")])
-    await asyncio.wait_for(rung.wait(), SOON_S)
+    await asyncio.wait_for(notified.wait(), SOON_S)
     assert not wrong.is_set()
-    rung.clear()
+    notified.clear()
     await other.queues.ensure("q", slots=3)
-    await asyncio.wait_for(asyncio.gather(rung.wait(), wrong.wait()), SOON_S)
+    await asyncio.wait_for(asyncio.gather(notified.wait(), wrong.wait()), SOON_S)
     wrong.clear()
     await other.queues.change("q", QueueChange(paused=True))
     await asyncio.wait_for(wrong.wait(), SOON_S)
@@ -62,21 +62,21 @@ async def test_an_enqueue_elsewhere_rings(store: PostgresStore, other: PostgresS
 async def test_the_listening_comes_back_after_its_connection_was_killed(
     store: PostgresStore, other: PostgresStore, postgres: PrivateServer
 ) -> None:
-    rung = asyncio.Event()
-    subscription = await store.subscribe(["q"], rung.set)
+    notified = asyncio.Event()
+    subscription = await store.subscribe(["q"], notified.set)
     await listening(store)
-    rung.clear()
+    notified.clear()
     await asyncio.to_thread(
         postgres.sql,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query ILIKE 'LISTEN%' AND application_name = 'forge-jobs'",
     )
     # Rung once it is back, for what was missed.
-    await asyncio.wait_for(rung.wait(), SOON_S)
+    await asyncio.wait_for(notified.wait(), SOON_S)
     await listening(store)
-    rung.clear()
+    notified.clear()
     await other.jobs.enqueue([job()])
-    await asyncio.wait_for(rung.wait(), SOON_S)
+    await asyncio.wait_for(notified.wait(), SOON_S)
     await subscription.close()
 
 
@@ -100,18 +100,18 @@ async def test_notifications_are_few_however_many_jobs_come(
 async def test_a_line_that_drops_notifications_is_found_out(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listen, "PROBE_S", 0.5)
+    monkeypatch.setattr(listener, "PROBE_S", 0.5)
     async with faulty_line(url) as (line, through):
         line.deaf = True
         store = PostgresStore(through)
         await store.open()
         rings = 0
 
-        def ring() -> None:
+        def notify() -> None:
             nonlocal rings
             rings += 1
 
-        subscription = await store.subscribe(["q"], ring)
+        subscription = await store.subscribe(["q"], notify)
         async with asyncio.timeout(SOON_S):
             while rings < 4:
                 await asyncio.sleep(0.05)
@@ -123,18 +123,18 @@ async def test_a_line_that_drops_notifications_is_found_out(
 async def test_a_job_in_a_users_transaction_rings_at_its_commit(
     store: PostgresStore, other: PostgresStore, postgres: PrivateServer
 ) -> None:
-    rung = asyncio.Event()
-    subscription = await store.subscribe(["q"], rung.set)
+    notified = asyncio.Event()
+    subscription = await store.subscribe(["q"], notified.set)
     await listening(store)
     connection = await asyncpg.connect(postgres.url())
     transaction = connection.transaction()
     await transaction.start()
-    rung.clear()
+    notified.clear()
     await other.aenqueue_in(connection, [job()])
     await asyncio.sleep(0.2)
-    assert not rung.is_set()
+    assert not notified.is_set()
     await transaction.commit()
-    await asyncio.wait_for(rung.wait(), SOON_S)
+    await asyncio.wait_for(notified.wait(), SOON_S)
     await connection.close()
     await subscription.close()
 
@@ -150,7 +150,7 @@ async def test_a_heartbeat_does_not_wait_behind_long_calls(store: PostgresStore)
     ]
     await asyncio.sleep(0.2)
     async with asyncio.timeout(SOON_S):
-        assert (await store.processes.beat(owner, Pulse())).alive
+        assert (await store.processes.heartbeat(owner, ProcessStats())).alive
         assert (await store.processes.control(owner)).quiet is False
         assert await store.processes.lead("cron", owner, ttl_s=15.0)
     for call in long:

@@ -68,7 +68,7 @@ async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
         assert sorted(runs) == list(range(JOBS))
         # Whose reply was lost may run again if it could not be told apart; not the others.
         assert sum(runs.values()) <= JOBS + LOSSES * 20
-        minutes = await store.ledger.minutes(since=0, until=1 << 62)
+        minutes = await store.metrics.minutes(since=0, until=1 << 62)
         assert sum(minute.done for minute in minutes) == JOBS
         await store.close()
 
@@ -117,14 +117,14 @@ async def test_four_connections_whatever_the_queues_and_slots(
             store = await forge.aready()
 
             async def done() -> bool:
-                counts = await store.ledger.counts()
+                counts = await store.metrics.counts()
                 return {count.status: 0 for count in counts if count.jobs} == {JobStatus.DONE: 0}
 
             await until(done, "everything ran")
     finally:
         over.set()
         await asyncio.to_thread(watcher.join)
-    assert sum(count.jobs for count in await store.ledger.counts()) == 20 * 10 * 2 * 3
+    assert sum(count.jobs for count in await store.metrics.counts()) == 20 * 10 * 2 * 3
     assert len(seen) > 5
     assert 1 < max(seen) <= 4
     await forge.aclose()

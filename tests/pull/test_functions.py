@@ -614,7 +614,7 @@ def test_cleanup_works_in_batches(queue: JobQueue) -> None:
 
 
 async def _cancel_all(store: Any) -> None:
-    from forge_jobs.core.select import Filter, Selection
+    from forge_jobs.core.selection import Filter, Selection
 
     await store.jobs.cancel(Selection(filter=Filter(queue="jobs")), reason="x", limit=2_000)
 

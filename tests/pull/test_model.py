@@ -102,7 +102,7 @@ class Walk(RuleBasedStateMachine):
             expected.status, expected.due = "failed", self.now + BACK_OFF_S
 
     @rule(place=st.integers(0, 9))
-    def beat(self, place: int) -> None:
+    def heartbeat(self, place: int) -> None:
         running = [
             job
             for job in self.held

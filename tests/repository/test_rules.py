@@ -24,7 +24,12 @@ def house(project_root: Path, tmp_path: Path) -> Path:
         folder = tmp_path / "src" / "forge_jobs" / room
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "__init__.py").touch()
-    for module in ["app.py", "config.py", "engine/context.py", "engine/pump.py"]:
+    for module in [
+        "app.py",
+        "config.py",
+        "engine/running/context.py",
+        "engine/claiming/exchange_loop.py",
+    ]:
         (tmp_path / "src" / "forge_jobs" / module).touch()
     (tmp_path / "src" / "telegram_gateway").mkdir()
     (tmp_path / "src" / "telegram_gateway" / "__init__.py").touch()
@@ -63,13 +68,13 @@ def test_allowed_imports_pass(house: Path) -> None:
         ("core/__init__.py", "time"),
         ("kit/__init__.py", "forge_jobs.core"),
         ("store/__init__.py", "forge_jobs.engine"),
-        ("engine/pump.py", "forge_jobs.client"),
-        ("engine/pump.py", "forge_jobs.backends.sqlite"),
+        ("engine/claiming/exchange_loop.py", "forge_jobs.client"),
+        ("engine/claiming/exchange_loop.py", "forge_jobs.backends.sqlite"),
         ("ops/__init__.py", "forge_jobs.app"),
         ("client/__init__.py", "forge_jobs.app"),
         ("client/__init__.py", "forge_jobs.testing"),
         ("backends/sqlite/__init__.py", "forge_jobs.backends.memory"),
-        ("handlers/__init__.py", "forge_jobs.engine.pump"),
+        ("handlers/__init__.py", "forge_jobs.engine.claiming.exchange_loop"),
         ("handlers/__init__.py", "forge_jobs.store"),
         ("cli/__init__.py", "forge_jobs.engine"),
         ("web/__init__.py", "forge_jobs.backends.sqlite"),
@@ -123,7 +128,7 @@ def banned(house: Path, path: str, code: str) -> bool:
     ],
 )
 def test_time_and_chance_enter_through_kit_alone(house: Path, code: str) -> None:
-    assert banned(house, "engine/pump.py", code)
+    assert banned(house, "engine/claiming/exchange_loop.py", code)
 
 
 @pytest.mark.parametrize("path", ["kit/clock.py", "kit/entropy.py"])

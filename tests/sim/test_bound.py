@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from forge_jobs.backends.memory import lots, moves, serving
+from forge_jobs.backends.memory import limit_buckets, limited_claim, transitions
 from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.tables import Tables
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import Limit
-from forge_jobs.testing.sim.world import Options, simulate
+from rigs.simulation.world import Options, simulate
 from tests.sim.test_simulation import assert_kept
 
 OPTIONS = Options(jobs=10, bound=60, minutes=1.0)
 SEEDS = 6
-SEEDS_MOST = 20
+MAX_SEEDS = 20
 
 
 def test_worlds_with_limits_and_lanes_keep_every_promise() -> None:
@@ -34,46 +34,46 @@ def test_a_world_with_limits_repeats_itself() -> None:
 
 
 def _a_key_counts_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lots.Lots, "taken", lambda self, limit_key: 0)
+    patch.setattr(limit_buckets.LimitBuckets, "taken", lambda self, limit_key: 0)
 
 
 def _a_cap_counts_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(serving, "running_under", lambda tables, limit: 0)
+    patch.setattr(limited_claim, "running_under", lambda tables, limit: 0)
 
 
 def _a_start_costs_nothing(patch: pytest.MonkeyPatch) -> None:
     def free(limit: Limit, starts: int, now: Instant) -> Limit:
         return limit
 
-    patch.setattr(serving, "spent", free)
+    patch.setattr(limited_claim, "spent", free)
 
 
 def _an_end_lets_nobody_on(patch: pytest.MonkeyPatch) -> None:
     def forgetful(tables: Tables, row: Row, now: Instant) -> None:
         pass
 
-    patch.setattr(moves, "_make_room", forgetful)
+    patch.setattr(transitions, "_make_room", forgetful)
 
 
 def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
     """Room is counted up at the start and down at an end, as by a counter: a reap is neither."""
-    real = lots.Lots.taken
+    real = limit_buckets.LimitBuckets.taken
     worst: dict[str, int] = {}
 
-    def counted(self: lots.Lots, limit_key: str) -> int:
+    def counted(self: limit_buckets.LimitBuckets, limit_key: str) -> int:
         lost = sum(row.crashes for row in self._going.get(limit_key, {}).values())
         worst[limit_key] = max(worst.get(limit_key, 0), lost)
         return real(self, limit_key) + worst[limit_key]
 
-    patch.setattr(lots.Lots, "taken", counted)
+    patch.setattr(limit_buckets.LimitBuckets, "taken", counted)
 
 
 def _a_lane_has_two_seats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lots.Lots, "seated", lambda self, lane: None)
+    patch.setattr(limit_buckets.LimitBuckets, "seated", lambda self, lane: None)
 
 
 def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lots.Lots, "blocker", lambda self, lane, row: self.seated(lane))
+    patch.setattr(limit_buckets.LimitBuckets, "blocker", lambda self, lane, row: self.seated(lane))
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_broken_limits_are_noticed(
 ) -> None:
     sabotage(monkeypatch)
     others: set[str] = set()
-    for seed in range(SEEDS_MOST):
+    for seed in range(MAX_SEEDS):
         broken = {violation.rule for violation in simulate(seed, OPTIONS).violations}
         if broken & rules:
             return
         others |= broken
-    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
+    raise AssertionError(f"nothing was noticed in {MAX_SEEDS} seeds, only {others}")

@@ -9,8 +9,8 @@ from forge_jobs.core.ids import job_id
 from forge_jobs.core.job import JobRecord, Successor
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
-from forge_jobs.testing.sim.final import Final
-from forge_jobs.testing.sim.history import (
+from rigs.simulation.final import Final
+from rigs.simulation.history import (
     Acked,
     Answered,
     Beaten,
@@ -28,8 +28,8 @@ from forge_jobs.testing.sim.history import (
     Registered,
     Stored,
 )
-from forge_jobs.testing.sim.story import story
-from forge_jobs.testing.sim.verdict import judge
+from rigs.simulation.story import story
+from rigs.simulation.verdict import judge
 
 S, P, R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.RUNNING
 F, D, X, C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
@@ -301,12 +301,12 @@ def test_a_process_taken_for_dead_although_it_could_beat() -> None:
     assert rules(instead(Fault(1, "a", "stall")), kept) == {"innocent"}
     assert rules(instead(stop, Fault(1_200, "a", "resume")), kept) == set()
     assert rules(instead(Fault(1, "a", "cut")), kept) == set()
-    beat = "processes.beat"
-    failed = [Called(800, "a", 1, beat), Answered(810, "a", 1, beat, Heard.UNKNOWN)]
+    heartbeat = "processes.heartbeat"
+    failed = [Called(800, "a", 1, heartbeat), Answered(810, "a", 1, heartbeat, Heard.UNKNOWN)]
     assert rules(instead(*failed), kept) == set()
-    slow = [Called(100, "a", 1, beat), Answered(900, "a", 1, beat, Heard.OK)]
+    slow = [Called(100, "a", 1, heartbeat), Answered(900, "a", 1, heartbeat, Heard.OK)]
     assert rules(instead(*slow), kept) == set()
-    quick = [Called(800, "a", 1, beat), Answered(810, "a", 1, beat, Heard.OK)]
+    quick = [Called(800, "a", 1, heartbeat), Answered(810, "a", 1, heartbeat, Heard.OK)]
     assert rules(instead(*quick), kept) == {"innocent"}
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from forge_jobs.backends.memory.store import MemoryStore
-from forge_jobs.testing.sim import __main__ as command
-from forge_jobs.testing.sim import cron_world
-from forge_jobs.testing.sim.cron_judge import judge_cron
-from forge_jobs.testing.sim.cron_world import CronEnded, CronOptions, simulate_cron
+from rigs.simulation import __main__ as command
+from rigs.simulation import cron_world
+from rigs.simulation.cron_judge import judge_cron
+from rigs.simulation.cron_world import CronEnded, CronOptions, simulate_cron
 
 seen: Counter[str] = Counter()
 

@@ -1,9 +1,9 @@
 """Leadership only saves work: worlds in which every node runs every service keep every promise."""
 
 from forge_jobs.backends.memory.store import MemoryStore
-from forge_jobs.testing.sim.clocks import SimClock
-from forge_jobs.testing.sim.dice import Dice
-from forge_jobs.testing.sim.world import Options, simulate
+from rigs.simulation.clocks import SimClock
+from rigs.simulation.dice import Dice
+from rigs.simulation.world import Options, simulate
 
 
 def everybody_leads(clock: SimClock, dice: Dice) -> MemoryStore:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from forge_jobs.testing.sim.dice import Dice
-from forge_jobs.testing.sim.loop import Realm, Stuck, ThreadInSimulation, VirtualLoop
+from rigs.simulation.dice import Dice
+from rigs.simulation.loop import Realm, Stuck, ThreadInSimulation, VirtualLoop
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, Any]], seed: int = 1) -> Any:
@@ -113,12 +113,12 @@ def test_a_frozen_realm_goes_on_where_it_stopped() -> None:
         realm = Realm("node")
         seen: list[float] = []
 
-        async def beat() -> None:
+        async def heartbeat() -> None:
             for _ in range(4):
                 await asyncio.sleep(1)
                 seen.append(round(loop.time(), 2))
 
-        task = loop.create_task(beat(), context=realm.context())
+        task = loop.create_task(heartbeat(), context=realm.context())
         await asyncio.sleep(1.5)
         realm.frozen = True
         await asyncio.sleep(10)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forge_jobs.backends.memory import claims, keys, moves
+from forge_jobs.backends.memory import claims, dedupe_keys, transitions
 from forge_jobs.backends.memory.jobs import MemoryJobs
 from forge_jobs.backends.memory.processes import MemoryProcesses
 from forge_jobs.backends.memory.rows import Row
@@ -14,27 +14,27 @@ from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import Attempts, Event, JobStatus
-from forge_jobs.engine.outbox import Batch, Outbox
+from forge_jobs.engine.claiming.finish_buffer import Batch, FinishBuffer
 from forge_jobs.store.jobs import Reaped, Retention, Verdict
 from forge_jobs.store.processes import NewProcess
-from forge_jobs.testing.sim import __main__ as command
-from forge_jobs.testing.sim import node
-from forge_jobs.testing.sim.world import Ended, Options, simulate
+from rigs.simulation import __main__ as command
+from rigs.simulation import node
+from rigs.simulation.world import Ended, Options, simulate
 
 OPTIONS = Options()
-SEEDS_MOST = 40
+MAX_SEEDS = 40
 
 
 def caught_by(rules: set[str]) -> Ended:
     """The first world that breaks one of these rules."""
     others: set[str] = set()
-    for seed in range(SEEDS_MOST):
+    for seed in range(MAX_SEEDS):
         ended = simulate(seed, OPTIONS)
         broken = {violation.rule for violation in ended.violations}
         if broken & rules:
             return ended
         others |= broken
-    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds, only {others}")
+    raise AssertionError(f"nothing was noticed in {MAX_SEEDS} seeds, only {others}")
 
 
 def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +84,13 @@ def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_release_that_burns_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    lenient = moves._LEGAL | {  # pyright: ignore[reportPrivateUsage]
+    lenient = transitions._LEGAL | {  # pyright: ignore[reportPrivateUsage]
         (JobStatus.RUNNING, Event.RELEASE, JobStatus.PENDING, Attempts.KEPT)
     }
-    monkeypatch.setattr(moves, "_LEGAL", lenient)
+    monkeypatch.setattr(transitions, "_LEGAL", lenient)
 
     def burning(tables: Tables, row: Row, now: Instant) -> None:
-        moves.move(tables, row, Event.RELEASE, JobStatus.PENDING, now)
+        transitions.transition(tables, row, Event.RELEASE, JobStatus.PENDING, now)
 
     monkeypatch.setattr(claims, "release", burning)
     caught_by({"attempts"})
@@ -121,10 +121,10 @@ def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyP
 
 
 def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Outbox, batch: Batch) -> None:
+    def forgetful(self: FinishBuffer, batch: Batch) -> None:
         self.written()
 
-    monkeypatch.setattr(Outbox, "put_back", forgetful)
+    monkeypatch.setattr(FinishBuffer, "put_back", forgetful)
     caught_by({"stuck"})
 
 
@@ -134,7 +134,7 @@ def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.Monkey
         with tables.change() as now:
             rows = [row for row in tables.jobs.values() if row.status is not JobStatus.RUNNING]
             for row in rows:
-                moves.remove(tables, row, now)
+                transitions.remove(tables, row, now)
             return len(rows)
 
     monkeypatch.setattr(MemoryJobs, "purge", purge)
@@ -145,7 +145,7 @@ def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> N
     def nobody(tables: Tables, job: NewJob, now: Instant) -> None:
         return None
 
-    monkeypatch.setattr(keys, "holder", nobody)
+    monkeypatch.setattr(dedupe_keys, "holder", nobody)
     caught_by({"dedupe"})
 
 
@@ -156,7 +156,7 @@ def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.Monkey
         verdict = real(tables, owner, end, now, **options)
         if verdict is Verdict.ALREADY:
             for job in end.jobs:
-                moves.insert(tables, job, now)
+                transitions.insert(tables, job, now)
         return verdict
 
     monkeypatch.setattr(claims, "finish", generous)

@@ -9,18 +9,18 @@ import pytest
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.job import JobRecord, NewJob
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
-from forge_jobs.testing.sim.clocks import pass_time
-from forge_jobs.testing.sim.dice import Dice
-from forge_jobs.testing.sim.final import read_final
-from forge_jobs.testing.sim.history import Finished, Moved, Ran
-from forge_jobs.testing.sim.node import Ground, Node
-from forge_jobs.testing.sim.people import NORMAL_SLOTS
-from forge_jobs.testing.sim.plan import QUEUES, WORK_KIND, Deed, Plan
-from forge_jobs.testing.sim.verdict import judge
-from forge_jobs.testing.sim.world import bury, lay_ground, quiet_logs
+from rigs.simulation.clocks import pass_time
+from rigs.simulation.dice import Dice
+from rigs.simulation.final import read_final
+from rigs.simulation.history import Finished, Moved, Ran
+from rigs.simulation.node import Ground, Node
+from rigs.simulation.people import NORMAL_SLOTS
+from rigs.simulation.plan import QUEUES, WORK_KIND, Deed, Plan
+from rigs.simulation.verdict import judge
+from rigs.simulation.world import lay_ground, mark_dead, quiet_logs
 
 LEASE_S = 15.0
 SEEDS = range(5)
@@ -108,7 +108,7 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
     try:
         with quiet_logs():
             yield play
-            loop.run_until_complete(bury(scene.ground, scene.nodes))
+            loop.run_until_complete(mark_dead(scene.ground, scene.nodes))
     finally:
         loop.close()
 

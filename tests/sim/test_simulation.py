@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.testing.sim import __main__ as command
-from forge_jobs.testing.sim.sightings import MUST_BE_SEEN
-from forge_jobs.testing.sim.story import story
-from forge_jobs.testing.sim.world import Ended, Options, simulate
+from rigs.simulation import __main__ as command
+from rigs.simulation.sightings import MUST_BE_SEEN
+from rigs.simulation.story import story
+from rigs.simulation.world import Ended, Options, simulate
 
 OPTIONS = Options(jobs=100, minutes=1.5)
 BATCHES = 4
 SEEDS = 100
-REPLAY = "from forge_jobs.testing.sim.__main__ import main; main(['--seed', '{seed}', '--trace'])"
+REPLAY = "from rigs.simulation.__main__ import main; main(['--seed', '{seed}', '--trace'])"
 
 seen: Counter[str] = Counter()
 

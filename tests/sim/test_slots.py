@@ -9,11 +9,11 @@ from forge_jobs.backends.memory import processes
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.shares import Part, split
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.engine.supervisor import Supervisor
-from forge_jobs.store.processes import Kept, ProcessRecord
-from forge_jobs.testing.sim import __main__ as command
-from forge_jobs.testing.sim.final import Final
-from forge_jobs.testing.sim.history import (
+from forge_jobs.engine.services.slot_sync import SlotSync
+from forge_jobs.store.processes import ProcessRecord, SlotsInUse
+from rigs.simulation import __main__ as command
+from rigs.simulation.final import Final
+from rigs.simulation.history import (
     Claimed,
     History,
     Moved,
@@ -23,10 +23,10 @@ from forge_jobs.testing.sim.history import (
     Shared,
     Slotted,
 )
-from forge_jobs.testing.sim.slot_checkers import within_slots
-from forge_jobs.testing.sim.world import Options, simulate
+from rigs.simulation.slot_checkers import within_slots
+from rigs.simulation.world import Options, simulate
 
-SEEDS_MOST = 20
+MAX_SEEDS = 20
 SETTING: list[Record] = [
     Slotted(0, "world", "main", 2),
     Registered(0, "a", 1, 1_000),
@@ -96,7 +96,7 @@ def test_r13_worlds_that_ran_more_handlers_than_slots_keep_every_promise(
     assert command.main(["--seed", seed]) == 0, capsys.readouterr().out
 
 
-def _greedy(total: int, parts: Sequence[Part], *, most: int) -> list[Part]:
+def _greedy(total: int, parts: Sequence[Part], *, max_slots: int) -> list[Part]:
     fair = split(total, [part.host_id for part in parts if part.wants])
     shared = [(part, fair[part.host_id] if part.wants else 0) for part in parts]
     return [replace(part, slots=n, held=n) for part, n in shared if n != part.slots]
@@ -107,14 +107,14 @@ def _newcomers_take_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _running_jobs_are_given_up(patch: pytest.MonkeyPatch) -> None:
-    def kept(self: Supervisor, mine: ProcessRecord) -> list[Kept]:
+    def kept(self: SlotSync, mine: ProcessRecord) -> list[SlotsInUse]:
         return [
-            Kept(name, share.version, 0)
+            SlotsInUse(name, share.version, 0)
             for name, share in mine.shares.items()
             if share.held > share.slots
         ]
 
-    patch.setattr(Supervisor, "_kept", kept)
+    patch.setattr(SlotSync, "_kept", kept)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_broken_sharing_is_noticed(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sabotage(monkeypatch)
-    for seed in range(SEEDS_MOST):
+    for seed in range(MAX_SEEDS):
         ended = simulate(seed, Options(jobs=100, minutes=1.5))
         if {violation.rule for violation in ended.violations} & {"slots", "granted"}:
             return
-    raise AssertionError(f"nothing was noticed in {SEEDS_MOST} seeds")
+    raise AssertionError(f"nothing was noticed in {MAX_SEEDS} seeds")

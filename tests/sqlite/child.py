@@ -5,8 +5,8 @@ import sys
 import time
 from collections import Counter
 
+from forge_jobs.backends.sqlite.os.fair_lock import FairLock
 from forge_jobs.backends.sqlite.store import SqliteStore
-from forge_jobs.backends.sqlite.turnstile import Turnstile
 from forge_jobs.core.decide import done
 from forge_jobs.core.job import ClaimedJob, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK
@@ -47,7 +47,7 @@ async def hammer(path: str, name: str, seconds: str) -> None:
         Exchange(owner=key, number=number + 1, finish=[done(job, result=None) for job in held])
     )
     tally["verdict applied"] += len(held)
-    await store.processes.leave(key)
+    await store.processes.deregister(key)
     await store.close()
     say(*(f"{word.replace(' ', '-')}={count}" for word, count in tally.items()))
 
@@ -85,7 +85,7 @@ async def open_only(path: str) -> None:
 
 def turns(directory: str, seconds: str) -> None:
     """Take turn after turn and tell how many it were and how long the longest wait was."""
-    turnstile = Turnstile(directory, SYSTEM_CLOCK)
+    turnstile = FairLock(directory, SYSTEM_CLOCK)
     turnstile.open()
     sys.stdin.readline()
     count, longest, until = 0, 0.0, time.monotonic() + float(seconds)
@@ -100,7 +100,7 @@ def turns(directory: str, seconds: str) -> None:
 
 def stand_in_the_way(directory: str) -> None:
     """Take the turn and keep it."""
-    turnstile = Turnstile(directory, SYSTEM_CLOCK)
+    turnstile = FairLock(directory, SYSTEM_CLOCK)
     turnstile.open()
     turnstile.enter()
     say("mine")

@@ -206,7 +206,7 @@ def storm() -> None:
     async def looks() -> None:
         store = await forge.sender.access.aready()
         while not stop.is_set():
-            await store.ledger.counts()
+            await store.metrics.counts()
 
     def fills() -> None:
         # A write-ahead log of 4 MB is checkpointed.

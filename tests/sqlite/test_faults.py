@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite.place import file_system, is_network
+from forge_jobs.backends.sqlite.os.database_file import file_system, is_network
 from forge_jobs.backends.sqlite.schema import WANTED
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
-from forge_jobs.store.bundle import SchemaStatus, Severity
 from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import SchemaStatus, Severity
 
 from .conftest import Start, ended
 
@@ -24,7 +24,7 @@ LARGE = NewJob(kind="k", queue="q", payload=b'"' + b"x" * 50_000 + b'"')
 
 
 async def jobs_in(store: SqliteStore) -> int:
-    return sum(count.jobs for count in await store.ledger.counts())
+    return sum(count.jobs for count in await store.metrics.counts())
 
 
 async def test_a_full_database_refuses_a_job_and_loses_none(store: SqliteStore) -> None:
@@ -77,8 +77,8 @@ async def test_without_migrate_a_schema_must_be_there(path: Path) -> None:
     with pytest.raises(SchemaMismatch, match="forge db migrate"):
         await SqliteStore(path).open(migrate=False)
     store = SqliteStore(path)
-    assert await store.upkeep.schema_status() == SchemaStatus(None, WANTED)
-    assert await store.upkeep.migrate() == SchemaStatus(WANTED, WANTED)
+    assert await store.maintenance.schema_status() == SchemaStatus(None, WANTED)
+    assert await store.maintenance.migrate() == SchemaStatus(WANTED, WANTED)
     await store.open(migrate=False)
     await store.close()
 
@@ -87,7 +87,7 @@ async def test_a_file_that_is_no_database(path: Path) -> None:
     path.write_bytes(b"certainly not a database " * 500)
     with pytest.raises(Corrupt, match="not a database"):
         await SqliteStore(path).open()
-    findings = await SqliteStore(path).upkeep.examine()
+    findings = await SqliteStore(path).maintenance.examine()
     assert Severity.ERROR in [finding.severity for finding in findings]
 
 
@@ -165,13 +165,13 @@ async def test_a_closed_store_says_so(path: Path) -> None:
     with pytest.raises(Closed):
         await store.jobs.enqueue([A_JOB])
     with pytest.raises(Closed):
-        await store.ledger.counts()
+        await store.metrics.counts()
 
 
 async def test_an_impatient_writer_gives_up_with_no_effect(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.session._TRIES_MOST", 5)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.io.session._TRIES_MOST", 5)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="another program has been writing"):
@@ -212,7 +212,7 @@ def test_the_file_system_of_a_place(place: str, kind: str, network: bool) -> Non
 async def test_a_network_file_system_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.place.file_system", lambda _: "nfs4")
+    monkeypatch.setattr("forge_jobs.backends.sqlite.os.database_file.file_system", lambda _: "nfs4")
     with pytest.raises(NotWritable, match=r"network file system \(nfs4\).*use a local disk"):
         await SqliteStore(path).open()
     assert not path.exists()
@@ -223,7 +223,7 @@ async def test_the_doctor_finds_what_is_wrong(store: SqliteStore, path: Path) ->
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
     path.chmod(0o644)
-    findings = {finding.subject: finding for finding in await store.upkeep.examine()}
+    findings = {finding.subject: finding for finding in await store.maintenance.examine()}
     assert findings["file mode"].severity is Severity.WARNING
     assert findings["file mode"].cure == f"chmod 600 {path}"
     for subject in ("journal mode", "schema", "integrity", "workers", "durability"):
@@ -231,13 +231,13 @@ async def test_the_doctor_finds_what_is_wrong(store: SqliteStore, path: Path) ->
     assert findings["workers"].message.startswith("1 alive")
     old = sqlite3.sqlite_version_info < (3, 51, 3)
     assert findings["sqlite"].severity is (Severity.WARNING if old else Severity.OK)
-    assert (await SqliteStore(path.parent / "none.db").upkeep.examine())[-1].cure
+    assert (await SqliteStore(path.parent / "none.db").maintenance.examine())[-1].cure
 
 
 async def test_drop_leaves_nothing(path: Path) -> None:
     store = SqliteStore(path)
     store.enqueue_sync([A_JOB])
-    await store.upkeep.drop()
+    await store.maintenance.drop()
     assert list(path.parent.iterdir()) == []
     store.enqueue_sync([A_JOB])
     await store.open()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite.live import evidence
-from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.backends.sqlite.os.liveness_file import evidence
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess
@@ -39,7 +39,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
     parent = asyncio.new_event_loop()
     parent.run_until_complete(store.open())
     parent.run_until_complete(store.jobs.enqueue([A_JOB]))
-    assert parent.run_until_complete(store.ledger.counts())
+    assert parent.run_until_complete(store.metrics.counts())
 
     def child() -> None:
         assert store._writer.connection is None  # type: ignore[reportPrivateUsage]
@@ -47,7 +47,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
 
         async def more() -> None:
             await store.jobs.enqueue([A_JOB])
-            assert sum(count.jobs for count in await store.ledger.counts()) == 3
+            assert sum(count.jobs for count in await store.metrics.counts()) == 3
             await store.close()
 
         asyncio.run(more())
@@ -55,7 +55,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
     assert in_child(child) == 0
     assert store._writer.connection is None  # type: ignore[reportPrivateUsage]
     store.enqueue_sync([A_JOB])
-    counts = parent.run_until_complete(store.ledger.counts())
+    counts = parent.run_until_complete(store.metrics.counts())
     assert sum(count.jobs for count in counts) == 4
     parent.run_until_complete(store.close())
     parent.close()
@@ -73,8 +73,8 @@ def test_a_child_that_exits_does_not_end_its_parents_life(path: Path) -> None:
     )
     assert in_child(lambda: None) == 0
     assert in_child(store.after_fork) == 0
-    assert evidence(Place.at(path), "h") is not None
+    assert evidence(DatabaseFile.at(path), "h") is not None
     assert len(parent.run_until_complete(store.processes.all())) == 1
     parent.run_until_complete(store.close())
-    assert evidence(Place.at(path), "h") is None
+    assert evidence(DatabaseFile.at(path), "h") is None
     parent.close()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from forge_jobs.backends.sqlite.io.transaction import Tx
+from forge_jobs.backends.sqlite.io.writer import Writer
 from forge_jobs.backends.sqlite.store import SqliteStore
-from forge_jobs.backends.sqlite.transaction import Tx
-from forge_jobs.backends.sqlite.writer import Writer
 from forge_jobs.core.errors import Invalid, NotFound
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.queues import QueueChange
@@ -59,7 +59,7 @@ class Closed:
 
 
 async def total(store: SqliteStore) -> int:
-    return sum(count.jobs for count in await store.ledger.counts())
+    return sum(count.jobs for count in await store.metrics.counts())
 
 
 async def test_what_waits_shares_one_commit(store: SqliteStore) -> None:
@@ -179,7 +179,7 @@ async def test_jobs_that_came_alone_are_claimed_and_counted(store: SqliteStore) 
     for number in range(20):
         store.enqueue_sync([NewJob(kind="k", queue="q", priority=number % 2)])
     assert await total(store) == 20
-    assert list(await store.ledger.oldest_due()) == ["q"]
+    assert list(await store.metrics.oldest_due()) == ["q"]
     key = await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )

@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from forge_jobs.backends.sqlite.live import LiveFile, Sign, evidence
-from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.backends.sqlite.os.liveness_file import LiveFile, Sign, evidence
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Reaped
-from forge_jobs.store.processes import NewProcess, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from .conftest import Start, said
 
@@ -36,22 +36,22 @@ async def test_a_killed_process_is_dead_at_once(
     child.wait()
     assert await store.processes.all() == []
     assert await reaped(store) == Reaped(pending=3)
-    assert not (await store.processes.beat(int(key), Pulse())).alive
-    assert await store.processes.bury() == 1
+    assert not (await store.processes.heartbeat(int(key), ProcessStats())).alive
+    assert await store.processes.mark_dead() == 1
     assert os.listdir(f"{path}-forge/live") == []
 
 
 async def test_files_without_a_process_are_swept_away(store: SqliteStore, path: Path) -> None:
-    place = Place.at(path)
+    place = DatabaseFile.at(path)
     left = LiveFile(place, "left")
     left.publish(Sign(7, 15.0, 5))
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
-    assert await store.processes.bury() == 0
+    assert await store.processes.mark_dead() == 0
     assert sorted(os.listdir(place.part("live"))) == ["h", "left"]
     left.let_go()
-    assert await store.processes.bury() == 0
+    assert await store.processes.mark_dead() == 0
     assert os.listdir(place.part("live")) == ["h"]
 
 
@@ -71,7 +71,7 @@ async def test_a_stopped_process_is_dead_after_its_lease(
 
 
 async def test_looking_neither_takes_nor_breaks_the_lock(store: SqliteStore, path: Path) -> None:
-    place = Place.at(path)
+    place = DatabaseFile.at(path)
     key = await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here", lease_s=60)
     )
@@ -79,17 +79,17 @@ async def test_looking_neither_takes_nor_breaks_the_lock(store: SqliteStore, pat
         sign = evidence(place, "h")
         assert sign is not None
         assert sign.key == key
-    pulse = Pulse(running=2, slots={"q": 5}, memory_bytes=99)
-    assert (await store.processes.beat(key, pulse)).alive
+    stats = ProcessStats(running=2, slots={"q": 5}, memory_bytes=99)
+    assert (await store.processes.heartbeat(key, stats)).alive
     sign = evidence(place, "h")
     assert sign is not None
-    assert sign.pulse == pulse
+    assert sign.stats == stats
 
 
 async def test_a_torn_file_is_read_again_and_a_broken_one_is_no_sign(
     store: SqliteStore, path: Path
 ) -> None:
-    place = Place.at(path)
+    place = DatabaseFile.at(path)
     file = LiveFile(place, "torn")
     file.publish(Sign(1, 15.0, 5))
     assert evidence(place, "torn") == Sign(1, 15.0, 5)
@@ -107,8 +107,8 @@ async def test_a_second_life_ends_the_first(store: SqliteStore) -> None:
     me = NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     first = await store.processes.register(me)
     second = await store.processes.register(me)
-    assert not (await store.processes.beat(first, Pulse())).alive
-    assert (await store.processes.beat(second, Pulse())).alive
+    assert not (await store.processes.heartbeat(first, ProcessStats())).alive
+    assert (await store.processes.heartbeat(second, ProcessStats())).alive
     assert [process.key for process in await store.processes.all()] == [second]
-    await store.processes.leave(first)
-    assert (await store.processes.beat(second, Pulse())).alive
+    await store.processes.deregister(first)
+    assert (await store.processes.heartbeat(second, ProcessStats())).alive

@@ -70,4 +70,4 @@ async def test_batches_of_every_size_keep_their_order(store: SqliteStore, many: 
     )
     answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", many)]))
     assert [job.kind for job in answer.claims] == [job.kind for job in jobs]
-    assert sum(count.jobs for count in await store.ledger.counts()) == many
+    assert sum(count.jobs for count in await store.metrics.counts()) == many

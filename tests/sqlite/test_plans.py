@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite import books, enqueue, looks, lots, moves, schema, watch
+from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.backends.sqlite import (
+    counters,
+    enqueue,
+    limit_buckets,
+    notify,
+    queries,
+    schema,
+    transitions,
+)
 from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
-from forge_jobs.backends.sqlite.place import Place
-from forge_jobs.backends.sqltext import in_order
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 
@@ -37,7 +45,7 @@ def connection(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[sqlite3.Connection]:
     path = Path(tmp_path_factory.mktemp("plans")) / "jobs.db"
-    schema.migrate(Place.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
+    schema.migrate(DatabaseFile.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     opened = sqlite3.connect(path, isolation_level=None)
     opened.execute(FILL, (ROWS,))
     opened.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
@@ -73,12 +81,12 @@ def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Con
 def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
     """Analysed while nearly everything is pending in one queue, the table looks cheaper than its
     indexes; by the time it is mostly done it is not."""
-    schema.migrate(Place.at(tmp_path / "jobs.db"), SYSTEM_CLOCK, SYSTEM_ENTROPY)
+    schema.migrate(DatabaseFile.at(tmp_path / "jobs.db"), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     flooded = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     flooded.execute(FILL, (5_000,))
     flooded.execute("UPDATE forge_jobs SET status = 'pending', queue = 'q0', due_at = NULL")
     flooded.execute("ANALYZE")
-    frequent = (watch.SQL["news"], EXCHANGE["any_pending"], EXCHANGE["look"], looks.SQL["owned"])
+    frequent = (notify.SQL["news"], EXCHANGE["any_pending"], EXCHANGE["look"], queries.SQL["owned"])
     for statement in frequent:
         for step in plan(flooded, statement):
             assert step.split()[:2] not in TABLE_SCANS, (statement, step)
@@ -108,7 +116,15 @@ def test_writes_of_an_exchange_find_rows_by_key(connection: sqlite3.Connection, 
 
 
 def statements() -> Iterator[tuple[str, str]]:
-    for text in (EXCHANGE, moves.SQL, enqueue.SQL, looks.SQL, books.SQL, watch.SQL, lots.SQL):
+    for text in (
+        EXCHANGE,
+        transitions.SQL,
+        enqueue.SQL,
+        queries.SQL,
+        counters.SQL,
+        notify.SQL,
+        limit_buckets.SQL,
+    ):
         for name in text:
             yield name, text[name]
 
@@ -139,7 +155,7 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
         ("line", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
         ("side", "COVERING INDEX forge_jobs_side (queue>? AND queue<?)"),
     ):
-        steps = [s for s in plan(connection, looks.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
+        steps = [s for s in plan(connection, queries.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
         assert len(steps) == 1, (source, steps)
         assert index in steps[0], (source, steps)
 
@@ -157,6 +173,6 @@ def test_the_longest_waiting_job_of_each_queue(connection: sqlite3.Connection) -
         return 0
 
     connection.set_progress_handler(count, 1_000)
-    assert connection.execute(books.SQL["oldest_due"]).fetchall() == expected
+    assert connection.execute(counters.SQL["oldest_due"]).fetchall() == expected
     connection.set_progress_handler(None, 0)
     assert steps < 20, "it read the index instead of hopping through it"

@@ -29,7 +29,7 @@ async def test_four_processes_hammer_one_file(path: Path, start: Start) -> None:
     assert all(set(each) <= {"enqueued", "verdict-applied"} for each in told), told
     store = SqliteStore(path)
     await store.open()
-    counts = {count.status: count.jobs for count in await store.ledger.counts()}
+    counts = {count.status: count.jobs for count in await store.metrics.counts()}
     assert counts.get(JobStatus.DONE, 0) == applied
     assert sum(counts.values()) == enqueued
     assert set(counts) <= {JobStatus.DONE, JobStatus.PENDING}
@@ -43,7 +43,7 @@ async def test_one_dedupe_key_from_eight_processes_is_one_job(path: Path, start:
     assert sum(int(ended(child)) for child in children) == 1
     store = SqliteStore(path)
     await store.open()
-    assert [count.jobs for count in await store.ledger.counts()] == [1]
+    assert [count.jobs for count in await store.metrics.counts()] == [1]
     await store.close()
 
 
@@ -60,7 +60,7 @@ async def test_ten_processes_create_one_database_at_once(path: Path, start: Star
     assert len(tags) == 1
     store = SqliteStore(path)
     await store.open()
-    assert [count.jobs for count in await store.ledger.counts()] == [10]
+    assert [count.jobs for count in await store.metrics.counts()] == [10]
     await store.close()
 
 
@@ -102,7 +102,7 @@ async def test_a_foreign_writer_is_waited_for_and_never_shows(path: Path, start:
     waiting = asyncio.create_task(store.jobs.enqueue([NewJob(kind="k", queue="q")]))
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    assert await store.ledger.counts() == []
+    assert await store.metrics.counts() == []
     assert child.stdin is not None
     child.stdin.write("\n")
     child.stdin.flush()

@@ -21,14 +21,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from forge_jobs.backends.sqlite.live import evidence
-from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.backends.sqlite.os.liveness_file import evidence
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import ForgeError, Refused
 from forge_jobs.core.job import NewJob
 from forge_jobs.kit.clock import SystemClock
-from forge_jobs.store.bundle import Subscription
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.store.store import Subscription
 
 PROGRAM = Path(__file__).parent / "forking_program.py"
 ORDERS = ("first", "last")
@@ -142,7 +142,7 @@ async def used(file: Path) -> tuple[SqliteStore, Subscription]:
     store = SqliteStore(file)
     await store.open()
     await store.jobs.enqueue([A_JOB])
-    await store.ledger.counts()
+    await store.metrics.counts()
     listening = await store.subscribe(["q"], lambda: None)
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=os.getpid(), hostname="here")
@@ -164,7 +164,7 @@ async def test_r1_nothing_of_a_store_is_open_in_a_child(path: Path) -> None:
     assert in_child(child) == 0
     for store, listening in stores:
         store.enqueue_sync([A_JOB])
-        assert sum(count.jobs for count in await store.ledger.counts()) in (3, 5, 6)
+        assert sum(count.jobs for count in await store.metrics.counts()) in (3, 5, 6)
         await listening.close()
         await store.close()
 
@@ -173,18 +173,18 @@ async def test_r1_nothing_of_a_store_is_open_in_a_child(path: Path) -> None:
 async def test_r1_subscriptions_and_calls_of_the_parent_go_on(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
-    rung = asyncio.Event()
-    listening = await store.subscribe(["q"], rung.set)
+    notified = asyncio.Event()
+    listening = await store.subscribe(["q"], notified.set)
     calls = [asyncio.ensure_future(store.jobs.enqueue([A_JOB])) for _ in range(20)]
     await asyncio.sleep(0)
     assert in_child(lambda: None) == 0
     assert len(await asyncio.gather(*calls)) == 20
     await asyncio.sleep(0.3)
-    rung.clear()
+    notified.clear()
     # No doorbell announces what a plain connection writes.
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE forge_marks SET control_version = control_version + 1")
-    await asyncio.wait_for(rung.wait(), 10)
+    await asyncio.wait_for(notified.wait(), 10)
     await listening.close()
     await store.close()
 
@@ -206,7 +206,7 @@ def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> Non
     os.waitpid(pid, 0)
     grandchild = int(os.read(reading, 100))
     try:
-        assert evidence(Place.at(path), "h") is None
+        assert evidence(DatabaseFile.at(path), "h") is None
     finally:
         os.kill(grandchild, signal.SIGKILL)
         os.close(reading)

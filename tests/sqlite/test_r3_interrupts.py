@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs import Forge
-from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, ForgeError
 from tests.interrupting import Interrupt, Late, Tracing, alarm, not_stuck, raised_at, sweep
@@ -67,7 +67,7 @@ class Bench:
     def check_free(self, where: str) -> None:
         """Another process could write now, without waiting."""
         for name in ("turn-a.lock", "turn-b.lock"):
-            lock = os.open(os.path.join(Place.at(self.path).directory, name), os.O_RDWR)
+            lock = os.open(os.path.join(DatabaseFile.at(self.path).directory, name), os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -92,7 +92,7 @@ class Bench:
     def check_books(self) -> None:
         """The books count what is there."""
         store = self.forge.ready()
-        counted = self.forge.sender.access.run(lambda _: store.ledger.counts())
+        counted = self.forge.sender.access.run(lambda _: store.metrics.counts())
         ((rows,),) = self.rows("SELECT count(*) FROM forge_jobs")
         assert sum(row.jobs for row in counted) == rows
         assert self.rows("PRAGMA integrity_check") == [("ok",)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from forge_jobs.backends.sqlite.live import Sign
+from forge_jobs.backends.sqlite.os.liveness_file import Sign
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.status import JobStatus

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends import migrations
+from forge_jobs.backends.shared import migrations
+from forge_jobs.backends.shared.sql_text import SqlText, in_order
 from forge_jobs.backends.sqlite import schema
-from forge_jobs.backends.sqltext import SqlText, in_order
 
 
 def test_blocks_by_name_without_comments() -> None:

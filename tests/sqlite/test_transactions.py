@@ -29,7 +29,7 @@ def connection(store: SqliteStore, path: Path) -> Iterator[sqlite3.Connection]:
 
 
 async def total(store: SqliteStore) -> int:
-    return sum(count.jobs for count in await store.ledger.counts())
+    return sum(count.jobs for count in await store.metrics.counts())
 
 
 async def test_a_commit_brings_both_and_a_rollback_neither(
@@ -132,14 +132,14 @@ async def test_a_snapshot_that_is_too_old_is_unavailable(
 async def test_a_listener_hears_of_it_after_the_commit(
     store: SqliteStore, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.watch._LOOK_S", 600.0)
-    rung = asyncio.Event()
-    subscription = await store.subscribe(["q"], rung.set)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._LOOK_S", 600.0)
+    notified = asyncio.Event()
+    subscription = await store.subscribe(["q"], notified.set)
     store.enqueue_in(connection, [A_JOB])
     await asyncio.sleep(0.05)
-    assert not rung.is_set()
+    assert not notified.is_set()
     connection.commit()
-    await asyncio.wait_for(rung.wait(), 60)
+    await asyncio.wait_for(notified.wait(), 60)
     await subscription.close()
 
 
@@ -153,9 +153,9 @@ async def test_many_jobs_and_their_books(
     )
     answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 30)]))
     assert len(answer.claims) == 30
-    counts = {count.status: count.jobs for count in await store.ledger.counts()}
+    counts = {count.status: count.jobs for count in await store.metrics.counts()}
     assert counts == {JobStatus.PENDING: 70, JobStatus.RUNNING: 30}
-    (minute,) = await store.ledger.minutes(since=0, until=1 << 60)
+    (minute,) = await store.metrics.minutes(since=0, until=1 << 60)
     assert minute.enqueued == 100
 
 

@@ -7,8 +7,8 @@ import pytest
 from forge_jobs.backends.sqlite import schema
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Filter
-from forge_jobs.store.bundle import SchemaStatus
+from forge_jobs.core.selection import Filter
+from forge_jobs.store.store import SchemaStatus
 
 
 @pytest.mark.parametrize("before", range(1, schema.WANTED))
@@ -24,9 +24,9 @@ async def test_an_earlier_file_is_upgraded_and_loses_nothing(
         [job] = await old.jobs.enqueue([NewJob(kind="work", queue="q")])
         await old.close()
     store = SqliteStore(path)
-    assert await store.upkeep.schema_status() == SchemaStatus(before, schema.WANTED)
+    assert await store.maintenance.schema_status() == SchemaStatus(before, schema.WANTED)
     await store.open()
-    assert await store.upkeep.schema_status() == SchemaStatus(schema.WANTED, schema.WANTED)
+    assert await store.maintenance.schema_status() == SchemaStatus(schema.WANTED, schema.WANTED)
     assert [found.id for found in (await store.jobs.page(Filter(), limit=9)).jobs] == [job.id]
     assert (await store.settings.put("web", "key", b"x")).version == 1
     await store.close()

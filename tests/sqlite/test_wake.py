@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.sqlite.bell import Bell, Message, Ringer
-from forge_jobs.backends.sqlite.place import Place
+from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.backends.sqlite.os.notify_socket import Message, NotifySender, NotifySocket
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 from .conftest import Start, said
@@ -33,9 +33,9 @@ async def heard(event: asyncio.Event) -> bool:
 async def test_another_process_rings_the_bell(
     store: SqliteStore, path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.watch._LOOK_S", NEVER)
-    rung = asyncio.Event()
-    subscription = await store.subscribe(["q"], rung.set)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._LOOK_S", NEVER)
+    notified = asyncio.Event()
+    subscription = await store.subscribe(["q"], notified.set)
     child = start("enqueue", path, "q")
     assert said(child) == "ready"
     assert child.stdin is not None
@@ -43,7 +43,7 @@ async def test_another_process_rings_the_bell(
         child.stdin.write("\n")
         child.stdin.flush()
         assert said(child) == "sent"
-        assert await heard(rung)
+        assert await heard(notified)
     await subscription.close()
     await subscription.close()
     assert os.listdir(f"{path}-forge/bell") == []
@@ -65,10 +65,10 @@ async def test_only_its_own_queues_ring(store: SqliteStore, path: Path) -> None:
 
 async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path: Path) -> None:
     (stored,) = store.enqueue_sync([NewJob(kind="k", queue="q", delay_s=1000)])
-    rung = asyncio.Event()
-    subscription = await store.subscribe(["q"], rung.set)
+    notified = asyncio.Event()
+    subscription = await store.subscribe(["q"], notified.set)
     await asyncio.sleep(0.3)
-    rung.clear()
+    notified.clear()
     other = sqlite3.connect(path)
     other.execute(
         "UPDATE forge_jobs SET status = 'pending', due_at = NULL, line = 1 WHERE id = ?",
@@ -76,18 +76,18 @@ async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path
     )
     other.commit()
     other.close()
-    assert await heard(rung)
+    assert await heard(notified)
     await subscription.close()
 
 
 async def test_commits_that_concern_nobody_wake_nobody(store: SqliteStore, path: Path) -> None:
     rings = 0
 
-    def ring() -> None:
+    def notify() -> None:
         nonlocal rings
         rings += 1
 
-    subscription = await store.subscribe(["q"], ring)
+    subscription = await store.subscribe(["q"], notify)
     await asyncio.sleep(0.3)
     for _ in range(3):
         (other,) = store.enqueue_sync([NewJob(kind="k", queue="elsewhere")])
@@ -110,12 +110,12 @@ async def test_a_path_too_long_for_a_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_way: bool
 ) -> None:
     if not short_way:
-        monkeypatch.setattr("forge_jobs.backends.sqlite.bell._PROC", "/nowhere")
-    place = Place.at(deep(tmp_path))
+        monkeypatch.setattr("forge_jobs.backends.sqlite.os.notify_socket._PROC", "/nowhere")
+    place = DatabaseFile.at(deep(tmp_path))
     place.prepare()
-    bell = Bell(place, "long")
-    ringer = Ringer(place, SYSTEM_CLOCK)
-    ringer.ring(Message(frozenset({"q"})), but=frozenset())
+    bell = NotifySocket(place, "long")
+    ringer = NotifySender(place, SYSTEM_CLOCK)
+    ringer.notify(Message(frozenset({"q"})), but=frozenset())
     assert list(bell.messages()) == [Message(frozenset({"q"}))]
     bell.close()
     ringer.close()
@@ -123,14 +123,14 @@ async def test_a_path_too_long_for_a_socket(
 
 
 def test_bells_of_the_dead_are_taken_down(tmp_path: Path) -> None:
-    place = Place.at(tmp_path / "jobs.db")
+    place = DatabaseFile.at(tmp_path / "jobs.db")
     place.prepare()
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     dead.bind(place.part("bell", "dead.sock"))
     dead.close()
-    living = Bell(place, "living")
-    ringer = Ringer(place, SYSTEM_CLOCK)
-    ringer.ring(Message(frozenset(), operated=True), but=frozenset())
+    living = NotifySocket(place, "living")
+    ringer = NotifySender(place, SYSTEM_CLOCK)
+    ringer.notify(Message(frozenset(), operated=True), but=frozenset())
     assert os.listdir(place.part("bell")) == ["living.sock"]
     assert [message.operated for message in living.messages()] == [True]
     living.close()
@@ -138,12 +138,12 @@ def test_bells_of_the_dead_are_taken_down(tmp_path: Path) -> None:
 
 
 def test_a_full_bell_blocks_nobody(tmp_path: Path) -> None:
-    place = Place.at(tmp_path / "jobs.db")
+    place = DatabaseFile.at(tmp_path / "jobs.db")
     place.prepare()
-    bell = Bell(place, "deaf")
-    ringer = Ringer(place, SYSTEM_CLOCK)
+    bell = NotifySocket(place, "deaf")
+    ringer = NotifySender(place, SYSTEM_CLOCK)
     for _ in range(5_000):
-        ringer.ring(Message(frozenset({"q"})), but=frozenset())
+        ringer.notify(Message(frozenset({"q"})), but=frozenset())
     assert list(bell.messages())
     bell.close()
     ringer.close()

@@ -10,7 +10,7 @@ import pytest
 
 from forge_jobs.cli.commands import run
 from forge_jobs.web.api.all import ROUTES
-from forge_jobs.web.api.openapi import place
+from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
 from tests.web.panel import PASSWORD, on_a_socket, panel
 
@@ -45,7 +45,9 @@ def test_o1_no_page_answer_command_or_log_shows_what_opens_a_session(
             assert entered.status_code == 303
             text = client.cookies["forge_session"].partition(".")[2]
             paths = [page.path for page in PAGES if "{" not in page.path]
-            paths += [place(one) for one in ROUTES if one.method == "GET" and "{" not in one.path]
+            paths += [
+                openapi_path(one) for one in ROUTES if one.method == "GET" and "{" not in one.path
+            ]
             for path in (*paths, "/metrics", "/healthz", "/readyz", "/login"):
                 answer = client.get(path)
                 assert answer.status_code == 200, path

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forge_jobs.core.instant import from_datetime
-from forge_jobs.ops.flows import Flow
+from forge_jobs.ops.queue_activity import Flow
 from forge_jobs.web.pages.audit import told
 from forge_jobs.web.pages.ranges import neighbours, range_of
-from forge_jobs.web.pages.sparks import HEIGHT, spark
+from forge_jobs.web.pages.sparklines import HEIGHT, sparkline
 from forge_jobs.web.rendering import moment, until
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -22,7 +22,7 @@ def flow(*minutes: tuple[int, int]) -> list[Flow]:
 
 
 def test_a_spark_has_a_bar_for_each_busy_minute() -> None:
-    drawn = spark(flow((0, 0), (10, 0), (1_000, 0), (0, 1)))
+    drawn = sparkline(flow((0, 0), (10, 0), (1_000, 0), (0, 1)))
     assert drawn is not None
     assert drawn.good.count("M") == 2
     assert drawn.bad.count("M") == 1
@@ -32,7 +32,7 @@ def test_a_spark_has_a_bar_for_each_busy_minute() -> None:
 
 
 def test_bars_of_one_minute_stand_on_each_other_and_inside() -> None:
-    drawn = spark(flow((50, 50)))
+    drawn = sparkline(flow((50, 50)))
     assert drawn is not None
     below = int(drawn.good.partition("v-")[2].partition("h")[0])
     above = int(drawn.bad.partition("v-")[2].partition("h")[0])
@@ -41,8 +41,8 @@ def test_bars_of_one_minute_stand_on_each_other_and_inside() -> None:
 
 
 def test_nothing_is_no_picture() -> None:
-    assert spark(flow((0, 0), (0, 0))) is None
-    assert spark([]) is None
+    assert sparkline(flow((0, 0), (0, 0))) is None
+    assert sparkline([]) is None
 
 
 def test_ranges_lead_to_their_neighbours() -> None:

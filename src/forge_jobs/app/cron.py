@@ -69,7 +69,7 @@ class Declarations:
         self, kind: str, expression: str, options: Mapping[str, Any], *, where: str
     ) -> CronSpec:
         """A checked schedule; arguments are checked if the task is registered here."""
-        from forge_jobs.core.timetable import spec
+        from forge_jobs.core.schedule_ticks import spec
 
         given = dict(options)
         job, attempts = self.job(kind, given.pop("payload", None), where)
@@ -89,7 +89,7 @@ class Declarations:
     def _known(self, said: CronSpec, where: str) -> CronSpec:
         from msgspec.structs import replace
 
-        from forge_jobs.core.timetable import template_of
+        from forge_jobs.core.schedule_ticks import template_of
 
         job, attempts = self.job(said.kind, payload.decode(said.payload), where)
         return replace(

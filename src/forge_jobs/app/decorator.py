@@ -20,7 +20,7 @@ from typing import (
 
 from forge_jobs.client.options import TaskOptions
 from forge_jobs.client.task import AsyncTask, DefTask, Task
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,15 +9,12 @@ from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
 from forge_jobs.app.cron import CronOptions, Declarations, T
 from forge_jobs.app.decorator import TaskDecorator
-from forge_jobs.app.kinds import KindQueues
-from forge_jobs.app.local import LocalRuns
-from forge_jobs.app.registration import Registration
 from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
 from forge_jobs.backends.url import open_store
+from forge_jobs.client.enqueue import JobEnqueuer
 from forge_jobs.client.job import Job
 from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
-from forge_jobs.client.portal import StoreAccess
-from forge_jobs.client.sending import Sender
+from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
 from forge_jobs.core import names, payload
@@ -26,14 +23,18 @@ from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Declared, queue_limit
 from forge_jobs.core.retry import Retry
-from forge_jobs.engine.middleware import HookT, check_run_hook
-from forge_jobs.engine.rate_limit import RateLimit, RateLimiter
-from forge_jobs.engine.registry import Handler, HandlerRegistry, JobHandler
+from forge_jobs.engine.running.hooks import HookT, check_run_hook
+from forge_jobs.engine.running.rate_limit import RateLimit, RateLimiter
+from forge_jobs.engine.running.registry import Handler, HandlerRegistry, JobHandler
 from forge_jobs.kit import redact
-from forge_jobs.kit.around import Hook
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.kit.hooks import Hook
+from forge_jobs.store.store import Store
+
+from .kind_queues import KindQueues
+from .local_run import LocalRuns
+from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
     from forge_jobs.app.schedules import Schedules
@@ -71,10 +72,10 @@ class Forge:
         self._access.greet = self._publish_limits
         self._declared: dict[str, int] = {}
         # Whoever waits for a result waits in real time, whatever clock a test puts in place.
-        self.sender = Sender(self._access, SYSTEM_CLOCK)
+        self.sender = JobEnqueuer(self._access, SYSTEM_CLOCK)
         self._limiter: RateLimiter | None = None
         local = LocalRuns(self._access, self.clock, entropy, self._request, self.limiter)
-        self._registration = Registration(self.registry, self.sender, local)
+        self._registration = TaskRegistration(self.registry, self.sender, local)
         self._kinds = KindQueues(
             self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
         )

@@ -6,16 +6,16 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from msgspec import UNSET
 
 from forge_jobs.app.cron import Declarations, ScheduleOptions
+from forge_jobs.client.enqueue import JobEnqueuer
 from forge_jobs.client.job import Job
 from forge_jobs.client.options import check_names
-from forge_jobs.client.sending import Sender
 from forge_jobs.client.task import Task
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.timetable import template_of
-from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.schedule_ticks import template_of
+from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, ScheduleView
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome
+from forge_jobs.store.store import Store
 
 T = TypeVar("T")
 _ACTOR = "application"
@@ -44,7 +44,7 @@ class Schedules:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: JobEnqueuer,
         declarations: Declarations,
         queue_of: Callable[[str], str | None],
     ) -> None:
@@ -142,11 +142,11 @@ class Schedules:
         """``history`` for coroutines."""
         return await (await self._table()).history(name, limit=limit)
 
-    async def _trigger(self, table: Timetable, name: str) -> Fire:
+    async def _trigger(self, table: ScheduleActions, name: str) -> Fire:
         prepared = self._sender.access.prepared
         return await table.trigger(name, queue_of=self._queue_of, prepared=prepared)
 
-    async def _edit(self, table: Timetable, name: str, changes: CronEdit) -> ScheduleView:
+    async def _edit(self, table: ScheduleActions, name: str, changes: CronEdit) -> ScheduleView:
         where = f"forge.schedules.edit({name!r})"
         check_names(changes, tuple(CronEdit.__annotations__), where=where)
         given: dict[str, Any] = dict(changes)
@@ -162,14 +162,14 @@ class Schedules:
         given["zone"] = given.pop("tz", UNSET)
         return await table.edit(name, ScheduleChange(**given))
 
-    def _run(self, work: Callable[[Timetable], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, work: Callable[[ScheduleActions], Coroutine[Any, Any, T]]) -> T:
         def on_store(store: Store) -> Coroutine[Any, Any, T]:
-            return work(Timetable(store, actor=_ACTOR))
+            return work(ScheduleActions(store, actor=_ACTOR))
 
         return self._sender.access.run(on_store)
 
-    async def _table(self) -> Timetable:
-        return Timetable(await self._sender.access.aready(), actor=_ACTOR)
+    async def _table(self) -> ScheduleActions:
+        return ScheduleActions(await self._sender.access.aready(), actor=_ACTOR)
 
     def _job(self, fire: Fire) -> Job[Any]:
         return Job(self._sender, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)

@@ -4,7 +4,7 @@ from forge_jobs import config
 from forge_jobs.backends.url import open_store
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 
 def open_storage(

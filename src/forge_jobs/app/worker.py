@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forge_jobs import config
-from forge_jobs.client.sending import LocalWorker, Sender
+from forge_jobs.client.enqueue import JobEnqueuer, LocalWorker
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.engine.by_kind import Requests
-from forge_jobs.engine.registry import HandlerRegistry
-from forge_jobs.engine.routing import Router
+from forge_jobs.engine.requests.by_kind import RequestFactory
+from forge_jobs.engine.requests.routing import Router
+from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
@@ -27,10 +27,10 @@ class WorkerPlan:
     """Everything a worker is started with; ``queues`` is settled when it starts, ``learn`` reads
     which queue other workers' kinds go to."""
 
-    sender: Sender
+    sender: JobEnqueuer
     registry: HandlerRegistry
     router: Router
-    requests: Requests
+    requests: RequestFactory
     clock: Clock
     entropy: Entropy
     settings: EngineSettings

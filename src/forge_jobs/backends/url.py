@@ -12,7 +12,7 @@ from forge_jobs.core.errors import BadUrl, NotYet
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 _FORMS: Final = (
     "use sqlite:///relative.db, sqlite:////absolute/path.db, postgresql://user@host/database, "

@@ -9,14 +9,14 @@ from typing import Annotated, assert_never
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Acted, Filter, Selection
-from forge_jobs.core.tally import CappedCount
-from forge_jobs.ops import look
-from forge_jobs.ops.act import APPLIES, BATCH, Action, Copied, OnProgress, Operator, Store
+from forge_jobs.core.selection import Acted, Filter, Selection
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import APPLIES, BATCH, Action, Copied, JobActions, OnProgress, Store
 
 from . import show
-from .failing import FAILED, OK, Stop
+from .exit_codes import FAILED, OK, Stop
 from .options import (
     AsJson,
     ErrorText,
@@ -122,7 +122,7 @@ def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything:
 
 
 async def _carry_out(store: Store, wish: _Wish) -> int:
-    operator = Operator(store, actor=actor())
+    operator = JobActions(store, actor=actor())
     size = CappedCount(len(wish.selection.ids))
     if wish.selection.filter is not None:
         chosen = await by_store_time(store, wish.selection.filter)
@@ -144,7 +144,7 @@ async def _carry_out(store: Store, wish: _Wish) -> int:
     return FAILED if by_id_failed else OK
 
 
-async def _act(operator: Operator, wish: _Wish, progress: OnProgress) -> Copied:
+async def _act(operator: JobActions, wish: _Wish, progress: OnProgress) -> Copied:
     selection = wish.selection
     match wish.action:
         case Action.RETRY:
@@ -215,7 +215,7 @@ async def _explain(store: Store, wish: _Wish, acted: Acted) -> None:
     """For a single job named by id, say why nothing happened."""
     if len(wish.selection.ids) != 1 or not acted.skipped:
         return
-    record = await look.existing(store, wish.selection.ids[0])
+    record = await queries.existing(store, wish.selection.ids[0])
     allowed = APPLIES[wish.action]
     if record.status in allowed:
         text = "another live job holds its dedupe key"

@@ -10,6 +10,7 @@ from forge_jobs.core.errors import ForgeError
 
 from . import (
     audit,
+    bench,
     bulk,
     cron,
     database,
@@ -18,13 +19,12 @@ from . import (
     enqueue,
     health,
     jobs,
-    later,
     limits,
     queues,
     web,
     workers,
 )
-from .failing import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
+from .exit_codes import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
 RUN, LOOK, STORE = "Run", "Look and act", "Store"
@@ -107,7 +107,7 @@ app.command("audit", rich_help_panel=LOOK)(audit.audit)
 app.command("stats", rich_help_panel=LOOK)(health.stats)
 app.command("doctor", rich_help_panel=STORE)(health.doctor)
 app.add_typer(database.app, name="db", rich_help_panel=STORE)
-app.command("bench", rich_help_panel=STORE, context_settings=later.ANYTHING)(later.bench)
+app.command("bench", rich_help_panel=STORE, context_settings=bench.ANYTHING)(bench.bench)
 bulk.add_to(jobs.app)
 
 

@@ -14,9 +14,9 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.timetable import spec
-from forge_jobs.ops.act import Store
-from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, Timetable
+from forge_jobs.core.schedule_ticks import spec
+from forge_jobs.ops.actions import Store
+from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, ScheduleView
 from forge_jobs.ops.views import to_json
 
 from . import show
@@ -262,8 +262,8 @@ def delete(name: Name, url: Url = None, as_json: AsJson = False) -> None:
         show.console().print(f"Schedule {name} is gone.")
 
 
-def _table(store: Store) -> Timetable:
-    return Timetable(store, actor=actor())
+def _table(store: Store) -> ScheduleActions:
+    return ScheduleActions(store, actor=actor())
 
 
 def _given(value: T | None) -> T | UnsetType:

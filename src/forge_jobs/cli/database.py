@@ -9,7 +9,7 @@ from forge_jobs.ops.doctor import SchemaStatus
 from forge_jobs.ops.views import to_json
 
 from . import show
-from .failing import Stop
+from .exit_codes import Stop
 from .options import AsJson, Force, Url
 from .session import with_forge
 
@@ -54,7 +54,7 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
     """
 
     async def work(forge: "Forge") -> tuple[SchemaStatus, dict[str, str]]:
-        return await forge.store.upkeep.schema_status(), forge.store.upkeep.describe()
+        return await forge.store.maintenance.schema_status(), forge.store.maintenance.describe()
 
     found, described = with_forge(url, work)
     if as_json:
@@ -83,7 +83,7 @@ def drop(force: Force = False, url: Url = None, as_json: AsJson = False) -> None
 
     async def work(forge: "Forge") -> str:
         _needs_force(force, forge, "drop")
-        await forge.store.upkeep.drop()
+        await forge.store.maintenance.drop()
         return redact.url(forge.url)
 
     place = with_forge(url, work)
@@ -104,16 +104,16 @@ def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> Non
 
     async def work(forge: "Forge") -> SchemaStatus:
         _needs_force(force, forge, "reset")
-        await forge.store.upkeep.drop()
-        return await forge.store.upkeep.migrate()
+        await forge.store.maintenance.drop()
+        return await forge.store.maintenance.migrate()
 
     _print_schema(with_forge(url, work), as_json, "reset", "")
 
 
 def _bring_up(url: str | None, as_json: bool, verb: str) -> None:
     async def work(forge: "Forge") -> tuple[SchemaStatus, SchemaStatus, str]:
-        before = await forge.store.upkeep.schema_status()
-        return before, await forge.store.upkeep.migrate(), redact.url(forge.url)
+        before = await forge.store.maintenance.schema_status()
+        return before, await forge.store.maintenance.migrate(), redact.url(forge.url)
 
     before, after, place = with_forge(url, work)
     done = verb if before.current != after.current else "already up to date"

@@ -12,18 +12,18 @@ from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Store
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import Store
 
 from . import show
 from .demo_feed import endless
 from .demo_view import LiveScreen, Picture, PlainLines
-from .failing import FAILED, OK, Stop
+from .exit_codes import FAILED, OK, Stop
 from .session import on_store, with_forge
-from .tethered import Tethered
+from .tied_process import TiedProcess
 from .web import import_serving
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _Show:
     url: str
     seconds: float | None
     jobs: int | None
-    worker: Tethered
+    worker: TiedProcess
     log: Path
     clock: Clock
     port: int | None
@@ -93,11 +93,11 @@ def demo(
         raise typer.Exit(_run(part, kept=file is not None))
 
 
-def _workers(url: str, output: IO[bytes]) -> Tethered:
+def _workers(url: str, output: IO[bytes]) -> TiedProcess:
     arguments = [_APP, "--queues", _QUEUES, "--processes", str(WORKERS)]
     arguments += ["--grace", f"{_GRACE_S}", "--lease", f"{_LEASE_S}"]
     named = {"FORGE_URL": url, "FORGE_WORKER_PREFIX": "demo", "FORGE_QUEUES": ""}
-    return Tethered(arguments, environment=named, output=output)
+    return TiedProcess(arguments, environment=named, output=output)
 
 
 def _run(part: _Show, *, kept: bool) -> int:
@@ -105,7 +105,7 @@ def _run(part: _Show, *, kept: bool) -> int:
         last = with_forge(part.url, lambda forge: _serve(forge, part))
     finally:
         code = part.worker.stop(_GRACE_S)
-    after = on_store(part.url, lambda store: look.overview(store, minutes=1))
+    after = on_store(part.url, lambda store: queries.overview(store, minutes=1))
     return _farewell(replace(last, seen=after), code, part.url, kept)
 
 
@@ -140,7 +140,7 @@ async def _play(forge: "Forge", part: _Show, address: str) -> Picture:
             if fresh:
                 await store.jobs.enqueue(fresh)
                 fed += len(fresh)
-            picture = await _look(store, elapsed_s, fed, part)
+            picture = await _read_state(store, elapsed_s, fed, part)
             view.draw(picture)
             if stop.is_set() or _over(picture, part):
                 return picture
@@ -153,9 +153,9 @@ async def _play(forge: "Forge", part: _Show, address: str) -> Picture:
                 pass
 
 
-async def _look(store: Store, elapsed_s: float, fed: int, part: _Show) -> Picture:
-    seen = await look.overview(store, minutes=1, clock=part.clock)
-    failures = await look.jobs(store, _FAILED, limit=5)
+async def _read_state(store: Store, elapsed_s: float, fed: int, part: _Show) -> Picture:
+    seen = await queries.overview(store, minutes=1, clock=part.clock)
+    failures = await queries.jobs(store, _FAILED, limit=5)
     return Picture(elapsed_s, fed, seen, failures.jobs)
 
 

@@ -4,11 +4,11 @@ What fails, and when, follows from each job's number, so that every demo shows t
 """
 
 from forge_jobs import Context, Dead, Forge, NoopEcho, Retry, Throttled
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Operator
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import JobActions
 
 forge = Forge()
 soon = Retry(base="1s", max="4s")
@@ -57,9 +57,9 @@ async def count_stock(number: int, shop: str, ctx: Context) -> str:
 async def sweep() -> str:
     """By the calendar, every five seconds: tries the newest dead pictures once more."""
     store = await forge.aready()
-    dead = await look.jobs(store, Filter(queue="pictures", statuses=(JobStatus.DEAD,)), limit=3)
+    dead = await queries.jobs(store, Filter(queue="pictures", statuses=(JobStatus.DEAD,)), limit=3)
     ids = tuple(job.id for job in dead.jobs)
-    acted = await Operator(store, actor="demo").retry(Selection(ids=ids)) if ids else Acted()
+    acted = await JobActions(store, actor="demo").retry(Selection(ids=ids)) if ids else Acted()
     return f"{acted.changed} tried again"
 
 

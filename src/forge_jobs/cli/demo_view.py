@@ -47,7 +47,7 @@ class Picture:
 
 
 @dataclass(slots=True)
-class Pace:
+class Throughput:
     """Ended jobs per second, from one look to the next."""
 
     rates: deque[float] = field(default_factory=lambda: deque[float](maxlen=_HISTORY))
@@ -79,7 +79,7 @@ class LiveScreen:
 
     def __init__(self, screen: Console, url: str) -> None:
         self._url = url
-        self._pace = Pace()
+        self._pace = Throughput()
         self._live = Live(console=screen, auto_refresh=False, transient=False)
 
     def __enter__(self) -> "LiveScreen":
@@ -100,7 +100,7 @@ class PlainLines:
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
-        self._pace = Pace()
+        self._pace = Throughput()
         self._next_s = 0.0
 
     def __enter__(self) -> "PlainLines":
@@ -125,7 +125,7 @@ class PlainLines:
         )
 
 
-def _drawn(picture: Picture, pace: Pace, url: str) -> RenderableType:
+def _drawn(picture: Picture, pace: Throughput, url: str) -> RenderableType:
     counts = picture.seen.counts
     title = Text.assemble(
         ("Forge Jobs demo", "bold"),

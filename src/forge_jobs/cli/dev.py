@@ -13,10 +13,10 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from . import show
 from .app_path import load_app
-from .failing import OK, Stop
+from .exit_codes import OK, Stop
+from .file_changes import changed, snapshot
 from .options import Url
-from .tethered import Tethered
-from .watching import changed, snapshot
+from .tied_process import TiedProcess
 from .web import import_serving
 
 _LOOK_S: Final = 0.5
@@ -86,7 +86,7 @@ def reload_forever(arguments: list[str], folder: Path, clock: Clock) -> int:
     out = show.messages()
     out.print(f"Watching {folder} for changes. Ctrl-C stops.")
     seen = snapshot(folder)
-    worker = Tethered(arguments)
+    worker = TiedProcess(arguments)
     told = False
     try:
         while True:
@@ -98,7 +98,7 @@ def reload_forever(arguments: list[str], folder: Path, clock: Clock) -> int:
                 more = f" and {len(files) - 1} more" if len(files) > 1 else ""
                 out.print(f"{_below(files[0], folder)}{more} changed: restarting the worker.")
                 worker.stop(_GRACE_S)
-                worker, told = Tethered(arguments), False
+                worker, told = TiedProcess(arguments), False
             elif worker.ended is not None and not told:
                 told = True
                 out.print(f"The worker ended (exit {worker.ended}). Waiting for a change.")

@@ -11,15 +11,15 @@ from rich.text import Text
 
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from forge_jobs.ops import look, metrics
-from forge_jobs.ops.act import Store
+from forge_jobs.ops import metrics, queries
+from forge_jobs.ops.actions import Store
 from forge_jobs.ops.doctor import Finding, Severity, examine, worst_first
 from forge_jobs.ops.metrics import KindView
 from forge_jobs.ops.prometheus import prometheus_text
 from forge_jobs.ops.views import MinuteView, Overview, to_json
 
 from . import show
-from .failing import FAILED, OK
+from .exit_codes import FAILED, OK
 from .options import AsJson, Url
 from .queues import queue_table
 from .session import on_store, with_forge
@@ -83,7 +83,7 @@ def _print_stats(seen: Overview, kinds: tuple[KindView, ...]) -> None:
 
 
 async def _seen(store: Store, minutes: int) -> tuple[Overview, tuple[KindView, ...]]:
-    seen = await look.overview(store, minutes=minutes)
+    seen = await queries.overview(store, minutes=minutes)
     until = seen.minutes[-1].at + timedelta(minutes=1)
     return seen, await metrics.kinds(store, since=seen.minutes[0].at, until=until)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-_REQUEST_MOST: Final = 8 << 10
+_MAX_REQUEST: Final = 8 << 10
 _REQUEST_S: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 _PAGE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -37,7 +37,7 @@ async def serve_health(
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(answer, "127.0.0.1", port, limit=_REQUEST_MOST)
+    return await asyncio.start_server(answer, "127.0.0.1", port, limit=_MAX_REQUEST)
 
 
 async def _page(request: bytes, metrics: Callable[[], Awaitable[str]]) -> bytes:

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Store
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import Store
 from forge_jobs.ops.views import JobLine, JobsPage, JobView, Reason
 
 from . import show
@@ -71,7 +71,9 @@ def list_jobs(
     )
 
     async def work(store: Store) -> JobsPage:
-        return await look.jobs(store, await by_store_time(store, chosen), limit=limit, after=after)
+        return await queries.jobs(
+            store, await by_store_time(store, chosen), limit=limit, after=after
+        )
 
     page, now = on_store(url, lambda store: timed(store, work(store)))
     if as_json:
@@ -95,7 +97,7 @@ def show_job(
     Example:
       forge jobs show 01JABCDEFGHJKMNPQRSTVWXYZ0
     """
-    view, now = on_store(url, lambda store: timed(store, look.job(store, job_id, reveal=reveal)))
+    view, now = on_store(url, lambda store: timed(store, queries.job(store, job_id, reveal=reveal)))
     if as_json:
         show.write_json(view.to_json())
     else:

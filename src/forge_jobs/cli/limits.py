@@ -7,11 +7,11 @@ import typer
 from rich.table import Table
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.ops import bounds
-from forge_jobs.ops import limits as ops
-from forge_jobs.ops.act import Store
-from forge_jobs.ops.bounds import BoundOperator, LimitView, ScopeView
-from forge_jobs.ops.limits import LimitOperator, RateLimitView
+from forge_jobs.ops import declared_limits
+from forge_jobs.ops import rate_limits as ops
+from forge_jobs.ops.actions import Store
+from forge_jobs.ops.declared_limits import LimitActions, LimitView, ScopeView
+from forge_jobs.ops.rate_limits import RateLimitActions, RateLimitView
 from forge_jobs.ops.views import to_json
 
 from . import show
@@ -40,8 +40,8 @@ def list_limits(url: Url = None, as_json: AsJson = False) -> None:
     ) -> tuple[Sequence[RateLimitView], Sequence[LimitView], Sequence[ScopeView]]:
         return (
             await ops.rate_limits(store),
-            await bounds.declared_limits(store),
-            await bounds.scopes(store),
+            await declared_limits.declared_limits(store),
+            await declared_limits.scopes(store),
         )
 
     views, declared, scopes = on_store(url, work)
@@ -92,7 +92,7 @@ def set_limit(
     if scope.startswith(("task:", "queue:")):
 
         async def set_bound(store: Store) -> LimitView:
-            return await BoundOperator(store, actor=actor()).set(
+            return await LimitActions(store, actor=actor()).set(
                 scope, concurrency=concurrency, rate=rate, burst=burst, lift=lift
             )
 
@@ -102,7 +102,7 @@ def set_limit(
         raise BadOption(f"--concurrency and --lift are for task:KIND and queue:NAME, not {scope!r}")
 
     async def work(store: Store) -> RateLimitView:
-        return await LimitOperator(store, actor=actor()).set_rate(scope, rate, burst=burst)
+        return await RateLimitActions(store, actor=actor()).set_rate(scope, rate, burst=burst)
 
     _print_one(on_store(url, work), as_json)
 
@@ -117,7 +117,7 @@ def reset(name: Scope, url: Url = None) -> None:
     """
 
     async def work(store: Store) -> None:
-        await BoundOperator(store, actor=actor()).reset(name)
+        await LimitActions(store, actor=actor()).reset(name)
 
     on_store(url, work)
     show.console().print(f"{name}: the next worker that starts says what it is.")
@@ -133,7 +133,7 @@ def clear(scope: Scope, url: Url = None) -> None:
     """
 
     async def work(store: Store) -> None:
-        await BoundOperator(store, actor=actor()).open_scope(scope)
+        await LimitActions(store, actor=actor()).open_scope(scope)
 
     on_store(url, work)
     show.console().print(f"Scope {scope!r} is open.")
@@ -149,7 +149,7 @@ def drain(scope: Scope, url: Url = None, as_json: AsJson = False) -> None:
     """
 
     async def work(store: Store) -> RateLimitView:
-        return await LimitOperator(store, actor=actor()).drain(scope)
+        return await RateLimitActions(store, actor=actor()).drain(scope)
 
     _print_one(on_store(url, work), as_json)
 

@@ -7,7 +7,7 @@ import typer
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant, seconds
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Operator, QueueChange, Store
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import JobActions, QueueChange, Store
 from forge_jobs.ops.views import QueueView, to_json
 
 from . import show
@@ -45,7 +45,7 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
     Example:
       forge queues list
     """
-    views = on_store(url, look.queues)
+    views = on_store(url, queries.queues)
     if as_json:
         show.write_json(to_json({"queues": views}))
         return
@@ -108,8 +108,8 @@ def set_queue(
         raise BadOption("say what to set, for example --workers 20")
 
     async def work(store: Store) -> QueueView:
-        await Operator(store, actor=actor()).set_queue(name, change, create=create)
-        return await look.queue(store, name)
+        await JobActions(store, actor=actor()).set_queue(name, change, create=create)
+        return await queries.queue(store, name)
 
     _print_queue(on_store(url, work), as_json)
 
@@ -124,8 +124,8 @@ def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     """
 
     async def work(store: Store) -> QueueView:
-        await Operator(store, actor=actor()).pause(name)
-        return await look.queue(store, name)
+        await JobActions(store, actor=actor()).pause(name)
+        return await queries.queue(store, name)
 
     _print_queue(on_store(url, work), as_json)
 
@@ -140,8 +140,8 @@ def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     """
 
     async def work(store: Store) -> QueueView:
-        await Operator(store, actor=actor()).resume(name)
-        return await look.queue(store, name)
+        await JobActions(store, actor=actor()).resume(name)
+        return await queries.queue(store, name)
 
     _print_queue(on_store(url, work), as_json)
 
@@ -156,8 +156,8 @@ def unthrottle(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     """
 
     async def work(store: Store) -> QueueView:
-        await Operator(store, actor=actor()).unthrottle(name)
-        return await look.queue(store, name)
+        await JobActions(store, actor=actor()).unthrottle(name)
+        return await queries.queue(store, name)
 
     _print_queue(on_store(url, work), as_json)
 

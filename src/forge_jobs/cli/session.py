@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from forge_jobs.app import Forge
-    from forge_jobs.ops.act import Store
+    from forge_jobs.ops.actions import Store
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def on_store(url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
     """Run ``work`` on the opened store. NotFound when there is no database: looking makes none."""
 
     async def step(forge: "Forge") -> T:
-        if (await forge.store.upkeep.schema_status()).current is None:
+        if (await forge.store.maintenance.schema_status()).current is None:
             place = redact.url(forge.url)
             raise NotFound(
                 f"there is no database at {place}: check --url or FORGE_URL, "

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import show
-from .failing import Stop
+from .exit_codes import Stop
 from .options import Url
 
 app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="rich")
@@ -39,17 +39,17 @@ def web(
     """
     if context.invoked_subcommand is not None:
         return
-    serving = import_serving()
+    standalone = import_serving()
     from forge_jobs.web.access.credentials import from_environment
 
-    serving.check_host(host, from_environment())
-    serving.check_pages()
+    standalone.check_host(host, from_environment())
+    standalone.check_pages()
     from forge_jobs.app import Forge
 
     forge = Forge(url)
     # A server may come back while the pages wait for it; a wrong address or forge.toml will not.
     _ = forge.store
-    place = serving.listen(host, port)
+    place = standalone.listen(host, port)
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -57,8 +57,8 @@ def web(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         hosts = tuple(allow_host or ())
-        async with serving.served(forge, place, read_only=read_only, hosts=hosts) as task:
-            show.console().print(f"Mission Control: {serving.address(place)}", soft_wrap=True)
+        async with standalone.served(forge, place, read_only=read_only, hosts=hosts) as task:
+            show.console().print(f"Mission Control: {standalone.address(place)}", soft_wrap=True)
             waiting = asyncio.create_task(stop.wait())
             await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -113,11 +113,11 @@ def token(
 def import_serving() -> ModuleType:
     """The server, or a message that says what to install."""
     try:
-        from forge_jobs.web import serving
+        from forge_jobs.web import standalone
     except ModuleNotFoundError as error:
         raise Stop(
             f"Mission Control needs the extra [web] ({error.name} is missing): "
             "pip install 'forge-jobs[web]'",
             code="needs_web",
         ) from error
-    return serving
+    return standalone

@@ -14,13 +14,13 @@ from forge_jobs.core.instant import seconds
 from forge_jobs.core.names import queue_name
 from forge_jobs.kit.log import configure
 
-from .failing import REFUSED, exit_code, say
+from .exit_codes import REFUSED, exit_code, say
 from .worker_parent import run_parent
 
 DEFAULT_GRACE: Final = "20s"
 DEFAULT_LEASE: Final = "15s"
 DEFAULT_LOG_FORMAT: Final = "text"
-PROCESSES_MOST: Final = 256
+MAX_PROCESSES: Final = 256
 
 HELP: Final = {
     "app": "Where the Forge object is: pkg.module:name.",
@@ -72,8 +72,8 @@ def start(
     url: str | None = None,
 ) -> int:
     """Check everything that can be checked without the application, then run the parent."""
-    if not 1 <= processes <= PROCESSES_MOST:
-        raise BadOption(f"--processes {processes} must lie between 1 and {PROCESSES_MOST}")
+    if not 1 <= processes <= MAX_PROCESSES:
+        raise BadOption(f"--processes {processes} must lie between 1 and {MAX_PROCESSES}")
     if health_port is not None and not 0 < health_port < 65_536:
         raise BadOption(f"--health-port {health_port} is no port: use 1 to 65535")
     if log_format not in ("text", "json"):

@@ -39,7 +39,7 @@ from .worker_link import ParentLine
 
 _LOG = logging.getLogger("forge_jobs.worker")
 _ORPHAN_GRACE_S: Final = 3.0
-# Longer than leaving takes (engine/leaving.py): a slow store is no reason to go unheard.
+# Longer than leaving takes (engine/liveness/shutdown.py): a slow store is no reason to go unheard.
 _AFTER_GRACE_S: Final = 1.6
 # Trying again does not help against these.
 _REFUSALS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
@@ -175,7 +175,7 @@ async def _serve_open(
         if line is not None:
             line.up(handle.host_id)
             background.append(
-                io.spawn(lambda: line.beat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
+                io.spawn(lambda: line.heartbeat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
             )
         await stopping.wait()
         serving = False

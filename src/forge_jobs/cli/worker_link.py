@@ -50,7 +50,7 @@ class ParentLine:
         finally:
             writer.close()
 
-    async def beat(self, host_id: Callable[[], str], lease_s: float, clock: Clock) -> None:
+    async def heartbeat(self, host_id: Callable[[], str], lease_s: float, clock: Clock) -> None:
         """Tell the parent for ever that this process still runs, and under which name: it has
         another one after it was declared dead. On the I/O thread."""
         while True:

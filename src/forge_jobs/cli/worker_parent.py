@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from forge_jobs.kit.child_process import ChildExit
+from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from .parent_signals import TERMINAL_SIGNALS, Wishes, reap_strays, signals_to
@@ -37,13 +37,13 @@ FAILED: Final = 1
 CHILD_MODULE: Final = "forge_jobs.cli.worker_child"
 
 _RESTART_FIRST_S: Final = 0.1
-_RESTART_MOST_S: Final = 30.0
+_MAX_RESTART_S: Final = 30.0
 _HEALTHY_S: Final = 60.0
-_STARTS_MOST: Final = 5
+_MAX_STARTS: Final = 5
 _STARTING_NOTE_S: Final = 30.0
 _TURN_S: Final = 0.5
 _AFTER_GRACE_S: Final = 1.8
-_LINES_MOST: Final = 1 << 20
+_MAX_LINES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -197,7 +197,7 @@ class WorkerParent:
 
     def _fail_start(self, worker: _Worker, now: float, why: str) -> None:
         delay_s = self._put_off(worker, now)
-        if not self._anyone_up and worker.failures >= _STARTS_MOST:
+        if not self._anyone_up and worker.failures >= _MAX_STARTS:
             _LOG.error("worker %d %s, %d times in a row", worker.number, why, worker.failures)
             self._give_up(now)
         else:
@@ -205,7 +205,7 @@ class WorkerParent:
 
     def _put_off(self, worker: _Worker, now: float) -> float:
         worker.failures += 1
-        delay_s = min(_RESTART_FIRST_S * 2 ** min(worker.failures - 1, 10), _RESTART_MOST_S)
+        delay_s = min(_RESTART_FIRST_S * 2 ** min(worker.failures - 1, 10), _MAX_RESTART_S)
         worker.start_at = now + delay_s
         return delay_s
 
@@ -299,7 +299,7 @@ class WorkerParent:
                 self._close_control(worker)
                 return
             *lines, worker.rest = (worker.rest + data).split(b"\n")
-            worker.rest = worker.rest[:_LINES_MOST]
+            worker.rest = worker.rest[:_MAX_LINES]
             for line in lines:
                 self._hear(worker, line, now)
 

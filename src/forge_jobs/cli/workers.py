@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Operator, Store
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import JobActions, Store
 from forge_jobs.ops.views import WorkerView, to_json
 
 from . import show
@@ -29,7 +29,7 @@ def workers(context: typer.Context, url: Url = None, as_json: AsJson = False) ->
     """
     if context.invoked_subcommand is not None:
         return
-    views, now = on_store(url, lambda store: timed(store, look.workers(store)))
+    views, now = on_store(url, lambda store: timed(store, queries.workers(store)))
     if as_json:
         show.write_json(to_json({"workers": views}))
     elif not views:
@@ -55,7 +55,7 @@ def quiet(
     """
 
     async def work(store: Store) -> str:
-        return await Operator(store, actor=actor()).quiet(worker, quiet=not off)
+        return await JobActions(store, actor=actor()).quiet(worker, quiet=not off)
 
     host_id = on_store(url, work)
     if as_json:

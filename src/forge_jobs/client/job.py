@@ -8,15 +8,15 @@ from forge_jobs.core import payload
 from forge_jobs.core.errors import Invalid, JobFailed, NotFound, ResultTimeout
 from forge_jobs.core.instant import Duration, Instant, seconds, to_datetime
 from forge_jobs.core.job import AttemptError, JobRecord, LogLine
-from forge_jobs.core.select import Acted, Selection
+from forge_jobs.core.selection import Acted, Selection
 from forge_jobs.core.status import JobStatus, is_terminal
-from forge_jobs.kit.answer import Answer
+from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.jobs import Peek
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .sending import Sender
+    from .enqueue import JobEnqueuer
 
 R = TypeVar("R")
 _REASON = "cancelled by the application"
@@ -33,7 +33,7 @@ class Job(Generic[R]):
 
     def __init__(
         self,
-        sender: "Sender",
+        sender: "JobEnqueuer",
         job_id: str,
         read: "Callable[[bytes], R] | None" = None,
         duplicate: bool = False,
@@ -83,7 +83,7 @@ class Job(Generic[R]):
         if timeout_s == 0:
             (peek,) = self._sender.access.run(lambda store: store.jobs.peek([self.id]))
             return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, Answer[Peek]()
+        poller, end = self._sender.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, end)
             if end.wait(timeout_s):
@@ -101,7 +101,7 @@ class Job(Generic[R]):
             store = await self._sender.access.aready()
             (peek,) = await store.jobs.peek([self.id])
             return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, Answer[Peek]()
+        poller, end = self._sender.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, end)
             async with asyncio.timeout(timeout_s):
@@ -129,11 +129,11 @@ class Job(Generic[R]):
 
     def logs(self) -> list[LogLine]:
         """The lines its handlers wrote with ``ctx.log``, oldest first."""
-        return self._sender.access.run(lambda store: store.ledger.logs(self.id))
+        return self._sender.access.run(lambda store: store.metrics.logs(self.id))
 
     async def alogs(self) -> list[LogLine]:
         """``logs`` for coroutines."""
-        return await (await self._sender.access.aready()).ledger.logs(self.id)
+        return await (await self._sender.access.aready()).metrics.logs(self.id)
 
     @property
     def status(self) -> JobStatus:

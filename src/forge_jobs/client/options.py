@@ -8,7 +8,6 @@ from typing import Any, Literal, NoReturn, TypedDict
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import names, payload
-from forge_jobs.core.bound import check_path
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
 from forge_jobs.core.job import (
@@ -17,12 +16,13 @@ from forge_jobs.core.job import (
     LaneOrder,
     UniqueWhile,
 )
-from forge_jobs.core.limits import CONCURRENCY_MOST, Declared, rate_of, task_limit
+from forge_jobs.core.limit_key import check_path
+from forge_jobs.core.limits import MAX_CONCURRENCY, Declared, rate_of, task_limit
 from forge_jobs.core.retry import Retry
 
-PRIORITY_MOST = 1_000_000_000
-ATTEMPTS_MOST = 1_000_000
-PAYLOAD_LIMIT_MOST = 64 << 20
+MAX_PRIORITY = 1_000_000_000
+MAX_ATTEMPTS = 1_000_000
+MAX_PAYLOAD_LIMIT = 64 << 20
 
 
 class JobOptions(TypedDict, total=False):
@@ -80,7 +80,7 @@ class TaskSettings:
     retry: Retry | None = None
     scopes: tuple[str, ...] = ()
     cpu: bool = False
-    payload_limit: int = payload.PAYLOAD_BYTES_MOST
+    payload_limit: int = payload.MAX_PAYLOAD_BYTES
     priority: int = DEFAULT_PRIORITY
     tags: tuple[str, ...] = ()
     concurrency: int | None = None
@@ -115,7 +115,7 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
             case "queue":
                 fields["queue"] = names.queue_name(value)
             case "max_attempts":
-                fields["max_attempts"] = _whole(name, value, 1, ATTEMPTS_MOST)
+                fields["max_attempts"] = _whole(name, value, 1, MAX_ATTEMPTS)
             case "timeout":
                 fields["timeout_s"] = _timeout(value)
             case "retry":
@@ -125,9 +125,9 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
             case "cpu":
                 fields["cpu"] = _switch(name, value)
             case "payload_limit":
-                fields["payload_limit"] = _whole(name, value, 1, PAYLOAD_LIMIT_MOST)
+                fields["payload_limit"] = _whole(name, value, 1, MAX_PAYLOAD_LIMIT)
             case "priority":
-                fields["priority"] = _whole(name, value, -PRIORITY_MOST, PRIORITY_MOST)
+                fields["priority"] = _whole(name, value, -MAX_PRIORITY, MAX_PRIORITY)
             case "tags":
                 fields["tags"] = names.tag_list(_listed("tags", value))
             case _:
@@ -157,11 +157,11 @@ def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
         case "run_at" | "at":
             return {"run_at": _moment(name, value)}
         case "priority":
-            return {"priority": _whole(name, value, -PRIORITY_MOST, PRIORITY_MOST)}
+            return {"priority": _whole(name, value, -MAX_PRIORITY, MAX_PRIORITY)}
         case "queue":
             return {"queue": names.queue_name(value)}
         case "max_attempts":
-            return {"max_attempts": _whole(name, value, 1, ATTEMPTS_MOST)}
+            return {"max_attempts": _whole(name, value, 1, MAX_ATTEMPTS)}
         case "timeout":
             return {"timeout_s": _timeout(value)}
         case "expires":
@@ -211,7 +211,7 @@ def limit_numbers(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if options.get("concurrency") is not None:
         fields["concurrency"] = _whole(
-            f"{where}: concurrency", options["concurrency"], 1, CONCURRENCY_MOST
+            f"{where}: concurrency", options["concurrency"], 1, MAX_CONCURRENCY
         )
     if options.get("rate") is not None:
         per_s, burst = rate_of(options["rate"], field=f"{where}: rate")

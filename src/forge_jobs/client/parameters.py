@@ -13,7 +13,7 @@ from forge_jobs.core.errors import BadOption
 _CONTEXT_NAMES = frozenset({"Context", "JobCtx"})
 
 
-class Place(Enum):
+class ParameterKind(Enum):
     """How a parameter receives its value."""
 
     POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
@@ -28,7 +28,7 @@ class Parameter:
     """One parameter. ``index`` is its position in the function's own list."""
 
     name: str
-    place: Place
+    place: ParameterKind
     index: int
     annotation: Any
     required: bool
@@ -36,7 +36,7 @@ class Parameter:
     is_context: bool
 
     def __str__(self) -> str:
-        stars = {Place.REST: "*", Place.EXTRA: "**"}.get(self.place, "")
+        stars = {ParameterKind.REST: "*", ParameterKind.EXTRA: "**"}.get(self.place, "")
         kind = "" if self.annotation is Any else f": {type_text(self.annotation)}"
         return f"{stars}{self.name}{kind}" + ("" if self.required or stars else " = ...")
 
@@ -84,7 +84,7 @@ def read(
         found.append(
             Parameter(
                 name=name,
-                place=Place(raw.kind),
+                place=ParameterKind(raw.kind),
                 index=index,
                 annotation=Any if annotation is object else annotation,
                 required=raw.default is raw.empty,

@@ -14,8 +14,8 @@ import msgspec
 from forge_jobs.core import payload
 from forge_jobs.core.errors import BadArguments, BadPayload, PayloadTooLarge
 
-from .parameters import Parameter, Parameters, Place, Unresolved, read, type_text
-from .reading import Reader, from_json, result_reader
+from .decoding import ArgumentDecoder, from_json, result_reader
+from .parameters import Parameter, ParameterKind, Parameters, Unresolved, read, type_text
 
 _SCALARS = (str, int, float, bool, type(None))
 NOTHING = b"{}"
@@ -32,18 +32,22 @@ class _Plan:
 
     def __init__(self, parameters: Parameters, kind: str) -> None:
         stored = parameters.stored
-        named = [item for item in stored if item.place not in (Place.REST, Place.EXTRA)]
+        named = [
+            item for item in stored if item.place not in (ParameterKind.REST, ParameterKind.EXTRA)
+        ]
         self.parameters = parameters
         self.contexts = tuple(item for item in parameters.all if item.is_context)
-        self.positional = tuple(item.name for item in named if item.place is not Place.KEYWORD)
+        self.positional = tuple(
+            item.name for item in named if item.place is not ParameterKind.KEYWORD
+        )
         self.positional_only = frozenset(
-            item.name for item in named if item.place is Place.POSITIONAL_ONLY
+            item.name for item in named if item.place is ParameterKind.POSITIONAL_ONLY
         )
         self.known = frozenset(item.name for item in named)
         self.required = tuple(item.name for item in named if item.required)
         self.total = len(named)
-        self.rest = _only(stored, Place.REST)
-        self.extra = _only(stored, Place.EXTRA)
+        self.rest = _only(stored, ParameterKind.REST)
+        self.extra = _only(stored, ParameterKind.EXTRA)
         self.types: dict[str, Any] = {item.name: item.annotation for item in named}
         if self.rest is not None:
             self.types[self.rest.name] = list[self.rest.annotation]
@@ -51,7 +55,7 @@ class _Plan:
             name: _exact(annotation) for name, annotation in self.types.items()
         }
         self.uneven = bool(self.rest or self.extra or self.positional_only)
-        self.reader = Reader(parameters, kind=kind)
+        self.reader = ArgumentDecoder(parameters, kind=kind)
         self.result = result_reader(parameters.returns)
 
 
@@ -144,7 +148,7 @@ class Signature:
             )
             if given:
                 continue
-            if item.place is not Place.KEYWORD and len(args) >= item.index:
+            if item.place is not ParameterKind.KEYWORD and len(args) >= item.index:
                 args = (*args[: item.index], make_context(), *args[item.index :])
             else:
                 kwargs = {**kwargs, item.name: make_context()}
@@ -288,7 +292,7 @@ class Signature:
         return BadPayload(f"{self._what} cannot be stored as JSON: {error}")
 
 
-def _only(stored: tuple[Parameter, ...], place: Place) -> Parameter | None:
+def _only(stored: tuple[Parameter, ...], place: ParameterKind) -> Parameter | None:
     return next((item for item in stored if item.place is place), None)
 
 

@@ -6,14 +6,14 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
-from forge_jobs.core.bound import limit_key
 from forge_jobs.core.errors import BadArguments
 from forge_jobs.core.job import NewJob, Successor
+from forge_jobs.core.limit_key import limit_key
 from forge_jobs.core.limits import published
 
+from .enqueue import JobEnqueuer
 from .job import Job
 from .options import JobOptions, TaskSettings, job_fields
-from .sending import Sender
 from .signature import NOTHING, Signature
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class Sendable(Generic[P, R]):
     """What a task and a task with options have in common: calls become jobs."""
 
     _signature: Signature
-    _sender: Sender
+    _sender: JobEnqueuer
     _template: NewJob
     _limit: int
     _read: Callable[[bytes], Any]
@@ -145,7 +145,7 @@ class Task(Sendable[P, R]):
         kind: str,
         settings: TaskSettings,
         signature: Signature,
-        sender: Sender,
+        sender: JobEnqueuer,
         make_local: MakeLocal,
         on_dead: Successor | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from forge_jobs.core.errors import BadOption, NotYet
 from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 _LATER = {
     "psycopg": "psycopg connections come with the Postgres backend",

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .bound import limit_key
 from .instant import Instant
 from .job import NewJob, Successor
-from .names import TAGS_MOST
+from .limit_key import limit_key
+from .names import MAX_TAGS
 
 
 class DeadJob(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def successor(
         max_attempts=on_dead.max_attempts,
         priority=on_dead.priority,
         timeout_s=on_dead.timeout_s,
-        tags=tuple(dict.fromkeys((*on_dead.tags, *tags)))[:TAGS_MOST],
+        tags=tuple(dict.fromkeys((*on_dead.tags, *tags)))[:MAX_TAGS],
         lane=on_dead.lane,
         order=on_dead.order,
         track=on_dead.track,

@@ -2,7 +2,7 @@
 
 ``decide`` is pure: the same job, outcome, time and roll give the same finish. A backend applies the
 finish; only two facts are added there, since only the store knows them: a pending cancel request
-(see ``settled``) and the store's present time (delays are relative).
+(see ``final_status``) and the store's present time (delays are relative).
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Budgets:
     throttle_s: float = 86_400.0
     missing_s: float = 86_400.0
     missing_delay_s: float = 15.0
-    crashes_most: int = 3
+    max_crashes: int = 3
 
 
 DEFAULT_BUDGETS = Budgets()
@@ -70,7 +70,7 @@ _DONE_EVENT = Event.DONE
 _DONE = JobStatus.DONE
 
 
-class _Move(NamedTuple):
+class _Decision(NamedTuple):
     event: Event
     status: JobStatus
     delay_s: float | None = 0.0
@@ -103,11 +103,11 @@ def decide(
         case Crashed(message=message):
             move = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
         case Dead(message=message):
-            move = _Move(Event.DIE, JobStatus.DEAD, error=message)
+            move = _Decision(Event.DIE, JobStatus.DEAD, error=message)
         case Throttled(retry_after_s=hint_s):
             move = _throttled(job, hint_s, now, budgets)
         case Snooze(delay_s=delay_s):
-            move = _Move(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
+            move = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
         case Missing():
             move = _missing(job, now, roll, budgets)
         case _:
@@ -135,33 +135,35 @@ def done(
     )  # fmt: skip
 
 
-def _failed(job: ClaimedJob, event: Event, message: str, delay_s: float) -> _Move:
+def _failed(job: ClaimedJob, event: Event, message: str, delay_s: float) -> _Decision:
     if job.attempts >= job.max_attempts:
-        return _Move(event, JobStatus.DEAD, error=message)
-    return _Move(event, JobStatus.FAILED, delay_s, message)
+        return _Decision(event, JobStatus.DEAD, error=message)
+    return _Decision(event, JobStatus.FAILED, delay_s, message)
 
 
-def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) -> _Move:
-    if job.crashes + 1 >= budgets.crashes_most:
-        return _Move(Event.CRASH, JobStatus.DEAD, error=message)
+def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) -> _Decision:
+    if job.crashes + 1 >= budgets.max_crashes:
+        return _Decision(Event.CRASH, JobStatus.DEAD, error=message)
     return _failed(job, Event.CRASH, message, delay_s)
 
 
-def _throttled(job: ClaimedJob, hint_s: float | None, now: Instant, budgets: Budgets) -> _Move:
+def _throttled(job: ClaimedJob, hint_s: float | None, now: Instant, budgets: Budgets) -> _Decision:
     if _used_up(job.throttled_since, now, budgets.throttle_s):
         spent = f"throttled for more than {budgets.throttle_s:.0f} s without a success"
-        return _Move(Event.THROTTLE, JobStatus.DEAD, error=spent)
-    return _Move(Event.THROTTLE, JobStatus.SCHEDULED, hint_s)
+        return _Decision(Event.THROTTLE, JobStatus.DEAD, error=spent)
+    return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, hint_s)
 
 
-def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Move:
+def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Decision:
     error = f"no worker of this queue has a handler for kind {job.kind!r}"
     if _used_up(job.missing_since, now, budgets.missing_s):
-        return _Move(Event.MISSING, JobStatus.DEAD, error=error)
-    return _Move(Event.MISSING, JobStatus.SCHEDULED, budgets.missing_delay_s * (0.5 + roll), error)
+        return _Decision(Event.MISSING, JobStatus.DEAD, error=error)
+    return _Decision(
+        Event.MISSING, JobStatus.SCHEDULED, budgets.missing_delay_s * (0.5 + roll), error
+    )
 
 
-def settled(status: JobStatus, *, cancel_requested: bool) -> JobStatus:
+def final_status(status: JobStatus, *, cancel_requested: bool) -> JobStatus:
     """Where a finish really leads: a requested cancel wins over everything but Done."""
     if cancel_requested and status is not JobStatus.DONE:
         return JobStatus.CANCELLED

@@ -21,8 +21,8 @@ QUEUE: Final = "queue:"
 TASK: Final = "task:"
 SCOPE: Final = "scope:"
 LANE: Final = "lane:"
-CONCURRENCY_MOST: Final = 100_000
-RATE_MOST: Final = 1_000_000.0
+MAX_CONCURRENCY: Final = 100_000
+MAX_RATE: Final = 1_000_000.0
 UNBOUNDED: Final = 1 << 40
 
 _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]*)\s*(s|m|h|d|sec|min|hour|day)\s*")
@@ -96,12 +96,12 @@ def scope_gate(scope: str) -> str:
     return SCOPE + scope
 
 
-def key_lot(kind: str, value: str) -> str:
+def key_bucket(kind: str, value: str) -> str:
     """The limit key of jobs of a task that share one value."""
     return f"{TASK}{kind}/{value}"
 
 
-def lane_lot(queue: str, lane: str) -> str:
+def lane_bucket(queue: str, lane: str) -> str:
     """The lot of a lane, which belongs to its queue."""
     return f"{LANE}{queue}/{lane}"
 
@@ -121,8 +121,8 @@ def rate_of(text: object, *, field: str = "rate") -> tuple[float, float]:
     count, times, unit = found.groups()
     span_s = int(times or 1) * _UNIT_S[unit]
     per_s = float(count) / span_s if span_s else 0.0
-    if not 0 < per_s <= RATE_MOST:
-        raise BadOption(f"{field}={text!r} must lie above 0 and not above {RATE_MOST:,.0f}/s")
+    if not 0 < per_s <= MAX_RATE:
+        raise BadOption(f"{field}={text!r} must lie above 0 and not above {MAX_RATE:,.0f}/s")
     return per_s, max(1.0, per_s)
 
 
@@ -137,16 +137,16 @@ def rate_text(per_s: float) -> str:
 
 def check(limit: Limit) -> Limit:
     """The limit itself, or BadOption for a number outside its range."""
-    if limit.concurrency is not None and not 0 <= limit.concurrency <= CONCURRENCY_MOST:
+    if limit.concurrency is not None and not 0 <= limit.concurrency <= MAX_CONCURRENCY:
         raise BadOption(
             f"concurrency={limit.concurrency} of {limit.name} must lie between 0 and "
-            f"{CONCURRENCY_MOST:,}"
+            f"{MAX_CONCURRENCY:,}"
         )
-    if limit.rate_per_s is not None and not 0 < limit.rate_per_s <= RATE_MOST:
+    if limit.rate_per_s is not None and not 0 < limit.rate_per_s <= MAX_RATE:
         raise BadOption(
-            f"the rate of {limit.name} must lie above 0 and not above {RATE_MOST:,.0f}/s"
+            f"the rate of {limit.name} must lie above 0 and not above {MAX_RATE:,.0f}/s"
         )
-    if not 1 <= limit.burst <= RATE_MOST:
+    if not 1 <= limit.burst <= MAX_RATE:
         raise BadOption(f"burst={limit.burst:g} of {limit.name} must lie between 1 and a million")
     return limit
 

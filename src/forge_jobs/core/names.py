@@ -14,7 +14,7 @@ _SCHEDULE_RULE = (
     "use 1 to 127 letters, digits, '_', '-', '.' or ':', starting with a letter, digit or '_'"
 )
 _KEY_LONGEST = 512
-TAGS_MOST = 32
+MAX_TAGS = 32
 
 
 def queue_name(value: str) -> str:
@@ -45,8 +45,8 @@ def tag_list(values: Iterable[str]) -> tuple[str, ...]:
     if isinstance(values, str):
         raise BadName("tags", values, "pass a list of strings, not one string")
     tags = tuple(dict.fromkeys(key_text("tag", tag) for tag in values))
-    if len(tags) > TAGS_MOST:
-        raise BadName("tags", f"{len(tags)} tags", f"at most {TAGS_MOST} tags are kept")
+    if len(tags) > MAX_TAGS:
+        raise BadName("tags", f"{len(tags)} tags", f"at most {MAX_TAGS} tags are kept")
     for tag in tags:
         if "," in tag:
             raise BadName("tag", tag, "a tag must not contain a comma")

@@ -10,12 +10,12 @@ import msgspec
 
 from .errors import BadPayload, PayloadTooLarge
 
-PAYLOAD_BYTES_MOST: Final = 1 << 20
-RESULT_BYTES_MOST: Final = 256 << 10
-DEPTH_MOST: Final = 64
+MAX_PAYLOAD_BYTES: Final = 1 << 20
+MAX_RESULT_BYTES: Final = 256 << 10
+MAX_DEPTH: Final = 64
 
 
-def encode(value: object, *, limit: int = PAYLOAD_BYTES_MOST, what: str = "payload") -> bytes:
+def encode(value: object, *, limit: int = MAX_PAYLOAD_BYTES, what: str = "payload") -> bytes:
     """JSON bytes of ``value``, or BadPayload / PayloadTooLarge that says what to change."""
     try:
         data = _encoder.encode(value)
@@ -25,7 +25,7 @@ def encode(value: object, *, limit: int = PAYLOAD_BYTES_MOST, what: str = "paylo
     return data
 
 
-def check(data: bytes, *, limit: int = PAYLOAD_BYTES_MOST, what: str, plain: object = None) -> None:
+def check(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES, what: str, plain: object = None) -> None:
     """Refuse JSON bytes that some backend could not hold or give back unchanged."""
     if len(data) > limit:
         raise PayloadTooLarge(len(data), limit, what=what)
@@ -33,8 +33,8 @@ def check(data: bytes, *, limit: int = PAYLOAD_BYTES_MOST, what: str, plain: obj
         raise BadPayload(f"{what} holds a NUL character (\\u0000), which not every store can keep")
     if b"null" in data and plain is not None and _holds_nan(plain):
         raise BadPayload(f"{what} holds NaN or an infinity, which JSON does not have")
-    if data.count(b"[") + data.count(b"{") > DEPTH_MOST and _depth(data) > DEPTH_MOST:
-        raise BadPayload(f"{what} is nested deeper than {DEPTH_MOST} levels")
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
+        raise BadPayload(f"{what} is nested deeper than {MAX_DEPTH} levels")
 
 
 def decode(data: bytes) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .errors import BadOption
 from .instant import Duration, seconds
 
-_DOUBLINGS_MOST = 30
+_MAX_DOUBLINGS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Backoff:
         """The wait after the ``failures``-th failure, before jitter."""
         if self.steps_s:
             return self.steps_s[min(failures, len(self.steps_s)) - 1]
-        return min(self.base_s * 2 ** min(max(failures - 1, 0), _DOUBLINGS_MOST), self.max_s)
+        return min(self.base_s * 2 ** min(max(failures - 1, 0), _MAX_DOUBLINGS), self.max_s)
 
     def jittered_s(self, failures: int, roll: float) -> float:
         """The same, spread by up to ``jitter`` in both directions; ``roll`` lies in [0, 1)."""

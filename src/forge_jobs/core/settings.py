@@ -6,9 +6,9 @@ from typing import Final
 from .errors import BadName, BadOption
 from .names import key_text
 
-VALUE_MOST: Final = 64 << 10
-LIFE_LEAST_S: Final = 0.001
-LIFE_MOST_S: Final = 10 * 366 * 86_400.0
+MAX_VALUE: Final = 64 << 10
+MIN_LIFE_S: Final = 0.001
+MAX_LIFE_S: Final = 10 * 366 * 86_400.0
 _NAMESPACE: Final = re.compile(r"[a-z][a-z0-9_.\-]{0,62}")
 _NAMESPACE_RULE: Final = (
     "use 1 to 63 small letters, digits, '_', '-' or '.', starting with a letter"
@@ -25,13 +25,13 @@ def check_place(namespace: str, name: str) -> None:
 def check_setting(namespace: str, name: str, value: bytes, ttl_s: float | None) -> None:
     """BadName or BadOption for a setting that cannot be kept; the value is never repeated."""
     check_place(namespace, name)
-    if len(value) > VALUE_MOST:
+    if len(value) > MAX_VALUE:
         raise BadOption(
             f"the value of setting {namespace}/{name} has {len(value):,} bytes: "
-            f"at most {VALUE_MOST:,} are kept"
+            f"at most {MAX_VALUE:,} are kept"
         )
-    if ttl_s is not None and not LIFE_LEAST_S <= ttl_s <= LIFE_MOST_S:
+    if ttl_s is not None and not MIN_LIFE_S <= ttl_s <= MAX_LIFE_S:
         raise BadOption(
-            f"ttl_s={ttl_s} of setting {namespace}/{name} must lie between {LIFE_LEAST_S} "
-            f"and {LIFE_MOST_S:.0f}"
+            f"ttl_s={ttl_s} of setting {namespace}/{name} must lie between {MIN_LIFE_S} "
+            f"and {MAX_LIFE_S:.0f}"
         )

@@ -34,17 +34,17 @@ def split(total: int, hosts: Sequence[str]) -> dict[str, int]:
     return {host: part + (place < rest) for place, host in enumerate(sorted(hosts))}
 
 
-def share_out(total: int, parts: Sequence[Part], *, most: int) -> list[Part]:
+def share_out(total: int, parts: Sequence[Part], *, max_slots: int) -> list[Part]:
     """The parts whose ``slots`` change, as they are afterwards.
 
-    Every process that wants gets its fair share of ``total``, at most ``most``. A part that grows
-    beyond what it holds takes from what nobody holds, those with the first names first.
+    Every process that wants gets its fair share of ``total``, at most ``max_slots``. A part that
+    grows beyond what it holds takes from what nobody holds, those with the first names first.
     """
     fair = split(total, [part.host_id for part in parts if part.wants])
     free = total - sum(part.held for part in parts)
     changed: list[Part] = []
     for part in sorted(parts, key=lambda part: part.host_id):
-        slots = min(fair[part.host_id], most) if part.wants else 0
+        slots = min(fair[part.host_id], max_slots) if part.wants else 0
         if slots > part.held:
             grown = min(slots - part.held, max(free, 0))
             free -= grown

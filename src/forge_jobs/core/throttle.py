@@ -11,7 +11,7 @@ from .retry import Backoff
 
 FLAT_THROTTLE_S = 60.0
 DECAY_GRACE_S = 120.0
-COUNT_MOST = 30
+MAX_COUNT = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def throttled(gate: Gate, now: Instant, delay_s: float) -> Gate:
     """The gate after one throttle; a closed gate stays as it is."""
     if gate.closed(now):
         return gate
-    return Gate(until=after(now, delay_s), count=min(gate.count + 1, COUNT_MOST))
+    return Gate(until=after(now, delay_s), count=min(gate.count + 1, MAX_COUNT))
 
 
 def succeeded(gate: Gate, now: Instant) -> Gate:

@@ -19,28 +19,28 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoThread
-from forge_jobs.store.bundle import Store
-from forge_jobs.store.processes import Pulse
+from forge_jobs.store.processes import ProcessStats
+from forge_jobs.store.store import Store
 
-from .by_kind import ByKind, Requests
-from .context import Surroundings
-from .floor import Floor, FloorParts
-from .intake import Intake
-from .job_loop import JobLoop
-from .journal import Journal
-from .lane import Lane
-from .membership import Card, Membership
-from .published import Published, Spawn
-from .pump import Pump
-from .rate_limit import RateLimiter, store_of
-from .registry import HandlerRegistry
-from .routing import DefaultRouter, Router
-from .run import Run, Stop
-from .store_enqueuer import StoreEnqueuer
+from .claiming.dispatcher import Dispatcher
+from .claiming.exchange_loop import ExchangeLoop
+from .claiming.local_queue import LocalQueue
+from .liveness.registration import ProcessInfo, Registration
+from .requests.by_kind import ByKind, RequestFactory
+from .requests.published_kinds import PublishedKinds, Spawn
+from .requests.routing import DefaultRouter, Router
+from .requests.store_enqueuer import StoreEnqueuer
+from .running.context import RunEnvironment
+from .running.in_flight import InFlightJobs, InFlightParts
+from .running.job_loop import JobLoop
+from .running.rate_limit import RateLimiter, store_of
+from .running.registry import HandlerRegistry
+from .running.run import Run, StopReason
+from .running.run_log import RunLog
 
 T = TypeVar("T")
 _LOOK_S = 0.002
-_ERRORS_MOST = 5
+_MAX_ERRORS = 5
 
 
 class DrainReport(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class DrainReport(Struct, frozen=True, kw_only=True):
     put_off: int = 0
 
 
-class _Counting(Journal):
+class _CountingLog(RunLog):
     """A journal that also counts; successes are what is left."""
 
     def __init__(self, tag: int) -> None:
@@ -71,7 +71,7 @@ class _Counting(Journal):
             self.put_off += 1
 
 
-class _Here:
+class _InlineIo:
     """An I/O port on the caller's own loop, also for handlers in threads."""
 
     def __init__(self, job_loop: JobLoop) -> None:
@@ -84,7 +84,7 @@ class _Here:
         return asyncio.run_coroutine_threadsafe(work(), loop)
 
 
-class _Visit:
+class _DrainProcess:
     """The short life of a draining process."""
 
     def __init__(
@@ -96,27 +96,27 @@ class _Visit:
         clock: Clock,
         entropy: Entropy,
         settings: EngineSettings,
-        requests: Callable[[Spawn], Requests],
+        requests: Callable[[Spawn], RequestFactory],
     ) -> None:
         job_loop = JobLoop(asyncio.get_running_loop())
         self._clock = clock
-        self.member = Membership(
+        self.member = Registration(
             store.processes,
-            Card(tuple(queues), lambda host_id: f"drain-{host_id}"),
+            ProcessInfo(tuple(queues), lambda host_id: f"drain-{host_id}"),
             settings=settings,
             clock=clock,
             entropy=entropy,
-            pulse=lambda: Pulse(running=self.floor.running),
+            stats=lambda: ProcessStats(running=self.floor.running),
             news=lambda: job_loop.post(self._news),
         )
-        self.journal = _Counting(store.tag)
-        here = _Here(job_loop)
+        self.journal = _CountingLog(store.tag)
+        here = _InlineIo(job_loop)
         # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored from elsewhere.
         self.aside = IoThread()
         limiter = RateLimiter(store_of(store), here, declared=registry.rate_limits, clock=clock)
-        self.floor = Floor(
-            FloorParts(settings, clock, entropy, self.member.standing, self.journal),
-            Surroundings(
+        self.floor = InFlightJobs(
+            InFlightParts(settings, clock, entropy, self.member.standing, self.journal),
+            RunEnvironment(
                 self.member.host_id,
                 store.tag,
                 clock,
@@ -127,11 +127,11 @@ class _Visit:
             job_loop,
         )
         for name in queues:
-            lane = Lane(name, self.floor, now=clock.mono(), backoff=settings.backoff)
+            lane = LocalQueue(name, self.floor, now=clock.mono(), backoff=settings.backoff)
             lane.target = DEFAULT_QUEUE_WORKERS
             self.floor.lanes[name] = lane
-        intake = Intake(self.floor, registry, isolate_from=settings.isolate_after_crashes)
-        self.pump = Pump(
+        intake = Dispatcher(self.floor, registry, isolate_from=settings.isolate_after_crashes)
+        self.exchange_loop = ExchangeLoop(
             self.floor, intake, store.jobs, self, settings=settings, clock=clock, entropy=entropy
         )
 
@@ -151,22 +151,26 @@ class _Visit:
 
     async def work(self) -> None:
         """Until nothing is due and nothing runs."""
-        floor, pump = self.floor, self.pump
+        floor, exchange_loop = self.floor, self.exchange_loop
         while not self._is_over():
-            if pump.errors >= _ERRORS_MOST and pump.trouble is not None:
-                raise pump.trouble
-            if not floor.held and floor.outbox.is_empty:
-                pump.hint()
+            if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.trouble is not None:
+                raise exchange_loop.trouble
+            if not floor.held and floor.finish_buffer.is_empty:
+                exchange_loop.hint()
             await self._clock.sleep(_LOOK_S)
-        floor.is_open = pump.claiming = False
+        floor.is_open = exchange_loop.claiming = False
 
     def _is_over(self) -> bool:
-        floor, pump = self.floor, self.pump
-        spent = pump.claims_left is not None and pump.claims_left <= 0
-        return (pump.came_back_empty or spent) and not floor.held and floor.outbox.is_empty
+        floor, exchange_loop = self.floor, self.exchange_loop
+        spent = exchange_loop.claims_left is not None and exchange_loop.claims_left <= 0
+        return (
+            (exchange_loop.came_back_empty or spent)
+            and not floor.held
+            and floor.finish_buffer.is_empty
+        )
 
     def _news(self) -> None:
-        self.floor.bell.ring()
+        self.floor.bell.notify()
 
 
 async def drain(
@@ -179,7 +183,7 @@ async def drain(
     queues: Sequence[str] | None = None,
     limit: int | None = None,
     router: Router | None = None,
-    requests: Requests | None = None,
+    requests: RequestFactory | None = None,
 ) -> DrainReport:
     """Run what is due, and what that enqueues, until nothing is left; at most ``limit`` jobs.
 
@@ -192,11 +196,11 @@ async def drain(
     if not names:
         return DrainReport()
 
-    def by_kind(spawn: Spawn) -> Requests:
-        others = Published(store_of(store), spawn, clock)
+    def by_kind(spawn: Spawn) -> RequestFactory:
+        others = PublishedKinds(store_of(store), spawn, clock)
         return requests or ByKind(registry, router or DefaultRouter(), others)
 
-    visit = _Visit(
+    visit = _DrainProcess(
         store,
         registry,
         names,
@@ -205,16 +209,16 @@ async def drain(
         settings=settings or EngineSettings(),
         requests=by_kind,
     )
-    visit.pump.claims_left = limit
+    visit.exchange_loop.claims_left = limit
     await visit.member.join()
     parts = [
-        asyncio.create_task(visit.pump.run()),
+        asyncio.create_task(visit.exchange_loop.run()),
         asyncio.create_task(visit.member.lease.keep()),
     ]
     try:
         await visit.work()
     finally:
-        visit.floor.interrupt_all(Stop.SHUTDOWN)
+        visit.floor.interrupt_all(StopReason.SHUTDOWN)
         visit.floor.watch.close()
         for part in parts:
             part.cancel()
@@ -227,12 +231,12 @@ async def drain(
 
 async def _queues(store: Store, registry: HandlerRegistry) -> list[str]:
     names = [config.name for config in await store.queues.all()]
-    names += [count.queue for count in await store.ledger.counts()]
+    names += [count.queue for count in await store.metrics.counts()]
     names += [queue for queue in registry.kinds().values() if queue is not None]
     return list(dict.fromkeys(names))
 
 
-def _report(visit: _Visit) -> DrainReport:
+def _report(visit: _DrainProcess) -> DrainReport:
     journal = visit.journal
     ran = visit.floor.written
     return DrainReport(

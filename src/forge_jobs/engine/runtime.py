@@ -12,19 +12,19 @@ from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoPort, IoThread
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueConfig
+from forge_jobs.store.store import Store
 
-from .by_kind import ByKind, Requests
-from .label import worker_label
-from .membership import Card
-from .process import Plan, WorkerProcess
-from .published import Published, Spawn
-from .rate_limit import RateLimiter, store_of
-from .registry import HandlerRegistry
-from .request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
-from .routing import DefaultRouter, Router
-from .store_enqueuer import StoreEnqueuer
+from .liveness.label import worker_label
+from .liveness.registration import ProcessInfo
+from .requests.by_kind import ByKind, RequestFactory
+from .requests.enqueue_request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
+from .requests.published_kinds import PublishedKinds, Spawn
+from .requests.routing import DefaultRouter, Router
+from .requests.store_enqueuer import StoreEnqueuer
+from .running.rate_limit import RateLimiter, store_of
+from .running.registry import HandlerRegistry
+from .worker_process import ProcessParts, WorkerProcess
 
 __all__ = [
     "EnqueueOutcome",
@@ -92,7 +92,7 @@ class _Ask:
     """The way of an EnqueueRequest into the store: the same hooks and limits as for any job."""
 
     def __init__(
-        self, store: Store, handlers: HandlerRegistry, router: Router, others: Published
+        self, store: Store, handlers: HandlerRegistry, router: Router, others: PublishedKinds
     ) -> None:
         self._store = store
         self._handlers = handlers
@@ -122,7 +122,7 @@ class QueueRuntime:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         io: IoPort | None = None,
-        requests: Requests | None = None,
+        requests: RequestFactory | None = None,
     ) -> None:
         self._storage = storage
         self._handlers = handlers
@@ -202,7 +202,7 @@ class QueueRuntime:
         prefix, version, worker_id = self._prefix, self._version, self._worker_id
         ask = self._new_ask(io.spawn)
         process = WorkerProcess(
-            Plan(
+            ProcessParts(
                 store=self._storage,
                 handlers=self._handlers,
                 router=self._router,
@@ -213,7 +213,7 @@ class QueueRuntime:
                 io=io,
                 enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
                 requests=self._requests or ask.by_kind,
-                card=Card(
+                card=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
                         host_id, prefix=prefix, version=version, worker_id=worker_id
@@ -233,7 +233,7 @@ class QueueRuntime:
         return QueueHandle(process, self._storage, ask, own_io)
 
     def _new_ask(self, spawn: Spawn) -> _Ask:
-        others = Published(store_of(self._storage), spawn, self._clock)
+        others = PublishedKinds(store_of(self._storage), spawn, self._clock)
         return _Ask(self._storage, self._handlers, self._router, others)
 
     async def __aenter__(self) -> QueueHandle:

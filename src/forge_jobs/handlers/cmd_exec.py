@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
-from forge_jobs.engine.context import Context
-from forge_jobs.kit.child_command import CommandProcess
-from forge_jobs.kit.child_guard import GuardPlan
-from forge_jobs.kit.child_process import ChildExit
+from forge_jobs.engine.running.context import Context
+from forge_jobs.kit.children.command import CommandProcess
+from forge_jobs.kit.children.guard import GuardPlan
+from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from .cmd_exec_binary import Binaries

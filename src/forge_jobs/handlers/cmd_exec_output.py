@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from forge_jobs.engine.context import LINE_LONGEST
-from forge_jobs.kit.child_process import ChildExit
-from forge_jobs.kit.child_streams import KeptStream
+from forge_jobs.engine.running.context import LINE_LONGEST
+from forge_jobs.kit.children.process import ChildExit
+from forge_jobs.kit.children.streams import KeptStream
 
 TAIL_LONGEST: Final = 1_000
 _PIECE: Final = LINE_LONGEST - 96

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from forge_jobs.core.outcome import Dead, Failed, JobOutcome, Throttled
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 NOOP_ECHO_KIND: Final = "noop_echo"

@@ -8,13 +8,13 @@ from typing import Any, Final, Unpack
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.names import kind_name
 from forge_jobs.core.outcome import Failed, JobOutcome
-from forge_jobs.engine.context import Context
-from forge_jobs.kit.child_lines import BadLine
-from forge_jobs.kit.child_memory import resident_bytes
-from forge_jobs.kit.child_pool import ChildPool
-from forge_jobs.kit.child_process import ChildGone
-from forge_jobs.kit.child_seat import NotUp, Seat
-from forge_jobs.kit.child_talk import TalkingChild
+from forge_jobs.engine.running.context import Context
+from forge_jobs.kit.children.line_child import LineChild
+from forge_jobs.kit.children.memory import resident_bytes
+from forge_jobs.kit.children.parent_link import BadLine
+from forge_jobs.kit.children.pool import ChildPool
+from forge_jobs.kit.children.process import ChildGone
+from forge_jobs.kit.children.warm_child import NotUp, WarmChild
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 
@@ -22,7 +22,7 @@ from .worker_pool_config import PoolOptions, WorkerPoolConfig
 from .worker_pool_wire import OutOfStep, Request, encode, heard, is_ready
 
 _LOG = logging.getLogger("forge_jobs.child")
-_PRINTED_MOST: Final = 1_000
+_MAX_PRINTED: Final = 1_000
 _CHILDREN_TRIED: Final = 3
 
 
@@ -63,7 +63,7 @@ class WorkerPoolHandler:
         except TimeoutError:
             return Failed(f"timed out after {limit_s:g} s")
 
-    async def _asked(self, ctx: Context, payload: Any, pool: "ChildPool[_PoolSeat]") -> JobOutcome:
+    async def _asked(self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]") -> JobOutcome:
         why = ""
         for _ in range(_CHILDREN_TRIED):
             try:
@@ -80,7 +80,7 @@ class WorkerPoolHandler:
         return Failed(f"{self.kind}: {why}")
 
     async def _asked_of(
-        self, ctx: Context, payload: Any, pool: "ChildPool[_PoolSeat]", seat: "_PoolSeat"
+        self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]", seat: "_PoolChild"
     ) -> JobOutcome:
         try:
             outcome = await seat.ask(ctx, payload)
@@ -98,10 +98,10 @@ class WorkerPoolHandler:
         pool.went_well()
         return outcome
 
-    def _new_pool(self) -> "ChildPool[_PoolSeat]":
+    def _new_pool(self) -> "ChildPool[_PoolChild]":
         return ChildPool(
-            lambda: _PoolSeat(self.config),
-            _PoolSeat.come_up,
+            lambda: _PoolChild(self.config),
+            _PoolChild.come_up,
             size=self.config.size,
             is_worn=self._is_worn,
             idle_s=None,
@@ -109,7 +109,7 @@ class WorkerPoolHandler:
             entropy=self._entropy,
         )
 
-    def _is_worn(self, seat: "_PoolSeat") -> bool:
+    def _is_worn(self, seat: "_PoolChild") -> bool:
         if seat.jobs >= self.config.max_jobs:
             return True
         most_mb = self.config.max_memory_mb
@@ -119,7 +119,7 @@ class WorkerPoolHandler:
         return used is not None and used > most_mb << 20
 
 
-class _PoolSeat(Seat):
+class _PoolChild(WarmChild):
     """A seat whose child is any program that speaks the protocol."""
 
     def __init__(self, config: WorkerPoolConfig) -> None:
@@ -147,8 +147,8 @@ class _PoolSeat(Seat):
         finally:
             self._ctx = None
 
-    async def _launch(self, said: Callable[[str], None], ended: Callable[[], None]) -> TalkingChild:
-        return await TalkingChild.start_guarded(
+    async def _launch(self, said: Callable[[str], None], ended: Callable[[], None]) -> LineChild:
+        return await LineChild.start_guarded(
             self._config.plan(),
             on_output=said,
             on_exit=ended,
@@ -157,7 +157,7 @@ class _PoolSeat(Seat):
 
     def _print(self, line: str) -> None:
         self._printed += 1
-        if self._printed > _PRINTED_MOST:
+        if self._printed > _MAX_PRINTED:
             return
         if self._ctx is not None:
             self._ctx.log.keep("info", f"stderr: {line}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.kit.child_guard import GuardPlan
+from forge_jobs.kit.children.guard import GuardPlan
 
 WORKER_POOL_KIND: Final = "worker_pool"
 _UMASK: Final = 0o022

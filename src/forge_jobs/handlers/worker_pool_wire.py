@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Throttled
-from forge_jobs.engine.context import Context
+from forge_jobs.engine.running.context import Context
 
 
 class OutOfStep(Exception):

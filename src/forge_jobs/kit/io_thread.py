@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from .answer import Answer
+from .thread_result import ThreadResult
 from .threads import start_thread
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class IoThread:
         loop = self._running_loop()
         return asyncio.run_coroutine_threadsafe(work(), loop)
 
-    def start(self, work: Work[T]) -> Answer[T]:
+    def start(self, work: Work[T]) -> ThreadResult[T]:
         """``spawn`` for synchronous callers: a signal that interrupts them harms nobody, and the
         coroutine goes on to its end."""
         if sys.is_finalizing():
@@ -141,7 +141,7 @@ class _Call(Generic[T]):
         self.loop = loop
         self._work = work
         self._task: asyncio.Task[None] | None = None
-        self.answer: Answer[T] = Answer(self._cancel)
+        self.answer: ThreadResult[T] = ThreadResult(self._cancel)
 
     def begin(self) -> None:
         self._task = self.loop.create_task(self._run())

@@ -88,7 +88,7 @@ class StopFlag:
         """End every loop that watches this flag."""
         self._event.set()
         for sleeper in self._sleepers:
-            sleeper.ring()
+            sleeper.notify()
 
     def rouses(self, sleeper: WakeFlag) -> None:
         """Ring this one, too, when the end comes."""

@@ -7,7 +7,7 @@ import contextlib
 class WakeFlag:
     """Raised many times, seen once.
 
-    ``ring`` is safe from any thread and never blocks. A ring that nobody waits for is kept for the
+    ``notify`` is safe from any thread and never blocks. One that nobody waits for is kept for the
     next ``wait``, so a hint between a look and a wait is not lost.
     """
 
@@ -16,7 +16,7 @@ class WakeFlag:
         self._event = asyncio.Event()
         self._raised = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the waiter, or leave the flag up for it."""
         if self._raised:
             return

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.errors import BadOption, StoreError
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 from .views import View
 
@@ -16,8 +16,8 @@ __all__ = [
     "Audit", "AuditEntry", "AuditLine", "AuditPage", "LogAudit", "StoreAudit", "entries",
 ]  # fmt: skip
 
-PAGE_MOST: Final = 1_000
-LOOK_MOST: Final = 5_000
+MAX_PAGE: Final = 1_000
+MAX_LOOK: Final = 5_000
 _STEP: Final = 500
 
 _LOG = logging.getLogger("forge_jobs.audit")
@@ -58,7 +58,7 @@ class StoreAudit(LogAudit):
     async def record(self, entry: AuditEntry) -> None:
         await super().record(entry)
         try:
-            await self._store.ledger.note_action(entry)
+            await self._store.metrics.record_action(entry)
         except StoreError as error:
             _LOG.warning("an audit entry is in the log only", extra={"code": error.code})
 
@@ -92,19 +92,19 @@ async def entries(
 ) -> AuditPage:
     """The audit, newest first. Each of the three texts must occur in its field; one call looks at
     no more than 5,000 entries, and ``next`` goes on behind them."""
-    if not 1 <= limit <= PAGE_MOST:
-        raise BadOption(f"limit={limit} must lie between 1 and {PAGE_MOST:,}: page with the cursor")
-    place = _place(after)
+    if not 1 <= limit <= MAX_PAGE:
+        raise BadOption(f"limit={limit} must lie between 1 and {MAX_PAGE:,}: page with the cursor")
+    place = _position(after)
     found: list[AuditLine] = []
     looked = 0
-    while looked < LOOK_MOST:
-        step = await store.ledger.actions(limit=_STEP, after=place)
+    while looked < MAX_LOOK:
+        step = await store.metrics.actions(limit=_STEP, after=place)
         for entry in step:
             place = entry.id
             if actor in entry.actor and action in entry.action and subject in entry.subject:
                 found.append(_line(entry))
                 if len(found) == limit:
-                    more = await store.ledger.actions(limit=1, after=place)
+                    more = await store.metrics.actions(limit=1, after=place)
                     return AuditPage(entries=tuple(found), next=str(place) if more else None)
         looked += len(step)
         if len(step) < _STEP:
@@ -112,7 +112,7 @@ async def entries(
     return AuditPage(entries=tuple(found), next=str(place))
 
 
-def _place(after: str | None) -> int | None:
+def _position(after: str | None) -> int | None:
     if after is None:
         return None
     if not after.isascii() or not after.isdigit() or len(after) > 18:

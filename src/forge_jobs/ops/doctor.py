@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from forge_jobs.core.errors import ForgeError
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Finding, SchemaStatus, Severity, Store
+from forge_jobs.store.store import Finding, SchemaStatus, Severity, Store
 
-from .look import overview
+from .queries import overview
 from .views import Overview, QueueView
 
 OWNERS_LOOKED_AT = 500
@@ -24,8 +24,8 @@ __all__ = [
 async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK, deep: bool = True) -> list[Finding]:
     """Everything there is to say, worst first. Opens nothing that has no schema yet. Without
     ``deep`` nothing is asked that reads the whole store."""
-    status = await store.upkeep.schema_status()
-    findings = await store.upkeep.examine(deep=deep)
+    status = await store.maintenance.schema_status()
+    findings = await store.maintenance.examine(deep=deep)
     ours = [schema_finding(status)]
     if status.current == status.wanted:
         try:

@@ -11,7 +11,7 @@ from forge_jobs.core.limits import (
     rate_text,
     task_limit,
 )
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 from .views import Reason
 
@@ -19,17 +19,19 @@ from .views import Reason
 async def held(store: Store, record: JobRecord) -> Reason:
     """Why a held job waits: its lane or its key."""
     lot = (record.lot or record.limit_key or "").removeprefix("new:")
-    seen = await store.limits.look(lot)
+    seen = await store.limits.bucket(lot)
     if lot.startswith(LANE):
         ahead = "" if seen.first in (None, record.id) else f" behind job {seen.first}"
         remedy = None if not ahead else f"forge jobs show {seen.first}"
         return Reason(code="lane", text=f"it waits in lane {record.lane!r}{ahead}", remedy=remedy)
-    most = "its limit" if seen.most is None else f"{seen.taken} of {seen.most} running or next"
+    capacity = (
+        "its limit" if seen.capacity is None else f"{seen.taken} of {seen.capacity} running or next"
+    )
     task = f"task:{record.kind}"
     return Reason(
         code="held",
-        text=f"its limit {lot!r} is full ({most}); it moves up when a job of that limit ends",
-        remedy=f"forge limits set {task} --concurrency {(seen.most or 1) * 2}",
+        text=f"its limit {lot!r} is full ({capacity}); it moves up when a job of that limit ends",
+        remedy=f"forge limits set {task} --concurrency {(seen.capacity or 1) * 2}",
     )
 
 
@@ -59,7 +61,7 @@ async def limited(store: Store, record: JobRecord, now: Instant) -> tuple[Reason
 async def _numbers(store: Store, limit: Limit, now: Instant) -> list[Reason]:
     reasons: list[Reason] = []
     if limit.cap is not None:
-        taken = (await store.limits.look(limit.name)).taken
+        taken = (await store.limits.bucket(limit.name)).taken
         if taken >= limit.cap:
             reasons.append(
                 Reason(

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from forge_jobs.core.counters import Minute, for_ever, together
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, from_datetime, to_datetime
-from forge_jobs.core.tally import Minute, for_ever, together
 from forge_jobs.core.vitals import Vitals, combined
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
-from .present import present
+from .store_time import store_now
 from .views import View
 
-POINTS_MOST: Final = 2_000
+MAX_POINTS: Final = 2_000
 _MINUTE_S: Final = 60
 
 
@@ -102,7 +102,7 @@ async def series(
 ) -> Series:
     """What happened in a range, in steps of whole minutes. BadOption for more than 2,000 steps."""
     first, end, step = steps_of(since, until, step_s)
-    told = await store.ledger.minutes(since=first, until=end, queue=queue)
+    told = await store.metrics.minutes(since=first, until=end, queue=queue)
     steps: dict[Instant, list[Minute]] = {at: [] for at in range(first, end, step)}
     for part in told:
         if kind in (None, part.kind):
@@ -119,7 +119,7 @@ async def events(
     store: Store, *, minutes: int = 60, queue: str | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> Series:
     """The last minutes with the present one: what a page or ``forge stats --watch`` shows."""
-    now = await present(store, clock)
+    now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     return await series(
         store, since=to_datetime(until - minutes * MINUTE), until=to_datetime(until), queue=queue
@@ -129,7 +129,7 @@ async def events(
 async def kinds(store: Store, *, since: datetime, until: datetime) -> tuple[KindView, ...]:
     """What each kind of job did within a range, by queue and kind."""
     first, end, _ = steps_of(since, until, None)
-    told = await store.ledger.minutes(since=first, until=end)
+    told = await store.metrics.minutes(since=first, until=end)
     return tuple(
         KindView(queue=whole.queue, kind=whole.kind, whole=point(first, [whole]))
         for whole in for_ever(told)
@@ -141,7 +141,7 @@ async def hosts(
 ) -> tuple[HostSeries, ...]:
     """Processor, memory, disk and store latency of every worker process, by label."""
     first, end, step = steps_of(since, until, step_s)
-    told = await store.ledger.vitals(since=first, until=end)
+    told = await store.metrics.vitals(since=first, until=end)
     known: dict[str, dict[Instant, list[Vitals]]] = {}
     for part in told:
         at = first + (part.at - first) // step * step
@@ -160,7 +160,7 @@ async def hosts(
 
 async def totals(store: Store) -> tuple[Minute, ...]:
     """Everything that ever happened, per queue and kind: what a counter shows."""
-    return tuple(await store.ledger.totals())
+    return tuple(await store.metrics.totals())
 
 
 def spans(histogram: Histogram) -> Spans:
@@ -186,8 +186,8 @@ def steps_of(
     step = end - first if step_s is None else step_s * SECOND
     if step_s is not None and (step_s < _MINUTE_S or step_s % _MINUTE_S):
         raise BadOption(f"step_s={step_s} must be a whole number of minutes: use 60, 300, 3600, …")
-    if -(-(end - first) // step) > POINTS_MOST:
-        raise BadOption(f"that makes more than {POINTS_MOST:,} points: choose a longer step_s")
+    if -(-(end - first) // step) > MAX_POINTS:
+        raise BadOption(f"that makes more than {MAX_POINTS:,} points: choose a longer step_s")
     return first, end, step
 
 

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 
 from forge_jobs.core.errors import Conflict, ForgeError, NotFound
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.core.select import Acted, Selection
+from forge_jobs.core.selection import Acted, Selection
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 
-from .act import Action, Operator, subject_of
+from .actions import Action, JobActions, subject_of
 from .views import View
 
 REMEMBERED: Final = 100
@@ -73,7 +73,7 @@ class Operations:
         self._stopping: set[str] = set()
 
     async def start(
-        self, operator: Operator, action: Action, selection: Selection, *, actor: str
+        self, operator: JobActions, action: Action, selection: Selection, *, actor: str
     ) -> Operation:
         """Begin; the answer is its first state. Conflict while too many are running."""
         if len(self._tasks) >= AT_ONCE:
@@ -131,7 +131,7 @@ class Operations:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _run(
-        self, operation_id: str, operator: Operator, action: Action, selection: Selection
+        self, operation_id: str, operator: JobActions, action: Action, selection: Selection
     ) -> None:
         def told(acted: Acted) -> None:
             self._note(operation_id, acted)

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.tally import Minute
 from forge_jobs.core.vitals import EVER, Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
-from . import look, metrics
-from .limits import RateLimitView, rate_limits
-from .present import present
+from . import metrics, queries
+from .rate_limits import RateLimitView, rate_limits
+from .store_time import store_now
 from .views import QueueView, WorkerView
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -63,14 +63,14 @@ class Seen:
 async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
     """Everything about a store, as text in Prometheus' format."""
     queues, workers, totals, trips, gates, permits = await asyncio.gather(
-        look.queues(store, clock=clock),
-        look.workers(store, clock=clock),
+        queries.queues(store, clock=clock),
+        queries.workers(store, clock=clock),
         metrics.totals(store),
-        store.ledger.vitals(since=EVER, until=EVER + 1),
+        store.metrics.vitals(since=EVER, until=EVER + 1),
         store.limits.gates(),
         rate_limits(store),
     )
-    now = await present(store, clock)
+    now = await store_now(store, clock)
     scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
     ever = trips[0] if trips else Vitals(at=EVER, host_id="")
     return render(Seen(queues, workers, totals, ever, scopes, permits))
@@ -79,7 +79,7 @@ async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
 def render(seen: Seen) -> str:
     """The text."""
     lines = [*_queues(seen.queues), *_scopes(seen.scopes, seen.permits)]
-    lines += [*_workers(seen.workers), *_trips(seen.trips)]
+    lines += [*_workers(seen.workers), *_store_latency(seen.trips)]
     lines += _counters(seen.totals)
     lines += _histograms(seen.totals)
     return "\n".join(lines) + "\n"
@@ -137,7 +137,7 @@ def _workers(workers: Sequence[WorkerView]) -> Iterator[str]:
         yield from _metric(f"forge_worker_{name}", "gauge", words, samples)
 
 
-def _trips(trips: Vitals) -> Iterator[str]:
+def _store_latency(trips: Vitals) -> Iterator[str]:
     name = "forge_store_exchange_seconds"
     yield f"# HELP {name} Round trips of workers to the store."
     yield f"# TYPE {name} histogram"

@@ -12,20 +12,20 @@ from msgspec.structs import asdict, replace
 
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
-from forge_jobs.core.bound import bound
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
+from forge_jobs.core.limit_key import bound
 from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.timetable import checked, first_tick, job_for
+from forge_jobs.core.schedule_ticks import checked, first_tick, job_for
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
+from forge_jobs.store.store import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
-from .look import shown, unhidden
-from .present import entry_time
+from .queries import shown, unhidden
+from .store_time import entry_time
 from .views import View, moment
 
 _TRIES = 20
@@ -87,7 +87,7 @@ class ScheduleChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     template: bytes | UnsetType = UNSET
 
 
-class Timetable:
+class ScheduleActions:
     """The schedules of one store in the hands of ``actor``."""
 
     def __init__(

@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from forge_jobs.core.job import JobRecord
-from forge_jobs.core.select import Cursor, Filter
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.selection import Cursor, Filter
+from forge_jobs.store.store import Store
 
 from .views import JobLine, View, job_line
 
-LOOK_MOST: Final = 5_000
+MAX_LOOK: Final = 5_000
 _STEP: Final = 500
 
 
@@ -48,7 +48,7 @@ async def search(
     *,
     limit: int = 50,
     after: Cursor | None = None,
-    most: int = LOOK_MOST,
+    most: int = MAX_LOOK,
 ) -> Found:
     """Up to ``limit`` jobs among the next ``most`` of the filter."""
     if wanted.payload:

@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 
 from forge_jobs.kit.entropy import SECRET_ENTROPY
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 LIFE_S: Final = 12 * 3600
 # For each role: whoever has one password cannot push the sessions of another role out.
-SESSIONS_MOST: Final = 500
+MAX_SESSIONS: Final = 500
 _SECRET_BITS: Final = 256
 _KEY_PLACE: Final = ("web", "session key")
-_PURGED_MOST: Final = 500
+_MAX_PURGED: Final = 500
 
 
 class Session(Struct, frozen=True):
@@ -53,11 +53,11 @@ class Sessions:
         of more than 500 of a role the oldest."""
         settings = (await self._ready()).settings
         text = f"{role}.{base64.urlsafe_b64encode(_random()).decode().rstrip('=')}"
-        await settings.purge(limit=_PURGED_MOST)
+        await settings.purge(limit=_MAX_PURGED)
         await settings.put(
             _namespace(role), await self._name(text), msgspec.json.encode(session), ttl_s=LIFE_S
         )
-        await settings.trim(_namespace(role), most=SESSIONS_MOST)
+        await settings.trim(_namespace(role), keep=MAX_SESSIONS)
         return text
 
     async def find(self, role: str, text: str) -> Session | None:

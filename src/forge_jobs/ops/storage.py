@@ -8,10 +8,10 @@ from forge_jobs.core.histogram import merged
 from forge_jobs.core.instant import MINUTE, Instant, to_datetime
 from forge_jobs.core.vitals import Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 from .metrics import Spans, spans
-from .present import present
+from .store_time import store_now
 from .views import View
 
 # Tables or files by name; the rest is small everywhere.
@@ -38,11 +38,11 @@ class Storage(View, frozen=True, kw_only=True):
 
 async def storage(store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK) -> Storage:
     """The size now, and the last minutes with the present one."""
-    now = await present(store, clock)
+    now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     since = until - minutes * MINUTE
     size, told = await asyncio.gather(
-        store.upkeep.size(), store.ledger.vitals(since=since, until=until)
+        store.maintenance.size(), store.metrics.vitals(since=since, until=until)
     )
     by_minute: dict[Instant, list[Vitals]] = {at: [] for at in range(since, until, MINUTE)}
     for part in told:

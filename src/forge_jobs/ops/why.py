@@ -6,15 +6,15 @@ from typing import assert_never
 
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
+from forge_jobs.store.store import Store
 
 from .held import held, limited
-from .present import present
+from .store_time import store_now
 from .views import Reason
 
 AHEAD_CAP = 10_000
@@ -32,7 +32,7 @@ async def why(
         case JobStatus.HELD:
             return (await held(store, record),)
         case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
-            return await _waiting(store, record, await present(store, clock))
+            return await _waiting(store, record, await store_now(store, clock))
         case _:
             assert_never(record.status)
 
@@ -123,8 +123,8 @@ async def _in_line(store: Store, record: JobRecord, config: QueueConfig | None) 
     running = Filter(queue=record.queue, statuses=(JobStatus.RUNNING,))
     slots = None if config is None else config.slots
     before, busy = await asyncio.gather(
-        store.ledger.count(ahead, cap=AHEAD_CAP),
-        store.ledger.count(running, cap=max(slots or 0, 1)),
+        store.metrics.count(ahead, cap=AHEAD_CAP),
+        store.metrics.count(running, cap=max(slots or 0, 1)),
     )
     others = f"{before.jobs:,}{'+' if before.more else ''}"
     if slots is not None and busy.jobs >= slots:

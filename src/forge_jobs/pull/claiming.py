@@ -7,29 +7,29 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from forge_jobs.client.portal import StoreAccess
+from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Conflict, LeaseLost, NotFound, Refused, StoreError, Unavailable
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, JobRecord
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
+from forge_jobs.store.store import Store
 
+from .claim_leases import ClaimLease, ClaimLeases
 from .job import shown
-from .seats import Seat, Seats
 
 LOST_NOTE: Final = "the lease ended before the job was completed or failed"
-_REAPED_MOST: Final = 500
+_MAX_REAPED: Final = 500
 _REAP_EVERY_S: Final = 1.0
 # After an outage everybody looks expired: workers get one lease of theirs to show that they live.
 _PATIENCE_S: Final = 15.0
 _TRIES: Final = 3
 # Nobody else may be there to bring into the books what was counted.
 _FOLD_EVERY_S: Final = 10.0
-_FOLDED_MOST: Final = 1_000
-_FOLDS_MOST: Final = 100
+_MAX_FOLDED: Final = 1_000
+_MAX_FOLDS: Final = 100
 
 
 class Taken:
@@ -37,7 +37,7 @@ class Taken:
 
     __slots__ = ("claim", "next_due", "now", "seat")
 
-    def __init__(self, seat: Seat, answer: Exchanged) -> None:
+    def __init__(self, seat: ClaimLease, answer: Exchanged) -> None:
         self.seat = seat
         self.claim: ClaimedJob | None = answer.claims[0] if answer.claims else None
         self.now: Instant = answer.now
@@ -50,14 +50,14 @@ class Round:
     __slots__ = ("number", "seat")
 
     def __init__(self) -> None:
-        self.seat: Seat | None = None
+        self.seat: ClaimLease | None = None
         self.number = 0
 
 
 class Claiming:
     """Rounds of one queue; safe for many threads."""
 
-    def __init__(self, access: StoreAccess, queue: str, seats: Seats, clock: Clock) -> None:
+    def __init__(self, access: StoreAccess, queue: str, seats: ClaimLeases, clock: Clock) -> None:
         self._access = access
         self._queue = queue
         self._seats = seats
@@ -95,12 +95,12 @@ class Claiming:
         if now >= self._fold_at and self._direct is None:
             # Stores that are written on the calling thread do it by themselves.
             self._fold_at = now + _FOLD_EVERY_S
-            self._access.start(self._fold)
+            self._access.start(self._roll_up)
         found, more = False, True
         while more:
             try:
                 reaped = self._access.run(
-                    lambda store: store.jobs.reap(crash_note=LOST_NOTE, limit=_REAPED_MOST)
+                    lambda store: store.jobs.reap(crash_note=LOST_NOTE, limit=_MAX_REAPED)
                 )
             except StoreError:
                 self._judge_at = self._clock.mono() + _PATIENCE_S
@@ -108,12 +108,12 @@ class Claiming:
             found, more = found or reaped.pending > 0, reaped.more
         return found
 
-    async def _fold(self) -> None:
+    async def _roll_up(self) -> None:
         """Aside: no caller waits for it, and what it cannot do now it does later."""
         store = await self._access.aready()
         with contextlib.suppress(StoreError):
-            for _ in range(_FOLDS_MOST):
-                if not await store.ledger.fold(limit=_FOLDED_MOST):
+            for _ in range(_MAX_FOLDS):
+                if not await store.metrics.roll_up(limit=_MAX_FOLDED):
                     return
 
     def undo(self, round: Round) -> None:
@@ -173,7 +173,7 @@ class Claiming:
             self._seats.ended(owner, Claim(finish.key, finish.epoch))
         return written, taken
 
-    def _got(self, seat: Seat, answer: Exchanged) -> Taken:
+    def _got(self, seat: ClaimLease, answer: Exchanged) -> Taken:
         taken = Taken(seat, answer)
         claim = taken.claim
         self._seats.got(seat, None if claim is None else Claim(claim.key, claim.epoch))

@@ -11,10 +11,10 @@ from forge_jobs.core.errors import BadOption, ForgeError
 from forge_jobs.core.instant import Duration
 
 from . import work
-from .asked import DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS
 from .job import Job
 from .namespace import DEFAULT_TABLE
 from .queue import JobQueue
+from .requests import DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS
 from .summary import summary_text
 
 P = ParamSpec("P")

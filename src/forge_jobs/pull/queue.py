@@ -11,22 +11,27 @@ from typing import Final
 
 from forge_jobs import config
 from forge_jobs.backends.url import open_store
-from forge_jobs.client.portal import StoreAccess
+from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.client.transaction import enqueue_in
 from forge_jobs.core import payload as json
 from forge_jobs.core.errors import ForgeError, NotFound, Refused
 from forge_jobs.core.instant import SECOND, Duration, seconds
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Retry
-from forge_jobs.core.select import Acted, Selection
-from forge_jobs.engine.error_text import error_text, storable
+from forge_jobs.core.selection import Acted, Selection
+from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 
-from .asked import (
+from .claim_leases import ClaimLeases
+from .claiming import Claiming, Round
+from .held_jobs import HeldJobs
+from .job import SHOWN, Job, JobStatus, looked_up, shown
+from .namespace import DEFAULT_TABLE, table_name
+from .requests import (
     DEFAULT_LEASE,
     DEFAULT_MAX_ATTEMPTS,
     id_text,
@@ -34,13 +39,8 @@ from .asked import (
     new_job,
     type_names,
 )
-from .claiming import Claiming, Round
-from .holding import Holding
-from .job import SHOWN, Job, JobStatus, looked_up, shown
-from .namespace import DEFAULT_TABLE, table_name
-from .seats import Seats
 from .summary import summary_text
-from .work import DEFAULT_POLL, Handler, Plan, WorkLoop, run_pool
+from .work import DEFAULT_POLL, Handler, WorkLoop, WorkPlan, run_pool
 
 _PURGED_AT_ONCE: Final = 500
 _REASON: Final = "cancelled by a script"
@@ -68,9 +68,9 @@ class JobQueue:
         self.clock = clock
         self.entropy = entropy
         self.retry_rule = retry
-        self._seats = Seats(access, self.name, clock, entropy)
+        self._seats = ClaimLeases(access, self.name, clock, entropy)
         self._claiming = Claiming(access, self.name, self._seats, clock)
-        self.holding = Holding(
+        self.holding = HeldJobs(
             access,
             self.name,
             seats=self._seats,
@@ -226,7 +226,7 @@ class JobQueue:
         """
         body = None
         if result is not None:
-            body = json.encode(result, limit=json.RESULT_BYTES_MOST, what="result")
+            body = json.encode(result, limit=json.MAX_RESULT_BYTES, what="result")
         held, claim = self.holding.find(job)
         self.holding.end(held, self.holding.done(held, claim, body))
 
@@ -252,7 +252,7 @@ class JobQueue:
 
         Raises LeaseLost when it is too late.
         """
-        return self.holding.beat(*self.holding.find(job))
+        return self.holding.heartbeat(*self.holding.find(job))
 
     # ---------------------------------------------------------------- looking and acting
 
@@ -266,7 +266,7 @@ class JobQueue:
     def counts(self) -> dict[str, int]:
         """Jobs by state. A failed job whose time has come is in line again: counted as pending."""
         known = dict.fromkeys((status.value for status in JobStatus), 0)
-        for row in self.access.run(lambda store: store.ledger.counts()):
+        for row in self.access.run(lambda store: store.metrics.counts()):
             if row.queue == self.name:
                 known[SHOWN[row.status].value] += row.jobs
         if known[JobStatus.CANCELLED] == 0:
@@ -326,7 +326,7 @@ class JobQueue:
         What the handler returns is the result; what it raises fails the job. Heartbeats are sent
         meanwhile. Ctrl-C hands the job back without counting the attempt.
         """
-        plan = Plan.checked(self, handler, types, poll, stop, lease, timeout)
+        plan = WorkPlan.checked(self, handler, types, poll, stop, lease, timeout)
         return WorkLoop(plan).run()
 
     def work_pool(
@@ -344,7 +344,7 @@ class JobQueue:
 
         If one of them breaks (not its job: itself) all stop, and its error is raised.
         """
-        plan = Plan.checked(self, handler, types, poll, stop, lease, timeout)
+        plan = WorkPlan.checked(self, handler, types, poll, stop, lease, timeout)
         return run_pool(plan, workers)
 
     # ---------------------------------------------------------------- parts

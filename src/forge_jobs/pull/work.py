@@ -15,13 +15,13 @@ from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound, St
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
-from forge_jobs.engine.error_text import error_text, storable
-from forge_jobs.kit.answer import Answer
-from forge_jobs.store.bundle import Subscription
+from forge_jobs.engine.running.error_text import error_text, storable
+from forge_jobs.kit.thread_result import ThreadResult
+from forge_jobs.store.store import Subscription
 
-from .asked import lease_seconds, type_names
+from .heartbeats import Heartbeats
 from .job import Job
-from .keeping import Keeper
+from .requests import lease_seconds, type_names
 
 if TYPE_CHECKING:
     from .queue import JobQueue
@@ -33,11 +33,11 @@ _POLL_S: Final = 1.0
 # Two things may end a wait, the caller's flag and a wake-up, and only one can be waited for.
 _SLICE_S: Final = 0.05
 _AGAIN_S: Final = (0.1, 0.5, 1.0, 2.0)
-_WORKERS_MOST: Final = 256
+_MAX_WORKERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkPlan:
     """What a loop does, checked."""
 
     queue: "JobQueue"
@@ -58,7 +58,7 @@ class Plan:
         stop: threading.Event | None,
         lease: Duration,
         timeout: Duration | None,
-    ) -> "Plan":
+    ) -> "WorkPlan":
         """An error that names the argument, before anything is started."""
         if not callable(handler):
             raise BadOption(f"handler={handler!r} cannot be called: pass a function of one Job")
@@ -79,12 +79,12 @@ class Plan:
 class WorkLoop:
     """One worker: one job at a time on the calling thread."""
 
-    def __init__(self, plan: Plan, halt: threading.Event | None = None) -> None:
+    def __init__(self, plan: WorkPlan, halt: threading.Event | None = None) -> None:
         self._plan = plan
         self._queue = plan.queue
         self._halt = halt or threading.Event()
         self._wake = threading.Event()
-        self._keeper = Keeper(
+        self._keeper = Heartbeats(
             plan.queue.holding,
             plan.queue.access.ready(),
             clock=plan.queue.clock,
@@ -100,7 +100,7 @@ class WorkLoop:
         """Work until told to stop; how many jobs were handled."""
         access, handled = self._queue.access, 0
         heard: Subscription | None = None
-        keeping: Answer[None] | None = None
+        keeping: ThreadResult[None] | None = None
         job: Job | None = None
         try:
             heard = access.run(lambda store: store.subscribe([self._queue.name], self._wake.set))
@@ -206,7 +206,7 @@ class WorkLoop:
                 pass
         try:
             body = None if result is None else payload.encode(
-                result, limit=payload.RESULT_BYTES_MOST, what="result"
+                result, limit=payload.MAX_RESULT_BYTES, what="result"
             )  # fmt: skip
         except ForgeError as error:
             # Running it again would repeat its effects for the sake of a value nobody can store.
@@ -280,11 +280,11 @@ async def _within(work: Any, timeout_s: float | None) -> Any:
         raise Failed(f"timed out after {timeout_s:g} s") from error
 
 
-def run_pool(plan: Plan, workers: int) -> int:
+def run_pool(plan: WorkPlan, workers: int) -> int:
     """Loops on threads; the first that breaks stops all, and its error is raised."""
     whole = isinstance(workers, int) and not isinstance(workers, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not whole or not 1 <= workers <= _WORKERS_MOST:
-        raise BadOption(f"workers={workers!r} must be a whole number from 1 to {_WORKERS_MOST}")
+    if not whole or not 1 <= workers <= _MAX_WORKERS:
+        raise BadOption(f"workers={workers!r} must be a whole number from 1 to {_MAX_WORKERS}")
     halt = threading.Event()
     handled: list[int] = []
     broken: list[BaseException] = []

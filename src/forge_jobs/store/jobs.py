@@ -21,7 +21,7 @@ from msgspec import Struct
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, LogLine, NewJob
-from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import JobStatus
 
 

@@ -22,14 +22,14 @@ class LimitChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
     burst: float | UnsetType = UNSET
 
 
-class Lot(Struct, frozen=True, kw_only=True):
+class LimitBucket(Struct, frozen=True, kw_only=True):
     """How full a limit, a key or a lane is. ``taken``: jobs that run under it (for keys and lanes
-    also those about to), ``most``: how many may, None = any number; ``first``: the id of the job
-    that the lane waits for."""
+    also those about to), ``capacity``: how many may, None = any number; ``first``: the id of the
+    job that the lane waits for."""
 
     name: str
     taken: int = 0
-    most: int | None = None
+    capacity: int | None = None
     first: str | None = None
 
 
@@ -71,7 +71,7 @@ class LimitStore(Protocol):
         that no task declares and that was not closed."""
         ...
 
-    async def look(self, name: str) -> Lot:
+    async def bucket(self, name: str) -> LimitBucket:
         """How full a limit, key or lane is."""
         ...
 

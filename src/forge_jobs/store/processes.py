@@ -26,7 +26,7 @@ class NewProcess(Struct, frozen=True, kw_only=True):
     lease_s: float = 15.0
 
 
-class Pulse(Struct, frozen=True, kw_only=True):
+class ProcessStats(Struct, frozen=True, kw_only=True):
     """What a process tells about itself with each beat."""
 
     running: int = 0
@@ -45,7 +45,7 @@ class Share(Struct, frozen=True):
     version: int
 
 
-class Kept(Struct, frozen=True):
+class SlotsInUse(Struct, frozen=True):
     """What a process still runs of a queue, told under the version of the share it follows."""
 
     queue: str
@@ -53,7 +53,7 @@ class Kept(Struct, frozen=True):
     running: int
 
 
-class Beat(Struct, frozen=True):
+class HeartbeatReply(Struct, frozen=True):
     """The answer to a beat. ``alive`` False: declared dead, stop working and register anew."""
 
     alive: bool
@@ -100,16 +100,16 @@ class ProcessStore(Protocol):
         process known to be dead (a parent saw it die): it is declared dead in the same call."""
         ...
 
-    async def beat(self, key: int, pulse: Pulse) -> Beat:
+    async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         """Renew the lease. Never revives a process that was declared dead."""
         ...
 
-    async def leave(self, key: int) -> None:
+    async def deregister(self, key: int) -> None:
         """Go in good order: everything still owned is released (attempt given back) and the
         process is gone. Leaving twice is fine."""
         ...
 
-    async def bury(self) -> int:
+    async def mark_dead(self) -> int:
         """Remove processes that are dead and own nothing any more; how many."""
         ...
 
@@ -125,18 +125,18 @@ class ProcessStore(Protocol):
         """Ask a process to stop (or go on) claiming. NotFound if it is not alive."""
         ...
 
-    async def share(self, *, most: int) -> int:
+    async def share(self, *, max_slots: int) -> int:
         """Share the slots of all queues with settings out (``core.shares.share_out``); how many
         shares changed.
 
         Living processes that declared a queue and are not quiet want a part of it, at most
-        ``most``. What a process holds counts until it gives it up, leaves, or was declared dead
+        ``max_slots``. What a process holds counts until it gives it up, leaves, or is declared dead
         and owns no running job any more. A change raises the control version; without a change
         nothing is written.
         """
         ...
 
-    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         """Hold no more of these queues than the share's slots or what still runs, whichever is
         more; how many slots came free. An entry under another version than the present one, or
         for a process that is not there, changes nothing. Never raises what is held."""
@@ -151,6 +151,6 @@ class ProcessStore(Protocol):
         than two ``ttl_s`` from now is from before the clock was set back, and free."""
         ...
 
-    async def yield_lead(self, name: str, key: int) -> None:
+    async def release_lead(self, name: str, key: int) -> None:
         """Give a leadership up at once; no effect when somebody else holds it."""
         ...

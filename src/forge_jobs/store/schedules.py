@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from forge_jobs.core.bucket import Bucket, Grant
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import CronSpec
+from forge_jobs.core.token_bucket import Grant, TokenBucket
 
 FIRES_KEPT: Final = 50
 
@@ -41,7 +41,7 @@ class FireOutcome(StrEnum):
     TRIGGERED = "triggered"
 
 
-class Shot(Struct, frozen=True):
+class NewFire(Struct, frozen=True):
     """A tick to fire: with its job, or None when it is let go; ``missed`` earlier ones went with
     it."""
 
@@ -94,7 +94,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[Shot]
+        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
     ) -> list[Fire] | None:
         """Store the jobs of ticks and advance the schedule, in one durable transaction.
 
@@ -113,12 +113,16 @@ class ScheduleStore(Protocol):
         """The last fires of a schedule, newest first."""
         ...
 
-    async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def ensure_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         """The bucket; created full if absent, never overwritten. BadOption for a capacity below 1
         or a negative rate."""
         ...
 
-    async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def put_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         """Create the bucket full, or change its size and rate keeping min(tokens, capacity).
         BadOption as above."""
         ...
@@ -132,6 +136,6 @@ class ScheduleStore(Protocol):
         """Empty the bucket now: the limiter itself said no. NotFound for an unknown scope."""
         ...
 
-    async def buckets(self) -> list[Bucket]:
+    async def buckets(self) -> list[TokenBucket]:
         """All buckets, by scope, as of now."""
         ...

@@ -51,8 +51,8 @@ class SettingStore(Protocol):
         """Remove a setting; whether it stood there. On the disk before this returns."""
         ...
 
-    async def trim(self, namespace: str, *, most: int) -> int:
-        """Of the settings of a namespace that have an end keep ``most``, those that end last; how
+    async def trim(self, namespace: str, *, keep: int) -> int:
+        """Of the settings of a namespace that have an end keep ``keep``, those that end last; how
         many were removed. Settings without an end stay."""
         ...
 

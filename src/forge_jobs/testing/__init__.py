@@ -10,18 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forge_jobs.testing.asserts import assert_enqueued, enqueued, refute_enqueued
-    from forge_jobs.testing.in_place import inline
     from forge_jobs.testing.time import Time, frozen, moving
+
+    from .assertions import assert_enqueued, enqueued, refute_enqueued
+    from .inline import inline
 
 __all__ = ["Time", "assert_enqueued", "enqueued", "frozen", "inline", "moving", "refute_enqueued"]
 
 # Imported on first use: the conformance suite needs neither the engine nor Forge.
 _HOMES = {
-    "assert_enqueued": "asserts",
-    "enqueued": "asserts",
-    "refute_enqueued": "asserts",
-    "inline": "in_place",
+    "assert_enqueued": "assertions",
+    "enqueued": "assertions",
+    "refute_enqueued": "assertions",
+    "inline": "inline",
     "Time": "time",
     "frozen": "time",
     "moving": "time",

@@ -12,35 +12,35 @@ from starlette.types import Receive, Scope, Send
 
 from forge_jobs.core.errors import ForgeError, NotFound, StoreError
 from forge_jobs.kit.entropy import SECRET_ENTROPY
-from forge_jobs.ops.chronicle import Chronicle
+from forge_jobs.ops.chart_cache import ChartCache
 from forge_jobs.ops.operations import Operations
 from forge_jobs.ops.sessions import Sessions
 
-from . import answers, login, page_files
+from . import error_responses, login, page_files
 from .access.credentials import Credentials
 from .access.identity import Identify, Identity, Role
-from .access.ways import Access, OwnCheck, PasswordsAndTokens, ThisMachineOnly
+from .access.methods import AccessMethod, OwnCheck, PasswordsAndTokens, ThisMachineOnly
 from .api import route as api_route
 from .api.all import ROUTES
-from .api.openapi import place
-from .desk import Desk, NotAllowed
-from .frame import Frame
+from .api.openapi import openapi_path
 from .guard import Guard, TooLarge, broken, too_large
+from .layout import Frame
 from .live import Hub
 from .pages.all import FORMS, PAGES
 from .pages.page import Form, Page
+from .request_context import NotAllowed, RequestContext
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
 
-Answer = Callable[[Desk, Request], Awaitable[Response]]
+Answer = Callable[[RequestContext, Request], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Response]]
 
 
 def mission_control(
     forge: "Forge",
     *,
-    auth: Credentials | Access | Identify | None = None,
+    auth: Credentials | AccessMethod | Identify | None = None,
     read_only: bool = False,
     hosts: tuple[str, ...] = (),
     title: str = "Mission Control",
@@ -55,7 +55,7 @@ def mission_control(
     """
     match auth:
         case None:
-            access: Access = ThisMachineOnly()
+            access: AccessMethod = ThisMachineOnly()
         case Credentials():
             access = PasswordsAndTokens(auth, Sessions(forge.aready))
         case _ if hasattr(auth, "identify"):
@@ -72,7 +72,7 @@ class MissionControl:
     def __init__(
         self,
         forge: "Forge",
-        access: Access,
+        access: AccessMethod,
         *,
         read_only: bool,
         hosts: tuple[str, ...],
@@ -85,7 +85,7 @@ class MissionControl:
         self._root = root.rstrip("/")
         self.hub = Hub(forge.clock, self._stamp)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
-        self.chronicle = Chronicle(forge.clock)
+        self.chronicle = ChartCache(forge.clock)
         self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
         self._door = login.Door(access, forge.clock)
         self._app = Guard(
@@ -119,22 +119,22 @@ class MissionControl:
 
     # ------------------------------------------------------------------------------ who is there
 
-    async def _desk(self, request: Request) -> Desk | None:
+    async def _desk(self, request: Request) -> RequestContext | None:
         identity = await self.access.identify(request)
         if identity is None:
             return None
         return await self._desk_of(identity, request.scope.get("root_path", ""))
 
-    async def _desk_of(self, identity: Identity, root: str) -> Desk:
+    async def _desk_of(self, identity: Identity, root: str) -> RequestContext:
         store = await self.forge.aready()
-        return Desk(
+        return RequestContext(
             self.forge, store, identity, self.operations, self.chronicle, self.read_only, root
         )
 
     async def _stamp(self) -> str:
         """Changes with everything that pages show: the store, and what this process does itself."""
         store = await self.forge.aready()
-        return f"{await store.ledger.stamp()} {self.chronicle.caught_up} {self.operations.running}"
+        return f"{await store.metrics.stamp()} {self.chronicle.caught_up} {self.operations.running}"
 
     def _page_guard(self, role: Role, answer: Answer) -> Handle:
         async def checked(request: Request) -> Response:
@@ -156,26 +156,26 @@ class MissionControl:
                 desk = await self._desk(request)
                 if desk is None:
                     text = "who are you? send a bearer token, or log in"
-                    return answers.plain(401, "unauthorized", text)
+                    return error_responses.plain(401, "unauthorized", text)
                 if desk.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
                 return await answer(desk, request)
             except ForgeError as error:
-                return answers.as_json(error)
+                return error_responses.as_json(error)
 
         return checked
 
     # ------------------------------------------------------------------------------ what is there
 
     def _page_route(self, page: Page) -> Route:
-        async def show(desk: Desk, request: Request) -> Response:
+        async def show(desk: RequestContext, request: Request) -> Response:
             shown = await page.view(desk, _given(request))
             return HTMLResponse(self.frame.whole(page, desk, request, shown))
 
         return Route(page.path, self._page_guard(page.role, show), methods=["GET"])
 
     def _form_route(self, form: Form) -> Route:
-        async def act(desk: Desk, request: Request) -> Response:
+        async def act(desk: RequestContext, request: Request) -> Response:
             fields = await login.fields(request)
             notice = await form.act(desk, {**fields, **request.path_params})
             return self.frame.acted(request, notice, fields.get("back", "/"))
@@ -187,10 +187,10 @@ class MissionControl:
         for one in ROUTES:
             if not (self.read_only and one.writes):
                 handle = self._api_guard(one.role, _calling(one))
-                by_path.setdefault(place(one), {})[one.method] = handle
+                by_path.setdefault(openapi_path(one), {})[one.method] = handle
         return [Route(path, _ByMethod(methods)) for path, methods in by_path.items()]
 
-    async def _live(self, desk: Desk, request: Request) -> Response:
+    async def _live(self, desk: RequestContext, request: Request) -> Response:
         page, given = self.frame.named(request.query_params.get("view", "/"))
         if desk.identity.role < page.role:
             raise NotAllowed(f"this needs the role {page.role.word}: ask an admin")
@@ -250,7 +250,7 @@ async def _alive(request: Request) -> Response:
 
 
 def _calling(one: api_route.Route) -> Answer:
-    async def call(desk: Desk, request: Request) -> Response:
+    async def call(desk: RequestContext, request: Request) -> Response:
         return await api_route.run(one, desk, request)
 
     return call
@@ -272,7 +272,7 @@ class _ByMethod:
             return
         allowed = ", ".join(sorted(self._methods))
         text = f"{request.method} is not for this path: use {allowed}"
-        answer = answers.plain(405, "method_not_allowed", text, {"allow": allowed})
+        answer = error_responses.plain(405, "method_not_allowed", text, {"allow": allowed})
         await answer(scope, receive, send)
 
 
@@ -281,7 +281,7 @@ class _NoSuchRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         text = "there is no such route: see /api/openapi.json"
-        await answers.plain(404, "not_found", text)(scope, receive, send)
+        await error_responses.plain(404, "not_found", text)(scope, receive, send)
 
 
 def _given(request: Request) -> dict[str, str]:

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from . import answers
+from . import error_responses
 
 ByToken: TypeAlias = Callable[[Headers], bool]
 
-BODY_MOST: Final = 2 << 20
+MAX_BODY: Final = 2 << 20
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected", 500: "internal"}
 _HEADERS: Final = {
@@ -66,8 +66,8 @@ class Guard:
         if self._hosts and host_name(host) not in self._hosts:
             return 421, "this name is not served here: add it with --allow-host"
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > BODY_MOST:
-            return 413, f"the body is larger than {BODY_MOST:,} bytes"
+        if length.isdigit() and int(length) > MAX_BODY:
+            return 413, f"the body is larger than {MAX_BODY:,} bytes"
         if scope["method"] in _SAFE or self._by_token(headers):
             return None
         if not same_origin(headers, host):
@@ -79,13 +79,13 @@ def _refused(scope: Scope, status: int, text: str) -> Response:
     """For programs as JSON, for people as text."""
     path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
     if path.startswith("/api/"):
-        return answers.plain(status, _KINDS[status], text)
+        return error_responses.plain(status, _KINDS[status], text)
     return PlainTextResponse(text + "\n", status)
 
 
 async def too_large(request: Request, error: Exception) -> Response:
     """For a body whose size shows only while it is read."""
-    return _refused(request.scope, 413, f"the body is larger than {BODY_MOST:,} bytes")
+    return _refused(request.scope, 413, f"the body is larger than {MAX_BODY:,} bytes")
 
 
 async def broken(request: Request, error: Exception) -> Response:
@@ -129,7 +129,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         if message["type"] == "http.request":
             seen += len(message.get("body", b""))
-            if seen > BODY_MOST:
+            if seen > MAX_BODY:
                 raise TooLarge
         return message
 

@@ -9,16 +9,16 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 
 from forge_jobs.kit.clock import Clock
 
+from .access.methods import AccessMethod
 from .access.sessions import COOKIE, LIFE_S
-from .access.ways import Access
 from .local import local_path
 
 if TYPE_CHECKING:
-    from .frame import Frame
+    from .layout import Frame
 
 # Guessing a password costs this long per try and process, whatever the number of callers.
 _WRONG_S: Final = 0.5
-_WAITING_MOST: Final = 20
+_MAX_WAITING: Final = 20
 
 
 async def fields(request: Request) -> dict[str, str]:
@@ -30,7 +30,7 @@ async def fields(request: Request) -> dict[str, str]:
     return given
 
 
-def turned_away(request: Request, access: Access, frame: "Frame") -> Response:
+def turned_away(request: Request, access: AccessMethod, frame: "Frame") -> Response:
     """To the login page, if there is one; else a refusal that says what to do."""
     root = request.scope.get("root_path", "")
     if not access.login:
@@ -48,7 +48,7 @@ def turned_away(request: Request, access: Access, frame: "Frame") -> Response:
 class Door:
     """Lets one password be tried at a time, and few wait for their turn."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, access: AccessMethod, clock: Clock) -> None:
         self._access = access
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -57,7 +57,7 @@ class Door:
     @property
     def crowded(self) -> bool:
         """Whether so many wait that one more is sent away."""
-        return self._waiting >= _WAITING_MOST
+        return self._waiting >= _MAX_WAITING
 
     async def enter(self, password: str) -> str | None:
         """A session cookie for the right password; a wrong one takes its time."""
@@ -72,7 +72,7 @@ class Door:
             self._waiting -= 1
 
 
-async def answer(request: Request, access: Access, frame: "Frame", door: Door) -> Response:
+async def answer(request: Request, access: AccessMethod, frame: "Frame", door: Door) -> Response:
     """Show the login page, or try a password."""
     if not access.login:
         return PlainTextResponse("there is no password to log in with\n", 404)
@@ -96,7 +96,7 @@ async def answer(request: Request, access: Access, frame: "Frame", door: Door) -
     return response
 
 
-async def leave(request: Request, access: Access) -> Response:
+async def leave(request: Request, access: AccessMethod) -> Response:
     """End the session, in every process and for whoever has a copy of its cookie."""
     await access.leave(request)
     root = request.scope.get("root_path", "")

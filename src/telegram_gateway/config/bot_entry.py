@@ -13,7 +13,7 @@ from .bot import (
     DEFAULT_BACKOFF_S,
     DEFAULT_DEAD_MESSAGE,
     DEFAULT_UPDATES,
-    DEFAULT_WAITING_MOST,
+    MAX_DEFAULT_WAITING,
     Bot,
     CommandPlan,
     HandlerName,
@@ -30,8 +30,8 @@ from .settings import Environment, Settings
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _TOKEN: Final = re.compile(r"\d{1,20}:[A-Za-z0-9_-]{30,}")
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{32,256}")
-_SYNC_MOST_S: Final = 30.0
-_ASYNC_MOST_S: Final = 300.0
+_MAX_SYNC_S: Final = 30.0
+_MAX_ASYNC_S: Final = 300.0
 _KEYS: Final = (
     "handler", "async", "requireAuth", "http", "command", "mode", "allowedUpdates",
     "maxConnections", "ordering", "overtaking", "maxWaiting", "maxAttempts", "backoff",
@@ -85,7 +85,7 @@ def read_bot(
         max_connections=form.whole("maxConnections", 40, 1, 100),
         ordering=form.choice("ordering", Ordering, Ordering.SERIAL) or Ordering.SERIAL,
         overtaking=form.texts("overtaking", ()),
-        waiting_most=form.whole("maxWaiting", DEFAULT_WAITING_MOST, 1, 1_000_000_000),
+        waiting_most=form.whole("maxWaiting", MAX_DEFAULT_WAITING, 1, 1_000_000_000),
         max_attempts=form.whole("maxAttempts", 5, 1, 1_000),
         backoff_s=_backoff(form),
         notify_on_dead=form.switch("notifyOnDead", True),
@@ -278,7 +278,7 @@ def _http(form: Form, env: Environment, *, in_queue: bool) -> HttpTarget | None:
     if not good or not plain:
         part.refuse("url", "must be http:// or https:// with a host, without user and password")
         return None
-    most = _ASYNC_MOST_S if in_queue else _SYNC_MOST_S
+    most = _MAX_ASYNC_S if in_queue else _MAX_SYNC_S
     return HttpTarget(
         url=url,
         timeout_s=part.span("timeout", 5.0, most),
@@ -335,7 +335,7 @@ def _command(form: Form) -> CommandPlan | None:
     return CommandPlan(
         argv=argv,
         size=part.whole("size", 1, 1, 256),
-        timeout_s=part.span("timeout", 60.0, _ASYNC_MOST_S),
+        timeout_s=part.span("timeout", 60.0, _MAX_ASYNC_S),
     )
 
 

@@ -31,8 +31,8 @@ _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 _SECOND: Final = 1_000_000
 # Longer than any leap: a worker must not take its own leap for a sleep that cost it its jobs.
 _LEASE: Final = "24h"
-_LEAP_LEAST_S: Final = 1.0
-_LEAP_MOST_S: Final = 2 * 3_600.0
+_MIN_LEAP_S: Final = 1.0
+_MAX_LEAP_S: Final = 2 * 3_600.0
 _YAML: Final = """\
 bots:
   echo: {{handler: echo, async: true, requireAuth: false}}
@@ -136,7 +136,7 @@ class Stage:
         """Leap to the next try of the last message; the seconds that passed by it."""
         told = await self.told(slug)
         due_in_s = 0.0 if told is None else told.due_in_s
-        leap_s = min(max(due_in_s, _LEAP_LEAST_S), _LEAP_MOST_S)
+        leap_s = min(max(due_in_s, _MIN_LEAP_S), _MAX_LEAP_S)
         self.clock.leap(leap_s)
         self._notes.ahead_s += leap_s
         write_notes(self._folder, self._notes)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .telegram import FakeTelegram
     from .world import FakeBot
 
-_WAIT_MOST_S: Final = 25.0
-_SECONDS_MOST: Final = 366 * 86_400
+_MAX_WAIT_S: Final = 25.0
+_MAX_SECONDS: Final = 366 * 86_400
 _TAKEN: Final = frozenset({"text", "chat", "user", "name", "from", "message_id", "date", "bot"})
 
 
@@ -95,7 +95,7 @@ class _Control:
         if chat is None:
             raise KeyError(f"chat {number}")
         after = int(request.query_params.get("after", "0"))
-        wait_s = min(float(request.query_params.get("wait", "0")), _WAIT_MOST_S)
+        wait_s = min(float(request.query_params.get("wait", "0")), _MAX_WAIT_S)
         if wait_s > 0 and len(chat.entries) <= after:
             try:
                 async with asyncio.timeout(wait_s):
@@ -237,8 +237,8 @@ def _seconds(body: dict[str, Any], default: float) -> float:
     found = body.get("seconds", default)
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise _Bad("seconds must be a number")
-    if not 0 <= found <= _SECONDS_MOST:
-        raise _Bad(f"seconds must be from 0 to {_SECONDS_MOST:,}")
+    if not 0 <= found <= _MAX_SECONDS:
+        raise _Bad(f"seconds must be from 0 to {_MAX_SECONDS:,}")
     return float(found)
 
 

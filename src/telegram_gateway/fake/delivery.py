@@ -23,8 +23,8 @@ from .updates import SECOND, Waiting
 from .world import FakeBot, WebhookSettings
 
 SECRET_HEADER: Final = "X-Telegram-Bot-Api-Secret-Token"
-RETRY_AFTER_MOST_S: Final = 3_600
-PAUSE_MOST_S: Final = 60
+MAX_RETRY_AFTER_S: Final = 3_600
+MAX_PAUSE_S: Final = 60
 GONE_AFTER_S: Final = 23 * 3_600
 _NEVER_IN_ANSWERS: Final = frozenset({"setwebhook", "deletewebhook", "close", "logout"})
 Perform = Callable[[str, Given], Awaitable[object]]
@@ -206,7 +206,7 @@ class Delivery:
     def _later(self, lane: str, head: _Head, retry_after_s: int) -> None:
         pause_s = float(retry_after_s)
         if not retry_after_s and head.fails:
-            most_s = PAUSE_MOST_S * (1 + self._entropy.roll())
+            most_s = MAX_PAUSE_S * (1 + self._entropy.roll())
             head.delay_s = pause_s = min(most_s, head.delay_s * 2)
         if self._clock.now() + pause_s * SECOND > head.update.expires:
             self._bot.ended(head.update, delivered=False)
@@ -233,4 +233,4 @@ class Delivery:
 
 def _retry_after_s(answer: httpx2.Response) -> int:
     text = answer.headers.get("retry-after", "").strip()
-    return min(int(text), RETRY_AFTER_MOST_S) if text.isascii() and text.isdigit() else 0
+    return min(int(text), MAX_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0

@@ -15,8 +15,8 @@ from .world import Call, FakeBot, Method, WebhookSettings
 
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _PORTS: Final = (443, 80, 88, 8443)
-_POLL_MOST_S: Final = 50
-_BATCH_MOST: Final = 100
+_MAX_POLL_S: Final = 50
+_MAX_BATCH: Final = 100
 _SET_EVERY_S: Final = 1.0
 
 
@@ -121,8 +121,8 @@ class Receiving:
         _end_poll(bot, "terminated by other getUpdates request")
         bot.allowed = chosen_kinds(given.listed("allowed_updates"), bot.allowed)
         self._confirm(bot, given.whole("offset", 0) or 0)
-        limit = min(max(given.whole("limit") or _BATCH_MOST, 1), _BATCH_MOST)
-        wait_s = min(max(given.whole("timeout") or 0, 0), _POLL_MOST_S)
+        limit = min(max(given.whole("limit") or _MAX_BATCH, 1), _MAX_BATCH)
+        wait_s = min(max(given.whole("timeout") or 0, 0), _MAX_POLL_S)
         if not bot.waiting and wait_s:
             await self._wait(bot, wait_s)
         found = [update.whole for update in bot.waiting.values()]

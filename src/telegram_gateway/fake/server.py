@@ -26,7 +26,7 @@ from .refusal import Refusal, bad, too_many
 from .telegram import FakeTelegram
 from .world import FakeBot
 
-_BODY_MOST: Final = 64 << 20
+_MAX_BODY: Final = 64 << 20
 _GRACE_S: Final = 2
 
 
@@ -69,7 +69,7 @@ async def _called(fake: FakeTelegram, bot: FakeBot, request: Request) -> Respons
     method = request.path_params["method"]
     kind = request.headers.get("content-type", "")
     body = await request.body()
-    if len(body) > _BODY_MOST:
+    if len(body) > _MAX_BODY:
         raise Refusal(413, "Request Entity Too Large")
     given = read_given(request.url.query, kind, body)
     fault = fake.fault_for(bot, method)

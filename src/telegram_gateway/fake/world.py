@@ -15,7 +15,7 @@ from .updates import Waiting
 if TYPE_CHECKING:
     from .delivery import Delivery
 
-_KEPT_MOST: Final = 100_000
+_MAX_KEPT: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class FakeBot:
             return
         kept = self.delivered if delivered else self.expired
         kept.append(update.id)
-        del kept[:-_KEPT_MOST]
+        del kept[:-_MAX_KEPT]
 
 
 Method: TypeAlias = Callable[[FakeBot, Given, Call], Awaitable[Any]]

@@ -13,7 +13,7 @@ from telegram_gateway.keeping import Keeping, Reply
 from telegram_gateway.update import Update
 
 SECOND: Final = 1_000_000
-WRONG_MOST: Final = 5
+MAX_WRONG: Final = 5
 WRONG_WITHIN_S: Final = 15 * 60
 _HELP: Final = (
     "/auth <code> opens a session.\n/whoami shows your id and session.\n/logout ends the session."
@@ -71,7 +71,7 @@ class AuthHandler:
     async def _try_code(self, update: Update, user: int, chat: int, code: str, now: int) -> None:
         await self._delete(update)
         since = now - WRONG_WITHIN_S * SECOND
-        if await self._keeping.wrong_codes(user, since) >= WRONG_MOST:
+        if await self._keeping.wrong_codes(user, since) >= MAX_WRONG:
             return
         if not hmac.compare_digest(code.encode("utf-8", "replace"), self._secret):
             await self._keeping.note_wrong_code(user, now, self._reply(message(chat, _WRONG)))

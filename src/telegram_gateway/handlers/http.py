@@ -16,12 +16,12 @@ from telegram_gateway.update import Update
 
 from .answers import calls_of
 
-_ANSWER_MOST: Final = 64 << 10
+_MAX_ANSWER: Final = 64 << 10
 _CONNECT_S: Final = 2.0
 # Services close idle connections after two seconds at the earliest; a request that meets the close
 # on its way costs the update an attempt and half a minute.
 _KEPT_S: Final = 1.0
-_WAIT_MOST_S: Final = 3_600.0
+_MAX_WAIT_S: Final = 3_600.0
 _ABORT: Final = ("webhook-delivery", "abort-message")
 
 
@@ -103,8 +103,8 @@ class HttpHandler:
             raise Failed(f"the service answered {status}", retry_after=wait_s)
         if status == 204 or not body.strip():
             return []
-        if len(body) > _ANSWER_MOST:
-            raise Dead(f"the answer is longer than {_ANSWER_MOST:,} bytes")
+        if len(body) > _MAX_ANSWER:
+            raise Dead(f"the answer is longer than {_MAX_ANSWER:,} bytes")
         try:
             answer: Any = msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -116,13 +116,13 @@ class HttpHandler:
     def _wait_s(self, headers: httpx2.Headers) -> float | None:
         text = headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
-            return min(float(text), _WAIT_MOST_S)
+            return min(float(text), _MAX_WAIT_S)
         try:
             moment = email.utils.parsedate_to_datetime(text)
         except ValueError:
             return None
         wait_s = moment.timestamp() - self._clock.now() / 1_000_000
-        return min(max(wait_s, 0.0), _WAIT_MOST_S)
+        return min(max(wait_s, 0.0), _MAX_WAIT_S)
 
 
 async def _within(
@@ -136,7 +136,7 @@ async def _within(
                 body = b""
                 async for chunk in response.aiter_bytes():
                     body += chunk
-                    if len(body) > _ANSWER_MOST:
+                    if len(body) > _MAX_ANSWER:
                         break
                 return response.status_code, response.headers, body
             finally:

@@ -22,7 +22,7 @@ AGAIN_AFTER_S: Final = 5.0
 # For so long a session counts that was read before the store went away: it may have been ended
 # elsewhere since.
 TRUSTED_S: Final = 600.0
-_SESSIONS_MOST: Final = 10_000
+_MAX_SESSIONS: Final = 10_000
 _LOG: Final = logging.getLogger("telegram_gateway.keeping")
 
 
@@ -64,7 +64,7 @@ class KeepingAtTheDoor:
         self.forget_session(user_id)
         if until is not None:
             self._sessions[user_id] = _Session(until, self._clock.mono())
-            if len(self._sessions) > _SESSIONS_MOST:
+            if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         return until
 

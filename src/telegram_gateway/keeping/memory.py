@@ -7,8 +7,8 @@ from telegram_gateway.flood import Allowance
 
 from .contract import Reply
 
-_QUARANTINE_MOST: Final = 100
-_LEVELS_MOST: Final = 10_000
+_MAX_QUARANTINE: Final = 100
+_MAX_LEVELS: Final = 10_000
 
 
 class MemoryKeeping:
@@ -51,10 +51,10 @@ class MemoryKeeping:
         await reply.aenqueue()
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
-        self._quarantine = [*self._quarantine, (at, bot_id, body)][-_QUARANTINE_MOST:]
+        self._quarantine = [*self._quarantine, (at, bot_id, body)][-_MAX_QUARANTINE:]
 
     async def take(self, wanted: Sequence[Allowance], now: int) -> int:
-        if len(self._levels) > _LEVELS_MOST:
+        if len(self._levels) > _MAX_LEVELS:
             self._levels = {key: level for key, level in self._levels.items() if level > now}
         found = {one.key: one.after(self._levels.get(one.key), now) for one in wanted}
         wait = max((wait for _, wait in found.values()), default=0)

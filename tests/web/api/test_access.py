@@ -11,9 +11,9 @@ from forge_jobs.testing.clock import MovableClock
 from forge_jobs.web import Credentials, Role, mission_control
 from forge_jobs.web.access.hashes import hash_password, password_fits
 from forge_jobs.web.api.all import ROUTES
-from forge_jobs.web.api.openapi import place
+from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.api.route import Route
-from forge_jobs.web.guard import BODY_MOST
+from forge_jobs.web.guard import MAX_BODY
 from forge_jobs.web.pages.all import FORMS, PAGES
 from tests.web.panel import FAR, PASSWORD, Panel, credentials, panel
 
@@ -47,7 +47,7 @@ async def desk() -> AsyncIterator[Panel]:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_a_route_is_for_its_role_and_those_above(desk: Panel, route: Route) -> None:
     for role in _PEOPLE:
-        status = (await ask(desk, role, route.method, place(route))).status_code
+        status = (await ask(desk, role, route.method, openapi_path(route))).status_code
         if role is None:
             assert status == 401
         elif role < route.role:
@@ -83,7 +83,7 @@ async def test_a_path_says_which_methods_it_takes(desk: Panel) -> None:
     for route in ROUTES:
         known = {one.method for one in ROUTES if one.path == route.path}
         for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"} - known:
-            answer = await ask(desk, Role.ADMIN, method, place(route))
+            answer = await ask(desk, Role.ADMIN, method, openapi_path(route))
             assert answer.status_code == 405, (method, route.path)
             assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == known
 
@@ -91,7 +91,7 @@ async def test_a_path_says_which_methods_it_takes(desk: Panel) -> None:
 async def test_read_only_leaves_out_whatever_changes_something() -> None:
     made = panel(read_only=True)
     for route in ROUTES:
-        status = (await ask(made, Role.ADMIN, route.method, place(route))).status_code
+        status = (await ask(made, Role.ADMIN, route.method, openapi_path(route))).status_code
         assert (status in (404, 405)) or not route.writes, route.path
     for form in FORMS:
         assert (await ask(made, Role.ADMIN, "POST", form.path)).status_code in (404, 405)
@@ -172,7 +172,7 @@ async def test_other_sites_and_other_names_are_refused() -> None:
             assert (answer.status_code, answer.json()["kind"]) == (403, "forbidden")
         named = await client.get("/api/jobs", headers={"host": "evil.example"})
         assert named.status_code == 421
-        large = await client.post("/api/jobs/list", content=b" " * (BODY_MOST + 1))
+        large = await client.post("/api/jobs/list", content=b" " * (MAX_BODY + 1))
         assert large.status_code == 413
     await made.forge.aclose()
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.web import Role
 from tests.web.panel import Panel, on_a_socket, panel
 

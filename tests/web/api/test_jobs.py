@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from forge_jobs.core.select import Selection
-from forge_jobs.ops.act import Operator
+from forge_jobs.core.selection import Selection
+from forge_jobs.ops.actions import JobActions
 from tests.web.panel import Panel
 
 
@@ -22,7 +22,7 @@ async def some(desk: Panel, count: int, **options: object) -> list[str]:
 async def cancelled(desk: Panel, count: int) -> list[str]:
     ids = await some(desk, count)
     store = await desk.forge.aready()
-    await Operator(store, actor="test").cancel(Selection(ids=tuple(ids)))
+    await JobActions(store, actor="test").cancel(Selection(ids=tuple(ids)))
     return ids
 
 

@@ -17,14 +17,14 @@ import asyncpg
 import pytest
 
 from benchmarks.systems import crowd, forge_pages, forge_rows
-from forge_jobs.backends.postgres import session
-from forge_jobs.backends.sqlite import reader
+from forge_jobs.backends.postgres.connection import server
+from forge_jobs.backends.sqlite.io import reader
 from forge_jobs.core.instant import to_datetime
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.web import Role
 from forge_jobs.web.api.all import ROUTES
-from forge_jobs.web.api.openapi import place
+from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
 from tests.postgres.places import Places
 from tests.postgres.server import PrivateServer
@@ -46,7 +46,9 @@ async def visited(made: Panel) -> dict[str, int]:
     middle = max(job.enqueued_at for job in jobs) - 3 * 86_400_000_000
     times = [to_datetime(middle + n * 3_600_000_000).strftime("%Y-%m-%dT%H:%M") for n in (0, 1)]
     paths = forge_pages.addresses([job.id for job in jobs], *times)
-    paths += [page.path for page in PAGES] + [place(one) for one in ROUTES if one.method == "GET"]
+    paths += [page.path for page in PAGES] + [
+        openapi_path(one) for one in ROUTES if one.method == "GET"
+    ]
     paths += [f"/api/jobs?{given}" for given in forge_pages.FILTERS if "=" in given]
     named = {"{id}": jobs[0].id, "{name}": "queue_1", "{action}": "retry"}
     answers: dict[str, int] = {}
@@ -147,7 +149,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found = Asked()
-    monkeypatch.setattr(session.drivers, "connect", found.recording(session.drivers.connect))
+    monkeypatch.setattr(server.drivers, "connect", found.recording(server.drivers.connect))
     return found
 
 

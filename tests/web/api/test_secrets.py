@@ -11,7 +11,7 @@ from forge_jobs import Forge
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.web import Role, mission_control
 from forge_jobs.web.api.all import ROUTES
-from forge_jobs.web.api.openapi import place
+from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
 from tests.web.panel import FAR, Panel, credentials, panel
 
@@ -86,7 +86,7 @@ async def test_no_page_answer_or_log_line_tells_a_secret(
     kept = [await store.jobs.get(job_id) for job_id in ids]
     assert all(record is not None and b"s3cret-01" in record.payload for record in kept)
     async with desk.client(Role.ADMIN) as client:
-        paths = [place(route) for route in ROUTES if route.method == "GET"]
+        paths = [openapi_path(route) for route in ROUTES if route.method == "GET"]
         paths += [page.path for page in PAGES]
         seen = 0
         for path in paths:

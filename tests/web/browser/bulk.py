@@ -3,8 +3,8 @@
 import asyncio
 
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Acted, Filter, Selection
-from forge_jobs.ops.act import Action, OnProgress, Operator, Store
+from forge_jobs.core.selection import Acted, Filter, Selection
+from forge_jobs.ops.actions import Action, JobActions, OnProgress, Store
 from forge_jobs.ops.operations import Operation
 from tests.web.browser.site import Site
 
@@ -19,14 +19,14 @@ def plant(site: Site, tag: str) -> None:
 
 def uproot(site: Site, tag: str) -> None:
     """Other tests shall not meet them."""
-    site.ask(lambda store: Operator(store, actor="test").delete(tagged(tag)))
+    site.ask(lambda store: JobActions(store, actor="test").delete(tagged(tag)))
 
 
 def tagged(tag: str) -> Selection:
     return Selection(filter=Filter(tag=tag))
 
 
-class Patient(Operator):
+class Patient(JobActions):
     """Bulk work that takes as long as on a very large table, a job every tenth of a second."""
 
     async def perform(

@@ -15,10 +15,10 @@ import uvicorn
 
 from forge_jobs import Context, Dead, Forge, NoopEcho
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops.act import Store
-from forge_jobs.web import mission_control, serving
+from forge_jobs.ops.actions import Store
+from forge_jobs.web import mission_control, standalone
 from tests.web.panel import credentials
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Site:
 
     def count(self, status: JobStatus, **wanted: Any) -> int:
         asked = Filter(statuses=(status,), **wanted)
-        return self.ask(lambda store: store.ledger.count(asked, cap=10_000)).jobs
+        return self.ask(lambda store: store.metrics.count(asked, cap=10_000)).jobs
 
     def wait_for(self, count: int, status: JobStatus, **wanted: Any) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -122,8 +122,8 @@ class Site:
             self._ready.set()
 
     async def _serve(self) -> None:
-        place = serving.listen("127.0.0.1", self.port)
-        staff = serving.listen("127.0.0.1", 0)
+        place = standalone.listen("127.0.0.1", self.port)
+        staff = standalone.listen("127.0.0.1", 0)
         config = uvicorn.Config(
             self.staffed, log_level="error", lifespan="off", timeout_graceful_shutdown=1
         )
@@ -133,10 +133,10 @@ class Site:
             self.forge.worker(
                 queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
             ),
-            serving.served(self.forge, place),
+            standalone.served(self.forge, place),
         ):
-            self.address = serving.address(place)
-            self.staff_address = serving.address(staff)
+            self.address = standalone.address(place)
+            self.staff_address = standalone.address(staff)
             self.port = int(self.address.rpartition(":")[2])
             self._ready.set()
             await self._stop.wait()

@@ -11,12 +11,12 @@ from playwright.sync_api import Browser, Page, Request, expect
 from forge_jobs import Context, Dead
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
-from forge_jobs.ops.act import Operator, Selection, Store
-from forge_jobs.ops.limits import LimitOperator
-from forge_jobs.ops.schedules import Timetable
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import JobActions, Selection, Store
+from forge_jobs.ops.rate_limits import RateLimitActions
+from forge_jobs.ops.schedules import ScheduleActions
 from tests.web.browser.site import Site
 from tests.web.browser.window import PAGES, open_window
 
@@ -69,13 +69,13 @@ async def plant(store: Store) -> None:
     named = json.dumps({text: text for text in STRINGS}).encode()
     late = NewJob(kind="note", queue="mail", payload=named, tags=tuple(STRINGS[40:60]))
     await store.jobs.enqueue([late])
-    limits = LimitOperator(store, actor=STRINGS[0])
+    limits = RateLimitActions(store, actor=STRINGS[0])
     for text in STRINGS[:200:8]:
         await limits.set_rate(text, "5/m")
     said = CronSpec(name="planted", expression="0 3 * * *", kind="note", payload=named)
-    await Timetable(store, actor=STRINGS[1]).create(said)
+    await ScheduleActions(store, actor=STRINGS[1]).create(said)
     for text in STRINGS[:20]:
-        done = Operator(store, actor=text)
+        done = JobActions(store, actor=text)
         await done.cancel(Selection(ids=("0" * 26,)))
 
 
@@ -161,7 +161,7 @@ def test_every_string_in_every_field_stays_text(
 ) -> None:
     site, _ = attacked
     late = Filter(kind="bear", statuses=(JobStatus.SCHEDULED,))
-    page_of = site.ask(lambda store: look.jobs(store, late, limit=500))
+    page_of = site.ask(lambda store: queries.jobs(store, late, limit=500))
     assert len(page_of.jobs) >= len(STRINGS) - 1
     jobs = [f"/jobs/{job.id}" for job in page_of.jobs]
     fields = ("kind", "tag", "key", "error", "payload", "queue")

@@ -6,17 +6,17 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from tests.web.browser.site import Site
 
-_STEPS_MOST = 40
+_MAX_STEPS = 40
 _HERE = "document.activeElement.textContent.trim() || document.activeElement.name"
 
 
 def tab_to(page: Page, text: str) -> None:
     """Press Tab until the focus is on what says so."""
-    for _ in range(_STEPS_MOST):
+    for _ in range(_MAX_STEPS):
         page.keyboard.press("Tab")
         if page.evaluate(_HERE) == text:
             return
-    raise AssertionError(f"no {text!r} within {_STEPS_MOST} steps")
+    raise AssertionError(f"no {text!r} within {_MAX_STEPS} steps")
 
 
 def test_the_keyboard_alone_finds_and_retries_a_job(page: Page, site: Site) -> None:
@@ -88,7 +88,7 @@ def test_keys_pause_a_queue_and_change_its_slots(page: Page, site: Site) -> None
     page.wait_for_url("**/queues")
     page.wait_for_function("window.forge")
     card = page.locator("#q-mail")
-    for _ in range(_STEPS_MOST):
+    for _ in range(_MAX_STEPS):
         keys.press("j")
         if page.locator("#q-mail.current").count():
             break

@@ -10,13 +10,13 @@ from enum import Enum
 
 from msgspec import Struct
 
-from forge_jobs.backends.walking import LOOK_MOST, holds, told
+from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, explained, holds
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.select import Acted, Cursor, Filter, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStatus
 
-from . import keys, moves
+from . import dedupe_keys, transitions
 from .rows import Row
 from .tables import Tables
 
@@ -85,7 +85,7 @@ def newest(
 ) -> Found:
     """Up to ``limit`` matching rows, newest first; see ``backends.walking``."""
     most = max(limit, 1)
-    look_most = LOOK_MOST if counting else max(LOOK_MOST, most + 1)
+    look_most = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, most + 1)
     rows: list[Row] = []
     looked = last = 0
     for row in _older(tables, after):
@@ -114,14 +114,14 @@ def cancel(tables: Tables, row: Row, reason: str, now: Instant) -> Effect:
     if row.status in TERMINAL:
         return Effect.SKIPPED
     if row.status is JobStatus.RUNNING:
-        moves.request_stop(tables, row, Event.CANCEL, now, reason)
+        transitions.request_stop(tables, row, Event.CANCEL, now, reason)
         return Effect.REQUESTED
-    moves.cancel(tables, row, Event.CANCEL, now, reason)
+    transitions.cancel(tables, row, Event.CANCEL, now, reason)
     return Effect.CHANGED
 
 
 def retry(tables: Tables, row: Row, now: Instant) -> Effect:
-    if row.status not in RETRYABLE or keys.blocked(tables, row, now):
+    if row.status not in RETRYABLE or dedupe_keys.blocked(tables, row, now):
         return Effect.SKIPPED
     row.run_at = now
     row.crashes = row.throttles = 0
@@ -130,8 +130,10 @@ def retry(tables: Tables, row: Row, now: Instant) -> Effect:
     if row.expired(now):
         # Kept, it would cancel the job again before anybody could run it.
         row.expires_at = None
-    moves.move(tables, row, Event.RETRY, JobStatus.PENDING, now, attempts=Attempts.RESET)
-    keys.take(tables, row)
+    transitions.transition(
+        tables, row, Event.RETRY, JobStatus.PENDING, now, attempts=Attempts.RESET
+    )
+    dedupe_keys.take(tables, row)
     return Effect.CHANGED
 
 
@@ -139,15 +141,15 @@ def run_now(tables: Tables, row: Row, now: Instant) -> Effect:
     if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED):
         return Effect.SKIPPED
     row.run_at = now
-    moves.move(tables, row, Event.RUN_NOW, JobStatus.PENDING, now)
+    transitions.transition(tables, row, Event.RUN_NOW, JobStatus.PENDING, now)
     return Effect.CHANGED
 
 
 def delete(tables: Tables, row: Row, now: Instant) -> Effect:
     if row.status is JobStatus.RUNNING:
-        moves.request_stop(tables, row, Event.DELETE, now, _DELETED)
+        transitions.request_stop(tables, row, Event.DELETE, now, _DELETED)
         return Effect.REQUESTED
-    moves.remove(tables, row, now)
+    transitions.remove(tables, row, now)
     return Effect.CHANGED
 
 
@@ -170,7 +172,7 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
-        and told(wanted.error, row.last_error)
+        and explained(wanted.error, row.last_error)
         and holds(wanted.payload, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from forge_jobs.core.decide import Finish, reaped, settled
+from forge_jobs.core.decide import Finish, final_status, reaped
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import Claim, ClaimedJob
 from forge_jobs.core.limits import scope_gate, task_limit
@@ -11,7 +11,7 @@ from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.core.throttle import SCOPE_CURVE, succeeded, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Note, Verdict
 
-from . import keys, moves
+from . import dedupe_keys, transitions
 from .rows import Row
 from .tables import Tables
 
@@ -25,7 +25,7 @@ def claim(
     """A pending job becomes this owner's."""
     row.started_at = None
     row.last_owner, row.exchange = owner, number
-    moves.move(
+    transitions.transition(
         tables, row, Event.CLAIM, JobStatus.RUNNING, now, attempts=Attempts.SPENT, owner=owner
     )
     if start:
@@ -37,7 +37,7 @@ def mark_started(tables: Tables, row: Row, now: Instant) -> None:
     """From here on an owner's death counts against the job."""
     if not row.started:
         row.started_at = now
-        keys.started(tables, row)
+        dedupe_keys.started(tables, row)
 
 
 def mine(tables: Tables, owner: int, claim: Claim) -> Row | None:
@@ -56,7 +56,7 @@ def finish(tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool
         return Verdict.ALREADY if ended_before else Verdict.STALE
     mark_started(tables, row, after(now, -end.ran_s))
     stop = row.cancel_requested_at is not None
-    target = settled(end.status, cancel_requested=stop)
+    target = final_status(end.status, cancel_requested=stop)
     delay_s = _throttle(tables, row, end, now) if end.event is Event.THROTTLE else end.delay_s
     if end.event is Event.MISSING and row.missing_since is None:
         row.missing_since = now
@@ -73,9 +73,9 @@ def finish(tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool
     if timed:
         tables.books.ended(row, end, now)
     attempts = Attempts.GIVEN_BACK if given_back else Attempts.KEPT
-    moves.move(tables, row, end.event, target, now, attempts=attempts)
+    transitions.transition(tables, row, end.event, target, now, attempts=attempts)
     for job in end.jobs:
-        moves.insert(tables, job, now)
+        transitions.insert(tables, job, now)
     return Verdict.APPLIED
 
 
@@ -83,9 +83,11 @@ def release(tables: Tables, row: Row, now: Instant) -> None:
     """Hand a claim back as if it had never been made."""
     if row.cancel_requested_at is not None:
         row.last_error = row.cancel_reason
-        moves.move(tables, row, Event.RELEASE, JobStatus.CANCELLED, now)
+        transitions.transition(tables, row, Event.RELEASE, JobStatus.CANCELLED, now)
     else:
-        moves.move(tables, row, Event.RELEASE, JobStatus.PENDING, now, attempts=Attempts.GIVEN_BACK)
+        transitions.transition(
+            tables, row, Event.RELEASE, JobStatus.PENDING, now, attempts=Attempts.GIVEN_BACK
+        )
 
 
 def reap(tables: Tables, row: Row, crash_note: str, now: Instant) -> JobStatus:
@@ -98,11 +100,11 @@ def reap(tables: Tables, row: Row, crash_note: str, now: Instant) -> JobStatus:
     )
     if row.started:
         row.crashes += 1
-        moves.blame(row, crash_note, now)
+        transitions.blame(row, crash_note, now)
     if target is JobStatus.CANCELLED:
         row.last_error = row.cancel_reason
     attempts = Attempts.KEPT if left == row.attempts else Attempts.GIVEN_BACK
-    moves.move(tables, row, Event.REAP, target, now, attempts=attempts)
+    transitions.transition(tables, row, Event.REAP, target, now, attempts=attempts)
     return target
 
 
@@ -150,4 +152,4 @@ def _note_error(row: Row, end: Finish, now: Instant) -> None:
         # It comes every few seconds during a deploy and would push the real errors out.
         row.last_error = end.error
     else:
-        moves.blame(row, end.error, now)
+        transitions.blame(row, end.error, now)

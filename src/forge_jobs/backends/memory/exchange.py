@@ -8,15 +8,15 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Exchanged, Promoted
 
-from . import claims, moves
-from .serving import Serving
+from . import claims, transitions
+from .limited_claim import LimitedClaim
 from .tables import Tables
 
 
 def exchange(tables: Tables, request: Exchange, now: Instant) -> Exchanged:
     """One round of a worker process."""
     for end in request.finish:
-        if not moves.is_outcome(end.event, end.status):
+        if not transitions.is_outcome(end.event, end.status):
             raise Invalid(f"a claim cannot end as {end.status} by {end.event}")
     owner = request.owner
     for said in request.notes:
@@ -62,7 +62,7 @@ def promote(tables: Tables, now: Instant, *, limit: int) -> Promoted:
     while (row := tables.lines.first_expiring()) is not None and row.expired(now):
         if expired == limit:
             return Promoted(promoted, expired, now, True)
-        moves.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
+        transitions.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
         expired += 1
     for queue in tables.lines.waiting_queues():
         promoted += _promote_queue(tables, queue, now, limit - expired - promoted)
@@ -85,16 +85,18 @@ def _promote_queue(tables: Tables, queue: str, now: Instant, limit: int) -> int:
         if row is None or row.run_at > now:
             break
         if row.expired(now):
-            moves.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
+            transitions.cancel(tables, row, Event.EXPIRE, now, claims.EXPIRED)
         else:
             lots = row.bound_by
             first = lots[0] if lots else None
-            moves.move(tables, row, Event.PROMOTE, JobStatus.PENDING, now, wait_in=first)
-            lanes |= {} if row.lane_lot is None else {row.lane_lot: None}
+            transitions.transition(
+                tables, row, Event.PROMOTE, JobStatus.PENDING, now, wait_in=first
+            )
+            lanes |= {} if row.lane_bucket is None else {row.lane_bucket: None}
             keys |= {} if row.job.limit_key is None else {row.job.limit_key: None}
         promoted += 1
     for lot in (*lanes, *keys):
-        moves.admit(tables, lot, now)
+        transitions.admit(tables, lot, now)
     return promoted
 
 
@@ -111,7 +113,7 @@ def _serve(
         asked = max(want.free, 0) + max(want.prefetch, 0)
         got: Sequence[ClaimedJob] = ()
         if not tables.gate(want.queue).closed(now):
-            serving = Serving(tables, request, want, now)
+            serving = LimitedClaim(tables, request, want, now)
             got = serving.claim()
             claimed.extend(got)
             openings.extend(serving.openings)

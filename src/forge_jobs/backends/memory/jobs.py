@@ -5,7 +5,7 @@ from functools import partial
 
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import (
     Exchange,
@@ -17,7 +17,7 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import bulk, claims, exchange, keys, moves
+from . import bulk, claims, dedupe_keys, exchange, transitions
 from .rows import Row
 from .tables import Tables
 
@@ -33,7 +33,7 @@ class MemoryJobs:
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         with self._tables.change() as now:
-            return [moves.insert(self._tables, job, now) for job in jobs]
+            return [transitions.insert(self._tables, job, now) for job in jobs]
 
     async def exchange(self, request: Exchange) -> Exchanged:
         return self.exchange_sync(request)
@@ -76,7 +76,7 @@ class MemoryJobs:
         with self._tables.change() as now:
             oldest = self._tables.lines.lots.waiting(limit_key)[: max(limit, 0)]
             for row in oldest:
-                moves.move(self._tables, row, Event.UNHOLD, JobStatus.PENDING, now)
+                transitions.transition(self._tables, row, Event.UNHOLD, JobStatus.PENDING, now)
             return len(oldest)
 
     async def cancel(
@@ -110,15 +110,15 @@ class MemoryJobs:
     async def purge(self, keep: Retention, *, limit: int) -> int:
         tables = self._tables
         with tables.change() as now:
-            keys.forget_lapsed(tables, now)
+            dedupe_keys.forget_lapsed(tables, now)
             old: list[Row] = []
             for row in tables.lines.ended(partial(self._latest, keep, now)):
                 if len(old) >= limit:
                     break
-                if not keys.remembered(tables, row, now):
+                if not dedupe_keys.remembered(tables, row, now):
                     old.append(row)
             for row in old:
-                moves.remove(tables, row, now)
+                transitions.remove(tables, row, now)
             return len(old)
 
     async def get(self, job_id: str) -> JobRecord | None:

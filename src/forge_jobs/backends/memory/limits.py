@@ -19,11 +19,11 @@ from forge_jobs.core.limits import (
 )
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
-from forge_jobs.store.limits import Admitted, LimitChange, Lot
+from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
 
-from . import moves
-from .lots import key_most
-from .serving import running_under
+from . import transitions
+from .limit_buckets import max_per_key
+from .limited_claim import running_under
 from .tables import Tables
 
 
@@ -76,29 +76,33 @@ class MemoryLimits:
             self._tables.gates.pop(name, None)
             self._tables.operated()
 
-    async def look(self, name: str) -> Lot:
+    async def bucket(self, name: str) -> LimitBucket:
         with self._tables.look():
             lots, limits = self._tables.lines.lots, self._tables.limits
             if name.startswith(LANE):
                 first = lots.first_of(name)
                 taken = 0 if lots.seated(name) is None else 1
-                return Lot(
-                    name=name, taken=taken, most=1, first=None if first is None else first.id
+                return LimitBucket(
+                    name=name, taken=taken, capacity=1, first=None if first is None else first.id
                 )
             if "/" in name:
-                most = key_most(name, limits)
-                return Lot(
-                    name=name, taken=lots.taken(name), most=None if most == UNBOUNDED else most
+                capacity = max_per_key(name, limits)
+                return LimitBucket(
+                    name=name,
+                    taken=lots.taken(name),
+                    capacity=None if capacity == UNBOUNDED else capacity,
                 )
             limit = limits.get(name)
-            most = None if limit is None else limit.cap
-            return Lot(name=name, taken=running_under(self._tables, name), most=most)
+            capacity = None if limit is None else limit.cap
+            return LimitBucket(
+                name=name, taken=running_under(self._tables, name), capacity=capacity
+            )
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
         with self._tables.change() as now:
             names = [name for name in self._tables.lines.lots.names() if name > (after or "")]
             chosen = names[: max(limit, 1)]
-            moved = sum(moves.admit(self._tables, lot, now) for lot in chosen)
+            moved = sum(transitions.admit(self._tables, lot, now) for lot in chosen)
             return Admitted(moved, chosen[-1] if len(names) > len(chosen) else None)
 
     def _put(self, limit: Limit, now: Instant) -> None:
@@ -111,6 +115,6 @@ class MemoryLimits:
         ]
         for row in going:
             lot = row.job.limit_key
-            moves.move(tables, row, Event.HOLD, JobStatus.HELD, now, lot=lot)
+            transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, lot=lot)
         for lot in tables.lines.lots.names():
-            moves.admit(tables, lot, now)
+            transitions.admit(tables, lot, now)

@@ -8,13 +8,13 @@ from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.shares import Part, share_out
 from forge_jobs.store.processes import (
-    Beat,
     Control,
-    Kept,
+    HeartbeatReply,
     NewProcess,
     ProcessRecord,
-    Pulse,
+    ProcessStats,
     Share,
+    SlotsInUse,
 )
 
 from . import claims
@@ -40,15 +40,15 @@ class MemoryProcesses:
             self._tables.processes[key] = Process(key, process, now, now)
             return key
 
-    async def beat(self, key: int, pulse: Pulse) -> Beat:
+    async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         with self._tables.change() as now:
             process = self._tables.processes.get(key)
             if process is None or process.dead:
-                return Beat(False, now)
-            process.beat_at, process.pulse = now, pulse
-            return Beat(True, now)
+                return HeartbeatReply(False, now)
+            process.beat_at, process.stats = now, stats
+            return HeartbeatReply(True, now)
 
-    async def leave(self, key: int) -> None:
+    async def deregister(self, key: int) -> None:
         with self._tables.change() as now:
             for job in list(self._tables.lines.running.get(key, ())):
                 claims.release(self._tables, self._tables.jobs[job], now)
@@ -57,7 +57,7 @@ class MemoryProcesses:
             for name in [name for name, lead in self._tables.leads.items() if lead.process == key]:
                 del self._tables.leads[name]
 
-    async def bury(self) -> int:
+    async def mark_dead(self) -> int:
         with self._tables.change():
             gone = [
                 key
@@ -94,19 +94,21 @@ class MemoryProcesses:
                 process.quiet = quiet
             self._tables.operated()
 
-    async def share(self, *, most: int) -> int:
+    async def share(self, *, max_slots: int) -> int:
         with self._tables.change() as now:
             self._drop_shares()
             changed = 0
             for config in self._tables.queues.values():
-                for part in share_out(config.slots, self._parts(config.name, now), most=most):
+                for part in share_out(
+                    config.slots, self._parts(config.name, now), max_slots=max_slots
+                ):
                     self._grant(config.name, part)
                     changed += 1
             if changed:
                 self._tables.operated()
             return changed
 
-    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         with self._tables.change():
             freed = 0
             for entry in kept:
@@ -134,7 +136,7 @@ class MemoryProcesses:
             self._tables.leads[name] = Lead(key, after(now, ttl_s))
             return True
 
-    async def yield_lead(self, name: str, key: int) -> None:
+    async def release_lead(self, name: str, key: int) -> None:
         with self._tables.change():
             lead = self._tables.leads.get(name)
             if lead is not None and lead.process == key:

@@ -10,7 +10,7 @@ from forge_jobs.store.queues import QueueChange, QueueConfig
 
 from .tables import Tables
 
-_SLOTS_MOST = 100_000
+_MAX_SLOTS = 100_000
 
 
 class MemoryQueues:
@@ -80,8 +80,8 @@ class MemoryQueues:
 
 
 def _check(config: QueueConfig) -> None:
-    if not 0 <= config.slots <= _SLOTS_MOST:
-        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_SLOTS_MOST:,}")
+    if not 0 <= config.slots <= _MAX_SLOTS:
+        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_MAX_SLOTS:,}")
     spans = {
         "retain_done_s": config.retain_done_s,
         "retain_dead_s": config.retain_dead_s,

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import AttemptError, Claim, ClaimedJob, JobRecord, LaneOrder, NewJob
-from forge_jobs.core.limits import lane_lot
+from forge_jobs.core.limits import lane_bucket
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.processes import NewProcess, ProcessRecord, Pulse
+from forge_jobs.store.processes import NewProcess, ProcessRecord, ProcessStats
 
 
 @dataclass(slots=True, eq=False)
@@ -56,17 +56,17 @@ class Row:
         return self.job.priority
 
     @property
-    def lane_lot(self) -> str | None:
+    def lane_bucket(self) -> str | None:
         """Its lane, if the lane binds it."""
         job = self.job
         if job.lane is None or job.order is LaneOrder.NONE:
             return None
-        return lane_lot(job.queue, job.lane)
+        return lane_bucket(job.queue, job.lane)
 
     @property
     def bound_by(self) -> list[str]:
         """The lots in which it may have to wait."""
-        lots = (self.lane_lot, self.job.limit_key)
+        lots = (self.lane_bucket, self.job.limit_key)
         return [lot for lot in lots if lot is not None]
 
     @property
@@ -87,7 +87,7 @@ class Row:
             self.key, self.epoch, job.kind, job.queue, job.payload, self.attempts,
             job.max_attempts, self.enqueued_at, self.run_at, self.started, job.priority,
             self.crashes, job.timeout_s, self.throttled_since, self.missing_since, job.tags,
-            job.limit_key or self.lane_lot, job.trace,
+            job.limit_key or self.lane_bucket, job.trace,
         )  # fmt: skip
 
     def record(self) -> JobRecord:
@@ -141,7 +141,7 @@ class Process:
     told: NewProcess
     started_at: Instant
     beat_at: Instant
-    pulse: Pulse = field(default_factory=Pulse)
+    stats: ProcessStats = field(default_factory=ProcessStats)
     quiet: bool = False
     dead: bool = False
 
@@ -153,7 +153,7 @@ class Process:
         return not self.dead and self.expires_at > now
 
     def record(self) -> ProcessRecord:
-        told, pulse = self.told, self.pulse
+        told, stats = self.told, self.stats
         return ProcessRecord(
             key=self.key,
             host_id=told.host_id,
@@ -165,10 +165,10 @@ class Process:
             started_at=self.started_at,
             beat_at=self.beat_at,
             lease_s=told.lease_s,
-            running=pulse.running,
-            slots=dict(pulse.slots),
-            memory_bytes=pulse.memory_bytes,
-            cores=pulse.cores,
-            disk_share=pulse.disk_share,
+            running=stats.running,
+            slots=dict(stats.slots),
+            memory_bytes=stats.memory_bytes,
+            cores=stats.cores,
+            disk_share=stats.disk_share,
             quiet=self.quiet,
         )

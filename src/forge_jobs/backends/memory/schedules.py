@@ -2,17 +2,27 @@
 
 from msgspec import structs
 
-from forge_jobs.core.bucket import Bucket, Grant, check_bucket, filled, full, resized, taken
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.token_bucket import (
+    Grant,
+    TokenBucket,
+    check_bucket,
+    filled,
+    full,
+    resized,
+    taken,
+)
 
-from .timetable import MemoryTimetable
+from .cron_schedules import MemoryCronSchedules
 
 
-class MemorySchedules(MemoryTimetable):
+class MemorySchedules(MemoryCronSchedules):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
 
-    async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def ensure_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         with self._tables.change() as now:
             if scope not in self._tables.buckets:
@@ -21,7 +31,9 @@ class MemorySchedules(MemoryTimetable):
                 )
             return self._filled(scope, now)
 
-    async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def put_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         with self._tables.change() as now:
             known = self._tables.buckets.get(scope)
@@ -43,14 +55,14 @@ class MemorySchedules(MemoryTimetable):
         with self._tables.change() as now:
             self._tables.buckets[scope] = structs.replace(self._filled(scope, now), tokens=0.0)
 
-    async def buckets(self) -> list[Bucket]:
+    async def buckets(self) -> list[TokenBucket]:
         with self._tables.look() as now:
             return [self._filled(scope, now) for scope in sorted(self._tables.buckets)]
 
-    def _filled(self, scope: str, now: Instant) -> Bucket:
+    def _filled(self, scope: str, now: Instant) -> TokenBucket:
         return filled(self._known(scope), now)
 
-    def _known(self, scope: str) -> Bucket:
+    def _known(self, scope: str) -> TokenBucket:
         bucket = self._tables.buckets.get(scope)
         if bucket is None:
             raise NotFound(f"rate limit scope {scope!r} is not declared")

@@ -40,14 +40,14 @@ class MemorySettings:
             self._tables.settings.pop((namespace, name), None)
             return stood
 
-    async def trim(self, namespace: str, *, most: int) -> int:
+    async def trim(self, namespace: str, *, keep: int) -> int:
         with self._tables.change():
             ending = [
                 (setting.until, place)
                 for place, setting in self._tables.settings.items()
                 if place[0] == namespace and setting.until is not None
             ]
-            beyond = sorted(ending, reverse=True)[max(most, 0) :]
+            beyond = sorted(ending, reverse=True)[max(keep, 0) :]
             return self._remove([place for _, place in beyond])
 
     async def purge(self, *, limit: int) -> int:

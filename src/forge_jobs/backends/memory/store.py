@@ -7,10 +7,10 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import (
+from forge_jobs.store.store import (
     Capabilities,
     Finding,
-    Ring,
+    Notify,
     SchemaStatus,
     Severity,
     StoreSize,
@@ -18,8 +18,8 @@ from forge_jobs.store.bundle import (
 )
 
 from .jobs import MemoryJobs
-from .ledger import MemoryLedger
 from .limits import MemoryLimits
+from .metrics import MemoryMetrics
 from .processes import MemoryProcesses
 from .queues import MemoryQueues
 from .schedules import MemorySchedules
@@ -43,10 +43,10 @@ class MemoryStore:
         self.processes = MemoryProcesses(self._tables)
         self.queues = MemoryQueues(self._tables)
         self.schedules = MemorySchedules(self._tables)
-        self.ledger = MemoryLedger(self._tables)
+        self.metrics = MemoryMetrics(self._tables)
         self.limits = MemoryLimits(self._tables)
         self.settings = MemorySettings(self._tables)
-        self.upkeep = MemoryUpkeep(self._tables)
+        self.maintenance = MemoryMaintenance(self._tables)
 
     @property
     def tag(self) -> int:
@@ -70,8 +70,8 @@ class MemoryStore:
             "transactions, use a database"
         )
 
-    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
-        listener = Listener(frozenset(queues), ring)
+    async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
+        listener = Listener(frozenset(queues), notify)
         with self._tables.look():
             self._tables.listeners.append(listener)
         return MemorySubscription(self._tables, listener)
@@ -93,7 +93,7 @@ class MemorySubscription:
                 self._tables.listeners.remove(self._listener)
 
 
-class MemoryUpkeep:
+class MemoryMaintenance:
     """There is no schema to look after."""
 
     def __init__(self, tables: Tables) -> None:

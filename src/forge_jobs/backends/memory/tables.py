@@ -15,14 +15,14 @@ from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
-from forge_jobs.store.bundle import Ring
 from forge_jobs.store.processes import Share
 from forge_jobs.store.queues import QueueConfig
-from forge_jobs.store.schedules import Bucket, Fire, Schedule
+from forge_jobs.store.schedules import Fire, Schedule, TokenBucket
 from forge_jobs.store.settings import Setting
+from forge_jobs.store.store import Notify
 
-from .books import Books
-from .lines import Lines
+from .counters import Counters
+from .job_index import JobIndex
 from .rows import Process, Row
 
 _LOG = logging.getLogger("forge_jobs.memory")
@@ -51,7 +51,7 @@ class Listener:
     """Who wants to hear the bell for which queues."""
 
     queues: frozenset[str]
-    ring: Ring
+    notify: Notify
 
 
 class Tables:
@@ -73,8 +73,8 @@ class Tables:
         self.jobs: dict[int, Row] = {}
         self.keys: list[int] = []
         self.last_key = 0
-        self.lines = Lines(self.jobs)
-        self.books = Books()
+        self.lines = JobIndex(self.jobs)
+        self.books = Counters()
         self.holds: dict[tuple[str, str], Hold] = {}
         self.logs: dict[int, deque[LogLine]] = {}
         self.actions: list[AuditEntry] = []
@@ -89,7 +89,7 @@ class Tables:
         self.kinds: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.fires: dict[str, deque[Fire]] = {}
-        self.buckets: dict[str, Bucket] = {}
+        self.buckets: dict[str, TokenBucket] = {}
         self.settings: dict[tuple[str, str], Setting] = {}
         self._due_queues: dict[str, None] = {}
         self._operated = False
@@ -104,13 +104,13 @@ class Tables:
             due, self._due_queues = self._due_queues, {}
             operated, self._operated = self._operated, False
             rings = [
-                listener.ring
+                listener.notify
                 for listener in self.listeners
                 if operated or not listener.queues.isdisjoint(due)
             ]
-        for ring in rings:
+        for notify in rings:
             try:
-                ring()
+                notify()
             except Exception:
                 _LOG.exception("a wake-up failed; the change itself stands")
 

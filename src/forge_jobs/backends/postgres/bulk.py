@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.select import Acted, Cursor, Selection
+from forge_jobs.core.selection import Acted, Cursor, Selection
 from forge_jobs.core.status import RETRYABLE, JobStatus
 from forge_jobs.store.jobs import Retention
 
-from . import rows, sqlfiles
-from .bell import EVERYBODY, Bell
-from .driver import Row
-from .looks import Looks
-from .session import Link, Server
+from . import rows, sql_files
+from .connection.driver import Row
+from .connection.server import Link, Server
+from .notify.notifier import EVERYBODY, Notifier
+from .queries import Queries
 
 _DELETED: Final = "deleted while it was running"
 _LIMIT_S: Final = 60.0
@@ -40,13 +40,13 @@ Act = Callable[[Link, _Deed, Sequence[int]], Awaitable[None]]
 class Bulk:
     """Actions on selections of jobs."""
 
-    def __init__(self, server: Server, bell: Bell, looks: Looks) -> None:
+    def __init__(self, server: Server, bell: Notifier, looks: Queries) -> None:
         self._server = server
         self._bell = bell
         self._looks = looks
         self._sql = {
-            **sqlfiles.statements("jobs", server.address.schema),
-            **sqlfiles.statements("bulk", server.address.schema),
+            **sql_files.statements("jobs", server.address.schema),
+            **sql_files.statements("bulk", server.address.schema),
         }
 
     async def cancel(
@@ -152,7 +152,7 @@ class Bulk:
             return acted, deed
 
         acted, deed = await self._server.within(work, limit_s=_LIMIT_S)
-        await self._bell.ring([EVERYBODY] if deed.requested else deed.queues)
+        await self._bell.notify([EVERYBODY] if deed.requested else deed.queues)
         return acted
 
     async def _request_stop(

@@ -18,10 +18,11 @@ from forge_jobs.core.errors import ForgeError, Invalid, Unavailable, Unknown
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
-from . import faults, rows, sqlfiles
-from .bell import Bell
-from .driver import Row
-from .session import Link, Server
+from . import rows, sql_files
+from .connection import error_mapping
+from .connection.driver import Row
+from .connection.server import Link, Server
+from .notify.notifier import Notifier
 
 # No more than a block of keys has (see the table of jobs).
 CHUNK: Final = 2_000
@@ -71,10 +72,10 @@ class _Line:
 class Enqueuer:
     """Puts jobs into the database."""
 
-    def __init__(self, server: Server, bell: Bell) -> None:
+    def __init__(self, server: Server, bell: Notifier) -> None:
         self._server = server
         self._bell = bell
-        self._sql = sqlfiles.statements("jobs", server.address.schema)
+        self._sql = sql_files.statements("jobs", server.address.schema)
         self._lines: _Lines = WeakKeyDictionary()
         self._keyed_lines: _Lines = WeakKeyDictionary()
         self.tag = 0
@@ -91,7 +92,7 @@ class Enqueuer:
         if told:
             self._bell.heard(job.queue for job in jobs)
         else:
-            await self._bell.ring(job.queue for job in jobs)
+            await self._bell.notify(job.queue for job in jobs)
         return answers
 
     async def insert(self, link: Link, jobs: Sequence[NewJob], now: int | None) -> list[Enqueued]:
@@ -140,7 +141,7 @@ class Enqueuer:
             values = (self._server.address.channel, said, self._server.present.bind(), *values)
             found = await self._server.ask(self._sql["enqueue_and_tell"], *values, limit_s=_LIMIT_S)
         except Unavailable as error:
-            if faults.is_half_done(error):
+            if error_mapping.is_half_done(error):
                 place = self._server.address.place
                 what = "the job" if len(jobs) == 1 else f"{len(jobs)} jobs"
                 raise Unknown(f"{place} was stopped: {what} may be stored") from error.__cause__
@@ -217,7 +218,7 @@ class Enqueuer:
             keys = range(first, first + count)
             told = ids.job_ids(keys, at, tag)
             return list(map(Enqueued, keys, told, repeat(False), repeat(pending)))
-        return [rows.enqueued(row, tag) for row in sorted(found, key=_place)]
+        return [rows.enqueued(row, tag) for row in sorted(found, key=_position)]
 
     async def _flush(self, line: _Line) -> None:
         try:
@@ -246,7 +247,7 @@ class Enqueuer:
             for call in calls:
                 await self._commit([call])
         except ForgeError as error:
-            if len(calls) > 1 and faults.is_held_up(error):
+            if len(calls) > 1 and error_mapping.is_held_up(error):
                 # Only one of them has to wait for somebody's key.
                 await asyncio.gather(*(self._commit([call]) for call in calls))
                 return
@@ -289,5 +290,5 @@ def _fail(answer: "asyncio.Future[list[Enqueued]]", error: ForgeError) -> None:
         answer.set_exception(own)
 
 
-def _place(row: Row) -> int:
+def _position(row: Row) -> int:
     return row[0]

@@ -22,12 +22,12 @@ from forge_jobs.core.status import Event, JobStatus, targets
 from forge_jobs.core.throttle import OPEN, SCOPE_CURVE, Gate, throttle_delay_s, throttled
 from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict
 
-from . import roll, rows, sqlfiles
-from .bell import Bell
-from .driver import Row
+from . import roll_up, rows, sql_files
+from .claim_watermark import ClaimWatermarks
+from .connection.driver import Row
+from .connection.server import Link, Server
 from .enqueue import Enqueuer
-from .floors import Floors
-from .session import Link, Server
+from .notify.notifier import Notifier
 
 _LIMIT_S: Final = 15.0
 _FEW: Final = 10
@@ -72,12 +72,12 @@ _head: Final = msgspec.json.Decoder(_Head)
 class Exchanger:
     """Runs rounds of worker processes."""
 
-    def __init__(self, server: Server, bell: Bell, enqueuer: Enqueuer) -> None:
+    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer) -> None:
         self._server = server
         self._bell = bell
         self._enqueuer = enqueuer
-        self._sql = sqlfiles.statements("jobs", server.address.schema)
-        self.floors = Floors(server.clock)
+        self._sql = sql_files.statements("jobs", server.address.schema)
+        self.floors = ClaimWatermarks(server.clock)
         # Whether the last search found little: then the next most likely does so too.
         self._scarce = True
 
@@ -108,7 +108,7 @@ class Exchanger:
         if request.want:
             self._scarce = len(claims) <= _FEW
         self.floors.forget(woken)
-        await self._bell.ring(woken)
+        await self._bell.notify(woken)
         return Exchanged(
             now=head.now,
             alive=head.alive,
@@ -256,7 +256,7 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
                 _used([end.result for end in done]),
                 [end.ran_s for end in done],
                 rows.as_json([end.waited_s for end in done]) if timed else None,
-                *roll.written(done, timed=timed),
+                *roll_up.written(done, timed=timed),
             )
             if done
             else (None,) * 13

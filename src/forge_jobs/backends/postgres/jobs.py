@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
 from forge_jobs.store.jobs import (
     Exchange,
     Exchanged,
@@ -14,26 +14,26 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import rows, sqlfiles
-from .bell import Bell
+from . import rows, sql_files
 from .bulk import Bulk
+from .connection.server import Link, Server
 from .enqueue import Enqueuer
 from .exchange import Exchanger
-from .looks import Looks
-from .session import Link, Server
+from .notify.notifier import Notifier
+from .queries import Queries
 
 
 class PostgresJobs:
     """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Bell, enqueuer: Enqueuer, looks: Looks) -> None:
+    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer, looks: Queries) -> None:
         self._server = server
         self._bell = bell
         self._enqueuer = enqueuer
         self._looks = looks
         self._exchanger = Exchanger(server, bell, enqueuer)
         self._bulk = Bulk(server, bell, looks)
-        self._sql = sqlfiles.statements("jobs", server.address.schema)
+        self._sql = sql_files.statements("jobs", server.address.schema)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return await self._enqueuer.enqueue(jobs)
@@ -137,7 +137,7 @@ class PostgresJobs:
     async def _woken(self, queues: Sequence[str]) -> None:
         """These queues have more to do, perhaps at the front of their lines."""
         self._exchanger.floors.forget(queues)
-        await self._bell.ring(queues)
+        await self._bell.notify(queues)
 
     async def _present(self, link: Link) -> int:
         row = await link.row(self._sql["present"], self._server.present.bind())

@@ -19,26 +19,26 @@ from forge_jobs.core.limits import (
     scope_gate,
 )
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.limits import Admitted, LimitChange, Lot
+from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
 
-from . import sqlfiles
-from .bell import EVERYBODY, Bell
-from .driver import Row
-from .session import Link, Server
+from . import sql_files
+from .connection.driver import Row
+from .connection.server import Link, Server
+from .notify.notifier import EVERYBODY, Notifier
 
 # How many jobs in line are measured anew in one transaction when a limit changes.
-_MEASURED_MOST: Final = 5_000
+_MAX_MEASURED: Final = 5_000
 _LIMIT_S: Final = 60.0
 
 
 class PostgresLimits:
     """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Bell) -> None:
+    def __init__(self, server: Server, bell: Notifier) -> None:
         self._server = server
         self._bell = bell
-        self._sql = sqlfiles.statements("limits", server.address.schema)
-        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
+        self._sql = sql_files.statements("limits", server.address.schema)
+        self._present = sql_files.statements("jobs", server.address.schema)["present"]
         self.tag = 0
 
     async def publish(self, declared: Sequence[Declared]) -> None:
@@ -84,19 +84,19 @@ class PostgresLimits:
             await link.fetch(self._sql["operated"])
 
         await self._server.within(work)
-        await self._bell.ring([EVERYBODY])
+        await self._bell.notify([EVERYBODY])
 
-    async def look(self, name: str) -> Lot:
+    async def bucket(self, name: str) -> LimitBucket:
         if name.startswith(LANE):
             queue, _, lane = name.removeprefix(LANE).partition("/")
             found = await self._server.ask(self._sql["lane"], queue, lane, writes=False)
             first = found[0] if found else None
             job_id = None if first is None else ids.job_id(first[0], first[1], self.tag)
             taken = 1 if first is not None and first["seated"] else 0
-            return Lot(name=name, taken=taken, most=1, first=job_id)
+            return LimitBucket(name=name, taken=taken, capacity=1, first=job_id)
         statement = self._sql["key" if "/" in name else "running"]
         [row] = await self._server.ask(statement, name, writes=False)
-        return Lot(name=name, taken=row["taken"], most=row["most"])
+        return LimitBucket(name=name, taken=row["taken"], capacity=row["most"])
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
         async def work(link: Link) -> Row:
@@ -106,7 +106,7 @@ class PostgresLimits:
             return row
 
         row = await self._server.within(work, limit_s=_LIMIT_S)
-        await self._bell.ring(row["queues"] or ())
+        await self._bell.notify(row["queues"] or ())
         return Admitted(row["moved"], row["last"])
 
     async def _put(self, name: str, changed: Callable[[Limit | None, Instant], Limit]) -> Limit:
@@ -124,7 +124,7 @@ class PostgresLimits:
 
         async def measure(link: Link) -> Row:
             now = await self._now(link)
-            row = await link.row(self._sql["measure_anew"], now, name, key, job, _MEASURED_MOST)
+            row = await link.row(self._sql["measure_anew"], now, name, key, job, _MAX_MEASURED)
             assert row is not None
             return row
 
@@ -135,7 +135,7 @@ class PostgresLimits:
         while key is not None:
             row = await self._server.within(measure, limit_s=_LIMIT_S)
             key, job = row["last_key"], row["last_id"]
-        await self._bell.ring([EVERYBODY])
+        await self._bell.notify([EVERYBODY])
         return limit
 
     async def _now(self, link: Link) -> Instant:

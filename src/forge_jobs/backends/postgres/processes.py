@@ -13,20 +13,20 @@ from msgspec import structs
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant
 from forge_jobs.store.processes import (
-    Beat,
     Control,
-    Kept,
+    HeartbeatReply,
     NewProcess,
     ProcessRecord,
-    Pulse,
+    ProcessStats,
     Share,
+    SlotsInUse,
 )
 
-from . import rows, sqlfiles
-from .bell import EVERYBODY, Bell
-from .driver import Row
-from .session import Link, Server
-from .turns import Turns
+from . import rows, sql_files
+from .connection.driver import Row
+from .connection.server import Link, Server
+from .notify.claim_turns import ClaimTurns
+from .notify.notifier import EVERYBODY, Notifier
 
 _slots: Final = msgspec.json.Decoder(dict[str, int])
 _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
@@ -35,13 +35,13 @@ _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 class PostgresProcesses:
     """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Bell, turns: Turns) -> None:
+    def __init__(self, server: Server, bell: Notifier, turns: ClaimTurns) -> None:
         self._server = server
         self._bell = bell
         self._turns = turns
-        self._sql = sqlfiles.statements("processes", server.address.schema)
-        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
-        self._operated = sqlfiles.statements("bulk", server.address.schema)["operated"]
+        self._sql = sql_files.statements("processes", server.address.schema)
+        self._present = sql_files.statements("jobs", server.address.schema)["present"]
+        self._operated = sql_files.statements("bulk", server.address.schema)["operated"]
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         row = await self._server.ask_row(
@@ -54,15 +54,15 @@ class PostgresProcesses:
         self._turns.joined(row["id"])
         return row["id"]
 
-    async def beat(self, key: int, pulse: Pulse) -> Beat:
+    async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         [row] = await self._server.ask_urgent(
-            self._sql["beat"], self._server.present.bind(), key, pulse.running,
-            rows.as_json(dict(pulse.slots)), pulse.memory_bytes, pulse.cores,
-            pulse.disk_share,
+            self._sql["beat"], self._server.present.bind(), key, stats.running,
+            rows.as_json(dict(stats.slots)), stats.memory_bytes, stats.cores,
+            stats.disk_share,
         )  # fmt: skip
-        return Beat(row["alive"], row["now"])
+        return HeartbeatReply(row["alive"], row["now"])
 
-    async def leave(self, key: int) -> None:
+    async def deregister(self, key: int) -> None:
         async def work(link: Link) -> list[str]:
             held = await link.fetch(self._sql["held_by"], key)
             woken: list[str] = []
@@ -77,10 +77,10 @@ class PostgresProcesses:
             await link.fetch(self._sql["leave"], key)
             return woken
 
-        await self._bell.ring(await self._server.within(work))
+        await self._bell.notify(await self._server.within(work))
         self._turns.left(key)
 
-    async def bury(self) -> int:
+    async def mark_dead(self) -> int:
         return len(await self._server.ask(self._sql["bury"]))
 
     async def all(self) -> list[ProcessRecord]:
@@ -102,21 +102,21 @@ class PostgresProcesses:
             await link.fetch(self._operated)
 
         await self._server.within(work)
-        await self._bell.ring([EVERYBODY])
+        await self._bell.notify([EVERYBODY])
 
-    async def share(self, *, most: int) -> int:
+    async def share(self, *, max_slots: int) -> int:
         now = self._server.present.bind()
-        [look] = await self._server.ask(self._sql["share_changes"], now, most, writes=False)
+        [look] = await self._server.ask(self._sql["share_changes"], now, max_slots, writes=False)
         if not look["changes"]:
             return 0
         lock = f"forge-jobs:{self._server.address.schema}:share"
         # May be repeated: the second time finds everything as it should be.
-        [row] = await self._server.ask(self._sql["share"], now, most, lock)
+        [row] = await self._server.ask(self._sql["share"], now, max_slots, lock)
         if row["changed"]:
-            await self._bell.ring([EVERYBODY])
+            await self._bell.notify([EVERYBODY])
         return row["changed"]
 
-    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         if not kept:
             return 0
         told = rows.as_json([structs.asdict(entry) for entry in kept])
@@ -131,7 +131,7 @@ class PostgresProcesses:
         now = self._server.present.bind()
         return bool(await self._server.ask_urgent(self._sql["lead"], now, name, key, ttl_s))
 
-    async def yield_lead(self, name: str, key: int) -> None:
+    async def release_lead(self, name: str, key: int) -> None:
         await self._server.ask_urgent(self._sql["yield_lead"], name, key)
 
 

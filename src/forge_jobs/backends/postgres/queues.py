@@ -9,21 +9,21 @@ from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
-from . import sqlfiles
-from .bell import EVERYBODY, Bell
-from .driver import Row
-from .session import Link, Server
+from . import sql_files
+from .connection.driver import Row
+from .connection.server import Link, Server
+from .notify.notifier import EVERYBODY, Notifier
 
-_SLOTS_MOST: Final = 100_000
+_MAX_SLOTS: Final = 100_000
 
 
 class PostgresQueues:
     """What operators set; see ``forge_jobs.store.queues`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Bell) -> None:
+    def __init__(self, server: Server, bell: Notifier) -> None:
         self._server = server
         self._bell = bell
-        self._sql = sqlfiles.statements("queues", server.address.schema)
+        self._sql = sql_files.statements("queues", server.address.schema)
 
     async def ensure(self, name: str, *, slots: int) -> QueueConfig:
         fresh = QueueConfig(name=name, slots=slots)
@@ -42,7 +42,7 @@ class PostgresQueues:
             return fresh if row is None else _config(row), made
 
         config, made = await self._server.within(work)
-        await self._bell.ring([EVERYBODY] if made else [])
+        await self._bell.notify([EVERYBODY] if made else [])
         return config
 
     async def get(self, name: str) -> QueueConfig | None:
@@ -96,7 +96,7 @@ class PostgresQueues:
             return bool(changed)
 
         if await self._server.within(work):
-            await self._bell.ring([EVERYBODY])
+            await self._bell.notify([EVERYBODY])
 
     async def kinds(self) -> dict[str, str]:
         found = await self._server.ask(self._sql["kinds"], writes=False)
@@ -104,7 +104,7 @@ class PostgresQueues:
 
     async def _operate(self, work: Any) -> Any:
         answer = await self._server.within(work)
-        await self._bell.ring([EVERYBODY])
+        await self._bell.notify([EVERYBODY])
         return answer
 
     async def _known(self, link: Link, name: str) -> QueueConfig:
@@ -143,8 +143,8 @@ def _settings(row: Row, gate: Gate) -> QueueConfig:
 
 
 def _check(config: QueueConfig) -> None:
-    if not 0 <= config.slots <= _SLOTS_MOST:
-        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_SLOTS_MOST:,}")
+    if not 0 <= config.slots <= _MAX_SLOTS:
+        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_MAX_SLOTS:,}")
     spans = {
         "retain_done_s": config.retain_done_s,
         "retain_dead_s": config.retain_dead_s,

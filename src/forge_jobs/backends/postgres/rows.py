@@ -18,9 +18,9 @@ from forge_jobs.core.job import (
 )
 from forge_jobs.core.status import JobStatus
 
-from .driver import Row
+from .connection.driver import Row
 
-KEY_MOST: Final = (1 << 63) - 1
+MAX_KEY: Final = (1 << 63) - 1
 _STATES: Final = {str(status): status for status in JobStatus}
 _successor: Final = msgspec.json.Decoder(Successor)
 

@@ -1,29 +1,33 @@
 """The schedule contract on Postgres: cron ticks that fire once, and rate buckets."""
 
-from forge_jobs.core.bucket import Bucket, Grant, check_bucket, filled
 from forge_jobs.core.errors import NotFound
+from forge_jobs.core.token_bucket import Grant, TokenBucket, check_bucket, filled
 
-from .driver import Row
-from .session import Link
-from .timetable import PostgresTimetable
+from .connection.driver import Row
+from .connection.server import Link
+from .cron_schedules import PostgresCronSchedules
 
 
-class PostgresSchedules(PostgresTimetable):
+class PostgresSchedules(PostgresCronSchedules):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
 
-    async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def ensure_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
 
-        async def work(link: Link) -> Bucket:
+        async def work(link: Link) -> TokenBucket:
             await self._made(link, scope, capacity, refill_per_s)
             return await self._filled(link, scope)
 
         return await self._server.within(work)
 
-    async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def put_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
 
-        async def work(link: Link) -> Bucket:
+        async def work(link: Link) -> TokenBucket:
             await self._made(link, scope, capacity, refill_per_s)
             known = await self._filled(link, scope)
             tokens = min(known.tokens, capacity)
@@ -43,7 +47,7 @@ class PostgresSchedules(PostgresTimetable):
         if not await self._server.ask(self._sql["drain"], now, scope):
             raise _undeclared(scope)
 
-    async def buckets(self) -> list[Bucket]:
+    async def buckets(self) -> list[TokenBucket]:
         now = self._server.present.bind()
         found = await self._server.ask(self._sql["buckets"], now, writes=False)
         return [_as_of_now(row) for row in found]
@@ -52,7 +56,7 @@ class PostgresSchedules(PostgresTimetable):
         now = self._server.present.bind()
         await link.fetch(self._sql["ensure_bucket"], now, scope, capacity, refill_per_s)
 
-    async def _filled(self, link: Link, scope: str) -> Bucket:
+    async def _filled(self, link: Link, scope: str) -> TokenBucket:
         row = await link.row(self._sql["lock_bucket"], self._server.present.bind(), scope)
         if row is None:
             raise _undeclared(scope)
@@ -60,15 +64,15 @@ class PostgresSchedules(PostgresTimetable):
 
     async def _save(
         self, link: Link, scope: str, capacity: float, refill_per_s: float, tokens: float, at: int
-    ) -> Bucket:
+    ) -> TokenBucket:
         await link.fetch(self._sql["save_bucket"], scope, capacity, refill_per_s, tokens, at)
-        return Bucket(
+        return TokenBucket(
             scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=tokens, at=at
         )
 
 
-def _as_of_now(row: Row) -> Bucket:
-    left = Bucket(
+def _as_of_now(row: Row) -> TokenBucket:
+    left = TokenBucket(
         scope=row["scope"],
         capacity=row["capacity"],
         refill_per_s=row["refill_per_s"],

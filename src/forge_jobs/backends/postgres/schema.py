@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forge_jobs.core.errors import NotWritable, SchemaMismatch, ServerTooOld, Unavailable
-from forge_jobs.store.bundle import SchemaStatus
+from forge_jobs.store.store import SchemaStatus
 
-from . import faults, sqlfiles
-from .driver import Driver, Row
-from .session import Server
+from . import sql_files
+from .connection import error_mapping
+from .connection.driver import Driver, Row
+from .connection.server import Server
 
 _MAINTENANCE: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
@@ -40,14 +41,14 @@ class Found:
 async def status(server: Server) -> SchemaStatus:
     """Which schema is there; none when there is not even a database."""
     try:
-        return (await look(server)).status
+        return (await read_schema(server)).status
     except Exception as error:
         if not _no_database(error):
             raise
-        return SchemaStatus(None, len(sqlfiles.steps()))
+        return SchemaStatus(None, len(sql_files.steps()))
 
 
-async def look(server: Server) -> Found:
+async def read_schema(server: Server) -> Found:
     """What is there. Raises for a server that cannot be used."""
     async with _setup(server) as driver, _transaction(driver):
         return await _found(server, driver)
@@ -66,7 +67,7 @@ async def migrate(server: Server) -> Found:
                 await _apply(server, driver)
                 return await _found(server, driver)
         except Exception as error:
-            if faults.code_of(error) in _TAKEN:
+            if error_mapping.code_of(error) in _TAKEN:
                 raise NotWritable(
                     f"{server.address.place}: schema {server.address.schema!r} already has a table "
                     "or function of the same name that is not ours: choose another with ?schema="
@@ -94,8 +95,10 @@ async def create_database(server: Server) -> None:
         try:
             await driver.execute(f'CREATE DATABASE "{name}"')
         except Exception as error:
-            if faults.code_of(error) not in _EXISTS:
-                raise faults.meaning(error, place=server.address.place, exposed=True) from error
+            if error_mapping.code_of(error) not in _EXISTS:
+                raise error_mapping.meaning(
+                    error, place=server.address.place, exposed=True
+                ) from error
         finally:
             await driver.close(timeout=2.0)
         return
@@ -143,12 +146,12 @@ def check(server: Server, found: SchemaStatus, *, missing_is_fine: bool = False)
 
 def our_tables() -> list[str]:
     """Every table a migration makes."""
-    return [name for step in sqlfiles.steps() for name in _TABLE.findall(step.text)]
+    return [name for step in sql_files.steps() for name in _TABLE.findall(step.text)]
 
 
 def our_functions() -> list[str]:
     """Every function a migration makes."""
-    return [name for step in sqlfiles.steps() for name in _FUNCTION.findall(step.text)]
+    return [name for step in sql_files.steps() for name in _FUNCTION.findall(step.text)]
 
 
 async def _apply(server: Server, driver: Driver) -> None:
@@ -162,11 +165,11 @@ async def _apply(server: Server, driver: Driver) -> None:
     )
     facts = await _meta(server, driver)
     current = int(facts.get("schema", "0"))
-    steps = sqlfiles.steps()
+    steps = sql_files.steps()
     if current > len(steps):
         check(server, SchemaStatus(current, len(steps)))
     for step in steps[current:]:
-        await driver.execute(sqlfiles.within(step.text, schema))
+        await driver.execute(sql_files.within(step.text, schema))
     if "tag" not in facts:
         await _fetch(server, driver, "set_meta", "tag", str(server.entropy.bits(16)))
     await _fetch(server, driver, "set_meta", "schema", str(len(steps)))
@@ -187,18 +190,18 @@ async def _found(server: Server, driver: Driver) -> Found:
             "primary, or all hosts of the cluster"
         )
     if probe["encoding"] not in _ENCODINGS:
-        raise faults.not_unicode(server.address.place, probe["encoding"])
+        raise error_mapping.not_unicode(server.address.place, probe["encoding"])
     pooled = server.address.pooled
     if pooled is None:
         pooled = probe["pid"] != driver.get_server_pid()
     facts = await _meta(server, driver) if probe["ours"] else {}
     current = int(facts["schema"]) if "schema" in facts else None
-    status = SchemaStatus(current, len(sqlfiles.steps()))
+    status = SchemaStatus(current, len(sql_files.steps()))
     return Found(status, int(facts.get("tag", "0")), pooled)
 
 
 def _no_database(error: BaseException) -> bool:
-    return faults.code_of(error.__cause__ or error) == faults.NO_DATABASE
+    return error_mapping.code_of(error.__cause__ or error) == error_mapping.NO_DATABASE
 
 
 async def _meta(server: Server, driver: Driver) -> dict[str, str]:
@@ -206,7 +209,7 @@ async def _meta(server: Server, driver: Driver) -> dict[str, str]:
 
 
 async def _fetch(server: Server, driver: Driver, name: str, *args: Any) -> Sequence[Row]:
-    return await driver.fetch(sqlfiles.statements("upkeep", server.address.schema)[name], *args)
+    return await driver.fetch(sql_files.statements("maintenance", server.address.schema)[name], *args)
 
 
 @asynccontextmanager
@@ -215,8 +218,8 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
     try:
         yield driver
     except Exception as error:
-        meant = faults.meaning(error, place=server.address.place, exposed=False)
-        if faults.code_of(error) == faults.LOCK_WAIT:
+        meant = error_mapping.meaning(error, place=server.address.place, exposed=False)
+        if error_mapping.code_of(error) == error_mapping.LOCK_WAIT:
             meant = Unavailable(
                 f"{server.address.place}: somebody holds locks on schema "
                 f"{server.address.schema!r}: stop the workers or end that transaction, try again"
@@ -238,7 +241,7 @@ async def _transaction(driver: Driver) -> AsyncGenerator[None, None]:
     try:
         yield
     except BaseException as error:
-        if not faults.is_lost(error):
+        if not error_mapping.is_lost(error):
             await transaction.rollback()
         raise
     await transaction.commit()

@@ -4,9 +4,9 @@ from forge_jobs.core.instant import after
 from forge_jobs.core.settings import check_place, check_setting
 from forge_jobs.store.settings import Setting
 
-from . import sqlfiles
-from .driver import Row
-from .session import Link, Server
+from . import sql_files
+from .connection.driver import Row
+from .connection.server import Link, Server
 
 
 class PostgresSettings:
@@ -14,7 +14,7 @@ class PostgresSettings:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._sql = sqlfiles.statements("settings", server.address.schema)
+        self._sql = sql_files.statements("settings", server.address.schema)
 
     async def get(self, namespace: str, name: str) -> Setting | None:
         check_place(namespace, name)
@@ -57,8 +57,8 @@ class PostgresSettings:
         row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
         return row is not None and row["stood"]
 
-    async def trim(self, namespace: str, *, most: int) -> int:
-        return len(await self._server.ask(self._sql["trim"], namespace, max(most, 0)))
+    async def trim(self, namespace: str, *, keep: int) -> int:
+        return len(await self._server.ask(self._sql["trim"], namespace, max(keep, 0)))
 
     async def purge(self, *, limit: int) -> int:
         now = self._server.present.bind()

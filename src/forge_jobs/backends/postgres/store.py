@@ -7,24 +7,25 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Capabilities, Ring, Subscription
+from forge_jobs.store.store import Capabilities, Notify, Subscription
 
-from . import address, schema, sqlfiles
-from .bell import Bell
+from . import schema, sql_files
+from .connection import address
+from .connection.server import Server
 from .enqueue import Enqueuer
 from .jobs import PostgresJobs
-from .ledger import PostgresLedger
 from .limits import PostgresLimits
-from .listen import Hearing
-from .looks import Looks
+from .maintenance import PostgresMaintenance
+from .metrics import PostgresMetrics
+from .notify.claim_turns import ClaimTurns
+from .notify.listener import NotificationListener
+from .notify.notifier import Notifier
 from .processes import PostgresProcesses
+from .queries import Queries
 from .queues import PostgresQueues
 from .schedules import PostgresSchedules
-from .session import Server
 from .settings import PostgresSettings
-from .transactions import LIBRARIES, UserTransactions
-from .turns import Turns
-from .upkeep import PostgresUpkeep
+from .user_transactions import LIBRARIES, UserTransactions
 
 
 class PostgresStore:
@@ -46,22 +47,22 @@ class PostgresStore:
         self, url: str, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY
     ) -> None:
         self._server = server = Server(address.parse(url), clock, entropy)
-        self._bell = bell = Bell(server)
+        self._bell = bell = Notifier(server)
         server.pool.farewell = bell.flush
-        turns = Turns()
-        self._hearing = Hearing(server, bell, turns)
+        turns = ClaimTurns()
+        self._hearing = NotificationListener(server, bell, turns)
         self._enqueuer = Enqueuer(server, bell)
-        self._looks = Looks(server)
+        self._looks = Queries(server)
         self.jobs = PostgresJobs(server, bell, self._enqueuer, self._looks)
         self.processes = PostgresProcesses(server, bell, turns)
         self.queues = PostgresQueues(server, bell)
         self.schedules = PostgresSchedules(server, bell, self._enqueuer)
-        self.ledger = PostgresLedger(server, self._looks)
+        self.metrics = PostgresMetrics(server, self._looks)
         self.limits = PostgresLimits(server, bell)
         self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
-        self.upkeep = PostgresUpkeep(server, self.close, self._hearing.round_trip_s)
-        self._present = sqlfiles.statements("jobs", server.address.schema)["present"]
+        self.maintenance = PostgresMaintenance(server, self.close, self._hearing.round_trip_s)
+        self._present = sql_files.statements("jobs", server.address.schema)["present"]
         self._tag = 0
 
     @property
@@ -72,7 +73,7 @@ class PostgresStore:
         if self._server.opened:
             return
         server = self._server
-        found = await (schema.migrate(server) if migrate else schema.look(server))
+        found = await (schema.migrate(server) if migrate else schema.read_schema(server))
         schema.check(server, found.status)
         self._tag = self._enqueuer.tag = self._looks.tag = self._transactions.tag = found.tag
         self.limits.tag = found.tag
@@ -102,8 +103,8 @@ class PostgresStore:
         """``enqueue_in`` for connections that must be awaited; takes all that it takes, too."""
         return await self._transactions.aenqueue_in(transaction, jobs)
 
-    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
-        return await self._hearing.subscribe(queues, ring)
+    async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
+        return await self._hearing.subscribe(queues, notify)
 
     def after_fork(self) -> None:
         self._server.pool.abandon()

@@ -11,13 +11,13 @@ from typing import TypeAlias
 from msgspec import structs
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Acted, Cursor, Selection
+from forge_jobs.core.selection import Acted, Cursor, Selection
 from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStatus
 
-from . import keys, looks, moves
-from .moves import as_json
+from . import dedupe_keys, queries, transitions
+from .io.transaction import Tx
 from .rows import Row, State
-from .transaction import Tx
+from .transitions import as_json
 
 
 class Effect(Enum):
@@ -38,13 +38,13 @@ def act(tx: Tx, selection: Selection, deed: Deed, limit: int, after: Cursor | No
         raise BadOption("a selection takes ids or a filter, not both")
     missing, following = 0, None
     if selection.filter is None:
-        named = looks.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
+        named = queries.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
         chosen = [key for key in named if key is not None]
         missing = len(named) - len(chosen)
     else:
-        found = looks.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
-        chosen, following = found.keys, looks.cursor(found, tx.tag)
-    rows = moves.load_text(tx, as_json(chosen)) if chosen else {}
+        found = queries.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
+        chosen, following = found.keys, queries.cursor(found, tx.tag)
+    rows = transitions.load_text(tx, as_json(chosen)) if chosen else {}
     effects: dict[Effect, list[Row]] = {effect: [] for effect in Effect}
     for key in chosen:
         row = rows[key]
@@ -52,9 +52,9 @@ def act(tx: Tx, selection: Selection, deed: Deed, limit: int, after: Cursor | No
         effects[effect].append(row)
         if row.dedupe_key is not None and effect is Effect.CHANGED:
             # Its state decides about the next job with the same key.
-            moves.store(tx, [row])
-    moves.store(tx, effects[Effect.CHANGED] + effects[Effect.REQUESTED])
-    moves.remove(tx, effects[Effect.REMOVED])
+            transitions.store(tx, [row])
+    transitions.store(tx, effects[Effect.CHANGED] + effects[Effect.REQUESTED])
+    transitions.remove(tx, effects[Effect.REMOVED])
     return Acted(
         changed=len(effects[Effect.CHANGED]) + len(effects[Effect.REMOVED]),
         requested=len(effects[Effect.REQUESTED]),
@@ -68,14 +68,14 @@ def cancel(reason: str, tx: Tx, row: Row) -> Effect:
     if row.status in TERMINAL:
         return Effect.SKIPPED
     if row.status is JobStatus.RUNNING:
-        moves.request_stop(tx, row, Event.CANCEL, reason)
+        transitions.request_stop(tx, row, Event.CANCEL, reason)
         return Effect.REQUESTED
-    moves.cancel(tx, row, Event.CANCEL, reason)
+    transitions.cancel(tx, row, Event.CANCEL, reason)
     return Effect.CHANGED
 
 
 def retry(tx: Tx, row: Row) -> Effect:
-    if row.status not in RETRYABLE or keys.blocked(tx, row):
+    if row.status not in RETRYABLE or dedupe_keys.blocked(tx, row):
         return Effect.SKIPPED
     state, options = row.state(), row.options()
     row.run_at = tx.now
@@ -86,8 +86,8 @@ def retry(tx: Tx, row: Row) -> Effect:
         # Kept, it would cancel the job again before anybody could run it.
         text = as_json(structs.replace(options, expires_at=None))
         row.options_text = None if text == "{}" else text
-    moves.move(tx, row, Event.RETRY, JobStatus.PENDING, Attempts.RESET)
-    keys.take(tx, row)
+    transitions.transition(tx, row, Event.RETRY, JobStatus.PENDING, Attempts.RESET)
+    dedupe_keys.take(tx, row)
     return Effect.CHANGED
 
 
@@ -95,12 +95,12 @@ def run_now(tx: Tx, row: Row) -> Effect:
     if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED):
         return Effect.SKIPPED
     row.run_at = tx.now
-    moves.move(tx, row, Event.RUN_NOW, JobStatus.PENDING)
+    transitions.transition(tx, row, Event.RUN_NOW, JobStatus.PENDING)
     return Effect.CHANGED
 
 
 def delete(tx: Tx, row: Row) -> Effect:
     if row.status is JobStatus.RUNNING:
-        moves.request_stop(tx, row, Event.DELETE, moves.DELETED)
+        transitions.request_stop(tx, row, Event.DELETE, transitions.DELETED)
         return Effect.REQUESTED
     return Effect.REMOVED

@@ -13,11 +13,11 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 
-from . import keys, moves
+from . import dedupe_keys, transitions
 from .finish import SQL
-from .moves import as_json
+from .io.transaction import Tx
 from .rows import AT_END, AT_START, SEPARATOR, read_options, read_state
-from .transaction import Tx
+from .transitions import as_json
 
 _CANDIDATES: Final = SQL["candidates"]
 _CLAIM: Final = SQL["claim"]
@@ -166,8 +166,8 @@ def _amend(
                 waiting_only.append(key)
     if mortal:
         tx.execute(SQL["undying"], (as_json(mortal),))
-    for row in moves.load(tx, waiting_only).values() if waiting_only else ():
-        keys.started(tx, row)
+    for row in transitions.load(tx, waiting_only).values() if waiting_only else ():
+        dedupe_keys.started(tx, row)
 
 
 def _count(tx: Tx, queue: str, kinds: str, count: int) -> None:

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.json import encode
 
-from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core import ids
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
+from .io.operation import Joint
+from .io.transaction import Tx
+from .io.writer import Writer
 from .rows import bound_row, is_due, is_due_now, is_usual, needs_body, new_row
-from .transaction import Tx
-from .work import Joint
-from .writer import Writer
 
 if TYPE_CHECKING:
-    from .lots import Newcomers
+    from .limit_buckets import Newcomers
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "enqueue.sql")
 
@@ -51,7 +51,7 @@ _INSERT: Final = {size: _repeated(size) for size in _SIZES}
 def insert(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Store jobs; the answers line up with the requests."""
     if len(jobs) >= _COUNTED_FROM:
-        tx.fold()
+        tx.roll_up()
     return insert_uncounted(tx, jobs)
 
 
@@ -152,12 +152,12 @@ def insert_lone(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueued
     if key is None:
         return None
     if key % _FOLDED_EVERY == 0:
-        writer.call_here(Tx.fold)
+        writer.call_here(Tx.roll_up)
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
 
 
 def _newcomers(tx: Tx) -> "Newcomers":
-    from .lots import Newcomers
+    from .limit_buckets import Newcomers
 
     return Newcomers(tx)
 

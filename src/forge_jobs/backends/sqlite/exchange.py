@@ -17,17 +17,17 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
-from . import claim, finish, moves, serving
+from . import claim, finish, limited_claim, transitions
 from .finish import SQL
-from .lots import StoredLimit
-from .moves import as_json
+from .io.operation import Again
+from .io.transaction import Tx
+from .limit_buckets import StoredLimit
 from .rows import Row
-from .transaction import Tx
-from .work import Again
+from .transitions import as_json
 
 _LOOK: Final = SQL["look"]
 _STARTED: Final = SQL["started"]
-PROMOTED_MOST: Final = 1_000
+MAX_PROMOTED: Final = 1_000
 _names_of = msgspec.json.Decoder(list[str]).decode
 _gates_of = msgspec.json.Decoder(list[tuple[str, int | None, int]]).decode
 _limits_of = msgspec.json.Decoder(list[StoredLimit]).decode
@@ -70,8 +70,8 @@ class ExchangeOperation:
             _LOOK, (owner, self._wanted)
         )
         tx.seen(folded, top)
-        tx.fold()
-        asked = set(moves.read_keys(cancels)) if cancels != "[]" else set[int]()
+        tx.roll_up()
+        asked = set(transitions.read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, moved = self._end(tx, asked)
         tx.settle()
         limits = None
@@ -91,7 +91,7 @@ class ExchangeOperation:
             if limits is not None:
                 # What has ended or come due here may have put others on a track.
                 seen = bool(on_track) or moved
-                limits_here = serving.Serving(tx, limits, held, on_track=seen)
+                limits_here = limited_claim.LimitedClaim(tx, limits, held, on_track=seen)
             lately = [None] * len(request.want) if moved else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
             next_due = self._serve(tx, claimed, closed, held, lately, moved, limits_here)
@@ -156,7 +156,7 @@ class ExchangeOperation:
             if row is not None:
                 finish.release(tx, row)
                 touched[row.key] = row
-        moves.store(tx, list(touched.values()))
+        transitions.store(tx, list(touched.values()))
         self._mark_started(tx)
         return verdicts, bool(slow or request.release)
 
@@ -179,7 +179,7 @@ class ExchangeOperation:
         wanted = [end.key for end in slow]
         wanted += [back.key for back in request.release]
         wanted += [said.claim.key for said in request.notes]
-        return moves.load(tx, dict.fromkeys(wanted)) if wanted else {}
+        return transitions.load(tx, dict.fromkeys(wanted)) if wanted else {}
 
     def _mark_started(self, tx: Tx) -> None:
         epochs: dict[int, list[int]] = {}
@@ -192,12 +192,12 @@ class ExchangeOperation:
         for epoch, keys in epochs.items():
             tx.execute(_STARTED, (tx.now, as_json(keys), epoch, self._request.owner))
         if unusual:
-            rows = moves.load(tx, [held.key for held in unusual])
+            rows = transitions.load(tx, [held.key for held in unusual])
             mine = [finish.mine(rows, self._request.owner, held) for held in unusual]
             begun = [row for row in mine if row is not None]
             for row in begun:
                 finish.start(tx, row, tx.now)
-            moves.store(tx, begun)
+            transitions.store(tx, begun)
 
     # ---------------------------------------------------------------- claims
 
@@ -209,17 +209,17 @@ class ExchangeOperation:
         gates: dict[str, Gate],
         dues: Sequence[Instant | None],
         unsure: bool,
-        limits: serving.Serving | None,
+        limits: limited_claim.LimitedClaim | None,
     ) -> Instant | None:
         request, openings = self._request, list[Instant]()
         for want, due in zip(request.want, dues, strict=True):
             if unsure:
                 due = claim.next_due(tx, want.queue)
             if due is not None and due <= tx.now:
-                moves.promote(tx, want.queue, PROMOTED_MOST)
+                transitions.promote(tx, want.queue, MAX_PROMOTED)
                 tx.settle()
                 if limits is None:
-                    limits = serving.Serving(tx, {}, gates, on_track=True)
+                    limits = limited_claim.LimitedClaim(tx, {}, gates, on_track=True)
                 limits.on_track = True
                 due = claim.next_due(tx, want.queue)
             if want.queue in paused:

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import structs
 
-from forge_jobs.backends.sqltext import SqlText
-from forge_jobs.core.decide import Finish, reaped, settled
+from forge_jobs.backends.shared.sql_text import SqlText
+from forge_jobs.core.decide import Finish, final_status, reaped
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.instant import after
 from forge_jobs.core.job import Claim
@@ -23,11 +23,11 @@ from forge_jobs.core.throttle import (
 )
 from forge_jobs.store.jobs import Note, Verdict
 
-from . import enqueue, keys, moves
-from .moves import as_json
+from . import dedupe_keys, enqueue, transitions
+from .io.operation import Again
+from .io.transaction import Tx
 from .rows import Row, State
-from .transaction import Tx
-from .work import Again
+from .transitions import as_json
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "exchange.sql")
 
@@ -100,7 +100,7 @@ def finish(tx: Tx, owner: int, end: Finish, row: Row | None, *, timed: bool = Tr
     if row.started_at is None:
         start(tx, row, after(tx.now, -end.ran_s))
     state = row.state()
-    target = settled(end.status, cancel_requested=state.cancel_at is not None)
+    target = final_status(end.status, cancel_requested=state.cancel_at is not None)
     delay_s = _throttle(tx, row, state, end) if end.event is Event.THROTTLE else end.delay_s
     if end.event is Event.MISSING and state.missing_since is None:
         state.missing_since = tx.now
@@ -115,7 +115,9 @@ def finish(tx: Tx, owner: int, end: Finish, row: Row | None, *, timed: bool = Tr
         row.result = None if end.result is None else end.result.decode()
         row.result_changed = True
     row.keep(state)
-    moves.move(tx, row, end.event, target, Attempts.GIVEN_BACK if given_back else Attempts.KEPT)
+    transitions.transition(
+        tx, row, end.event, target, Attempts.GIVEN_BACK if given_back else Attempts.KEPT
+    )
     if end.event is Event.THROTTLE and given_back:
         tx.books.throttled(row.queue, row.kind)
     if timed:
@@ -129,7 +131,7 @@ def start(tx: Tx, row: Row, at: int) -> None:
     """From here on an owner's death counts against the job."""
     if row.started_at is None:
         row.started_at = at
-        keys.started(tx, row)
+        dedupe_keys.started(tx, row)
 
 
 def release(tx: Tx, row: Row) -> None:
@@ -137,9 +139,9 @@ def release(tx: Tx, row: Row) -> None:
     state = row.state()
     if state.cancel_at is not None:
         row.last_error = state.cancel_reason
-        moves.move(tx, row, Event.RELEASE, JobStatus.CANCELLED)
+        transitions.transition(tx, row, Event.RELEASE, JobStatus.CANCELLED)
     else:
-        moves.move(tx, row, Event.RELEASE, JobStatus.PENDING, Attempts.GIVEN_BACK)
+        transitions.transition(tx, row, Event.RELEASE, JobStatus.PENDING, Attempts.GIVEN_BACK)
 
 
 def reap(tx: Tx, row: Row, crash_note: str) -> JobStatus:
@@ -153,12 +155,12 @@ def reap(tx: Tx, row: Row, crash_note: str) -> JobStatus:
     )
     if started:
         state.crashes += 1
-        moves.blame(row, state, crash_note, tx.now)
+        transitions.blame(row, state, crash_note, tx.now)
     if target is JobStatus.CANCELLED:
         row.last_error = state.cancel_reason
     row.keep(state)
     kept = Attempts.KEPT if left == row.attempts else Attempts.GIVEN_BACK
-    moves.move(tx, row, Event.REAP, target, kept)
+    transitions.transition(tx, row, Event.REAP, target, kept)
     if started and target is JobStatus.PENDING:
         tx.books.lost(row.queue, row.kind)
     return target
@@ -182,23 +184,23 @@ def note(tx: Tx, row: Row, said: Note) -> None:
             state.progress_note = said.progress_note
         row.keep(state)
     for line in said.lines[-LINES_KEPT:]:
-        tx.execute(moves.SQL["add_line"], (row.key, line.at, line.level, line.message))
+        tx.execute(transitions.SQL["add_line"], (row.key, line.at, line.level, line.message))
     if said.lines:
-        tx.execute(moves.SQL["trim_lines"], (row.key, LINES_KEPT))
+        tx.execute(transitions.SQL["trim_lines"], (row.key, LINES_KEPT))
 
 
 def read_gate(tx: Tx, queue: str) -> Gate:
     """The throttle state of a queue."""
-    found = tx.row(moves.SQL["gate"], (queue,))
+    found = tx.row(transitions.SQL["gate"], (queue,))
     return OPEN if found is None else Gate(*found)
 
 
 def write_gate(tx: Tx, queue: str, gate: Gate) -> None:
     """The table holds only gates that say something."""
     if gate == OPEN:
-        tx.execute(moves.SQL["drop_gate"], (queue,))
+        tx.execute(transitions.SQL["drop_gate"], (queue,))
     else:
-        tx.execute(moves.SQL["set_gate"], (queue, gate.until, gate.count))
+        tx.execute(transitions.SQL["set_gate"], (queue, gate.until, gate.count))
 
 
 def gate_of(end: Finish) -> str:
@@ -222,7 +224,7 @@ def _throttle(tx: Tx, row: Row, state: State, end: Finish) -> float | None:
         return end.delay_s
     name = gate_of(end)
     gate, curve = read_gate(tx, name), None if end.scope is None else SCOPE_CURVE
-    found = tx.row(moves.SQL["curve"], (row.queue,))
+    found = tx.row(transitions.SQL["curve"], (row.queue,))
     if found is not None and found[0]:
         curve = Backoff(base_s=found[1], max_s=found[2])
     delay_s = throttle_delay_s(gate, end.delay_s, curve)
@@ -237,4 +239,4 @@ def _note_error(tx: Tx, row: Row, state: State, end: Finish) -> None:
         # It comes every few seconds during a deploy and would push the real errors out.
         row.last_error = end.error
     else:
-        moves.blame(row, state, end.error, tx.now)
+        transitions.blame(row, state, end.error, tx.now)

@@ -7,7 +7,7 @@ from typing import Final
 
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
-from forge_jobs.core.select import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import TERMINAL, Event, JobStatus
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.jobs import (
@@ -20,15 +20,16 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import bulk, enqueue, finish, keys, live, looks, moves, processes
-from .books import Execute
+from . import bulk, dedupe_keys, enqueue, finish, processes, queries, transitions
+from .counters import Execute
 from .exchange import ExchangeOperation
-from .live import Signs
-from .moves import as_json
-from .place import Place
-from .reader import Reader
-from .transaction import Tx
-from .writer import Writer
+from .io.reader import Reader
+from .io.transaction import Tx
+from .io.writer import Writer
+from .os import liveness_file
+from .os.database_file import DatabaseFile
+from .os.liveness_file import Signs
+from .transitions import as_json
 
 _NOTHING_REAPED: Final = Reaped()
 
@@ -37,7 +38,7 @@ class SqliteJobs:
     """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
 
     def __init__(
-        self, place: Place, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+        self, place: DatabaseFile, writer: Writer, reader: Reader, signs: Signs, clock: Clock
     ) -> None:
         self._place = place
         self._writer = writer
@@ -68,7 +69,7 @@ class SqliteJobs:
         return self._writer.call_now(operation, durable=operation.durable)
 
     async def owned(self, owner: int) -> list[Owned]:
-        return await self._reader.call(partial(looks.owned, owner=owner))
+        return await self._reader.call(partial(queries.owned, owner=owner))
 
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
         if not await self._reader.call(self._anyone_lost):
@@ -112,15 +113,17 @@ class SqliteJobs:
         return await self._writer.call(partial(_purge, old))
 
     async def get(self, job_id: str) -> JobRecord | None:
-        return await self._reader.call(lambda connection: looks.get(connection, job_id, self.tag))
+        return await self._reader.call(lambda connection: queries.get(connection, job_id, self.tag))
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
         return await self._reader.call(
-            lambda connection: looks.page(connection, filter, limit, after, self.tag)
+            lambda connection: queries.page(connection, filter, limit, after, self.tag)
         )
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        return await self._reader.call(lambda connection: looks.peek(connection, job_ids, self.tag))
+        return await self._reader.call(
+            lambda connection: queries.peek(connection, job_ids, self.tag)
+        )
 
     async def _act(
         self, selection: Selection, deed: bulk.Deed, limit: int, after: Cursor | None
@@ -134,7 +137,7 @@ class SqliteJobs:
         if processes.dead(self._signs, standing, self._clock.now()):
             return True
         alive = as_json([key for key, _ in standing])
-        return bool(connection.execute(looks.SQL["any_orphan"], (alive,)).fetchone()[0])
+        return bool(connection.execute(queries.SQL["any_orphan"], (alive,)).fetchone()[0])
 
     def _reap(self, crash_note: str, limit: int, tx: Tx) -> Reaped:
         standing = tx.execute(processes.SQL["standing"]).fetchall()
@@ -142,14 +145,14 @@ class SqliteJobs:
         if gone:
             tx.execute(processes.SQL["condemn"], (as_json([key for key, _ in gone]), tx.now))
             for key, host_id in gone:
-                tx.afterwards.append(partial(live.condemn, self._place, host_id, key))
+                tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, key))
         dead_keys = {key for key, _ in gone}
         alive = as_json([key for key, _ in standing if key not in dead_keys])
-        (orphans,) = tx.row(moves.SQL["orphans"], (alive, limit + 1))
-        lost = moves.read_keys(orphans)
-        rows = moves.load(tx, lost[:limit])
+        (orphans,) = tx.row(transitions.SQL["orphans"], (alive, limit + 1))
+        lost = transitions.read_keys(orphans)
+        rows = transitions.load(tx, lost[:limit])
         ends = [finish.reap(tx, row, crash_note) for row in rows.values()]
-        moves.store(tx, list(rows.values()))
+        transitions.store(tx, list(rows.values()))
         return Reaped(
             ends.count(JobStatus.PENDING),
             ends.count(JobStatus.DEAD),
@@ -159,31 +162,31 @@ class SqliteJobs:
 
 
 def _next_due(execute: Execute) -> Instant | None:
-    times = [due for _, due in execute(moves.SQL["due_queues"]).fetchall()]
-    times.append(execute(moves.SQL["first_expiry"]).fetchone()[0])
+    times = [due for _, due in execute(transitions.SQL["due_queues"]).fetchall()]
+    times.append(execute(transitions.SQL["first_expiry"]).fetchone()[0])
     return min((time for time in times if time is not None), default=None)
 
 
 def _promote(limit: int, tx: Tx) -> Promoted:
-    tx.fold()
-    (late,) = tx.row(moves.SQL["expired"], (tx.now, limit))
-    expired = moves.expire(tx, late) if late != "[]" else 0
+    tx.roll_up()
+    (late,) = tx.row(transitions.SQL["expired"], (tx.now, limit))
+    expired = transitions.expire(tx, late) if late != "[]" else 0
     promoted = 0
-    for queue, due in tx.execute(moves.SQL["due_queues"]).fetchall():
+    for queue, due in tx.execute(transitions.SQL["due_queues"]).fetchall():
         if due <= tx.now and expired + promoted < limit:
-            promoted += moves.promote(tx, queue, limit - expired - promoted)
+            promoted += transitions.promote(tx, queue, limit - expired - promoted)
     next_due = _next_due(tx.execute)
     return Promoted(promoted, expired, next_due, next_due is not None and next_due <= tx.now)
 
 
 def _unhold(limit_key: str, limit: int, tx: Tx) -> int:
-    (held,) = tx.row(moves.SQL["held"], (limit_key, max(limit, 0)))
+    (held,) = tx.row(transitions.SQL["held"], (limit_key, max(limit, 0)))
     if held == "[]":
         return 0
-    rows = list(moves.load_text(tx, held).values())
+    rows = list(transitions.load_text(tx, held).values())
     for row in rows:
-        moves.move(tx, row, Event.UNHOLD, JobStatus.PENDING)
-    moves.store(tx, rows)
+        transitions.transition(tx, row, Event.UNHOLD, JobStatus.PENDING)
+    transitions.store(tx, rows)
     return len(rows)
 
 
@@ -191,14 +194,14 @@ def _past_retention(
     keep: Retention, limit: int, now: Instant, connection: sqlite3.Connection
 ) -> tuple[str, bool]:
     execute = connection.execute
-    lapsed = bool(execute(looks.SQL["any_lapsed"], (now,)).fetchone()[0])
-    (shortest,) = execute(looks.SQL["shortest_retention"]).fetchone()
+    lapsed = bool(execute(queries.SQL["any_lapsed"], (now,)).fetchone()[0])
+    (shortest,) = execute(queries.SQL["shortest_retention"]).fetchone()
     spans = [keep.done_s, keep.dead_s, keep.cancelled_s, shortest]
     least = min((span for span in spans if span is not None), default=None)
     if least is None or limit <= 0:
         return "[]", lapsed
     (old,) = execute(
-        looks.SQL["past_retention"],
+        queries.SQL["past_retention"],
         (
             now, _first_after(execute, now - round(least * SECOND)), keep.done_s, keep.dead_s,
             keep.cancelled_s, limit, keep.queue,
@@ -209,13 +212,13 @@ def _past_retention(
 
 def _first_after(execute: Execute, moment: Instant) -> int:
     """The first key of the jobs that were enqueued after that moment, found by halving."""
-    low, high = execute(looks.SQL["ends"]).fetchone()
+    low, high = execute(queries.SQL["ends"]).fetchone()
     if low is None:
         return 0
     high += 1
     while low < high:
         middle = (low + high) // 2
-        key, enqueued_at = execute(looks.SQL["at_or_after"], (middle,)).fetchone()
+        key, enqueued_at = execute(queries.SQL["at_or_after"], (middle,)).fetchone()
         if enqueued_at > moment:
             high = middle
         else:
@@ -224,10 +227,10 @@ def _first_after(execute: Execute, moment: Instant) -> int:
 
 
 def _purge(old: str, tx: Tx) -> int:
-    keys.forget_lapsed(tx)
+    dedupe_keys.forget_lapsed(tx)
     if old == "[]":
         return 0
     # Somebody may have brought one of them back since it was looked at.
-    rows = [row for row in moves.load_text(tx, old).values() if row.status in TERMINAL]
-    moves.remove(tx, rows)
+    rows = [row for row in transitions.load_text(tx, old).values() if row.status in TERMINAL]
+    transitions.remove(tx, rows)
     return len(rows)

@@ -22,24 +22,24 @@ from forge_jobs.core.limits import (
 )
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.limits import Admitted, LimitChange, Lot
+from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
 
-from . import finish, lots, moves
-from .books import Execute
-from .lots import SQL, read_limit
-from .moves import as_json
-from .reader import Reader
-from .transaction import Tx
-from .writer import Writer
+from . import finish, limit_buckets, transitions
+from .counters import Execute
+from .io.reader import Reader
+from .io.transaction import Tx
+from .io.writer import Writer
+from .limit_buckets import SQL, read_limit
+from .transitions import as_json
 
 # How many jobs in line are measured anew in one transaction when a limit changes.
-_MEASURED_MOST = 1_000
+_MAX_MEASURED = 1_000
 # How many lots are looked at when one changes; the net does the rest.
-_LOTS_MOST = 5_000
+_MAX_LOTS = 5_000
 _names_of = msgspec.json.Decoder(list[str]).decode
 _places_of = msgspec.json.Decoder(list[tuple[str, int]]).decode
 # A key and a job of it, up to which the jobs in line have been measured.
-_Place = tuple[str, int]
+_Occupancy = tuple[str, int]
 
 
 class SqliteLimits:
@@ -71,10 +71,10 @@ class SqliteLimits:
     async def reset(self, name: str) -> None:
         await self._measure(await self._writer.call(partial(_reset, name)))
 
-    async def _measure(self, unfinished: dict[str, _Place]) -> None:
+    async def _measure(self, unfinished: dict[str, _Occupancy]) -> None:
         """Go on until every job in line under these limits has been measured."""
         for name, first in unfinished.items():
-            place: _Place | None = first
+            place: _Occupancy | None = first
             while place is not None:
                 place = await self._writer.call(partial(_measure, name, place))
 
@@ -85,11 +85,11 @@ class SqliteLimits:
     async def open_scope(self, scope: str) -> None:
         await self._writer.call(partial(_open_scope, scope))
 
-    async def look(self, name: str) -> Lot:
-        return await self._reader.call(lambda link: _look(link.execute, name, self.tag))
+    async def bucket(self, name: str) -> LimitBucket:
+        return await self._reader.call(lambda link: _read_bucket(link.execute, name, self.tag))
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
-        names = await self._reader.call(partial(_lots, after or "", max(limit, 1) + 1))
+        names = await self._reader.call(partial(_buckets, after or "", max(limit, 1) + 1))
         chosen = names[: max(limit, 1)]
         moved = 0
         if chosen:
@@ -106,8 +106,8 @@ def _known(tx: Tx, name: str) -> Limit | None:
     return None if found is None else read_limit(found)
 
 
-def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Place]:
-    unfinished: dict[str, _Place] = {}
+def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Occupancy]:
+    unfinished: dict[str, _Occupancy] = {}
     for told in declared:
         known = _known(tx, told.name)
         limit = published(known, told, tx.now)
@@ -116,19 +116,19 @@ def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Place]:
     return unfinished
 
 
-def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Place]]:
+def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Occupancy]]:
     limit = operated(_known(tx, name), name, structs.asdict(change), tx.now)
     return limit, _put(tx, limit)
 
 
-def _reset(name: str, tx: Tx) -> dict[str, _Place]:
+def _reset(name: str, tx: Tx) -> dict[str, _Occupancy]:
     limit = _known(tx, name)
     if limit is None:
         raise NotFound(f"there is no limit {name!r}")
     return _put(tx, structs.replace(limit, by_operator=False, updated_at=tx.now))
 
 
-def _put(tx: Tx, limit: Limit) -> dict[str, _Place]:
+def _put(tx: Tx, limit: Limit) -> dict[str, _Occupancy]:
     """Store it; where the measuring of jobs in line has to go on, if it does."""
     values = (
         limit.name, limit.concurrency, limit.per, limit.rate_per_s, limit.burst,
@@ -140,22 +140,22 @@ def _put(tx: Tx, limit: Limit) -> dict[str, _Place]:
     return {} if place is None else {limit.name: place}
 
 
-def _measure(name: str, after: _Place, tx: Tx) -> _Place | None:
+def _measure(name: str, after: _Occupancy, tx: Tx) -> _Occupancy | None:
     """Jobs of a limit's keys that have not started are measured anew: they go back to their lot,
     which lets on as many as it may. Where to go on, None when all have been."""
     end = f"{name}0"  # "0" follows "/"
-    (found,) = tx.row(SQL["waiting_of_limit"], (*after, end, _MEASURED_MOST))
+    (found,) = tx.row(SQL["waiting_of_limit"], (*after, end, _MAX_MEASURED))
     places = _places_of(found)
-    rows = list(moves.load(tx, [key for _, key in places]).values())
+    rows = list(transitions.load(tx, [key for _, key in places]).values())
     for row in rows:
-        moves.hold(tx, row, row.limit_key or "")
-    moves.store(tx, rows)
-    if len(places) == _MEASURED_MOST:
+        transitions.hold(tx, row, row.limit_key or "")
+    transitions.store(tx, rows)
+    if len(places) == _MAX_MEASURED:
         # Nobody of the last key goes on before all of it has been measured.
         last = places[-1]
         tx.unsettled.update(dict.fromkeys(key for key, _ in places if key != last[0]))
         return last
-    (names,) = tx.row(SQL["lots_of_limit"], (f"{name}/", end, _LOTS_MOST))
+    (names,) = tx.row(SQL["lots_of_limit"], (f"{name}/", end, _MAX_LOTS))
     tx.unsettled.update(dict.fromkeys(_names_of(names)))
     return None
 
@@ -170,27 +170,31 @@ def _open_scope(scope: str, tx: Tx) -> None:
     tx.operate()
 
 
-def _look(execute: Execute, name: str, tag: int) -> Lot:
+def _read_bucket(execute: Execute, name: str, tag: int) -> LimitBucket:
     if name.startswith(LANE):
         seated = execute(SQL["seated"], (name,)).fetchone()
         first = seated or execute(SQL["oldest_of_lane"], (name,)).fetchone()
         job_id = None if first is None else ids.job_id(first[0], first[1], tag)
-        return Lot(name=name, taken=0 if seated is None else 1, most=1, first=job_id)
+        return LimitBucket(name=name, taken=0 if seated is None else 1, capacity=1, first=job_id)
     if "/" in name:
-        most = lots.key_most(execute, name)
+        capacity = limit_buckets.max_per_key(execute, name)
         (taken,) = execute(SQL["taken"], (name, UNBOUNDED)).fetchone()
-        return Lot(name=name, taken=taken, most=None if most == UNBOUNDED else most)
+        return LimitBucket(
+            name=name, taken=taken, capacity=None if capacity == UNBOUNDED else capacity
+        )
     found = execute(SQL["limit"], (name,)).fetchone()
     sort, _, subject = name.partition(":")
     statement = "running_of_queue" if sort == "queue" else "running_of_kind"
     (taken,) = execute(SQL[statement], (subject,)).fetchone()
-    return Lot(name=name, taken=taken, most=None if found is None else read_limit(found).cap)
+    return LimitBucket(
+        name=name, taken=taken, capacity=None if found is None else read_limit(found).cap
+    )
 
 
-def _lots(after: str, limit: int, connection: sqlite3.Connection) -> list[str]:
+def _buckets(after: str, limit: int, connection: sqlite3.Connection) -> list[str]:
     (names,) = connection.execute(SQL["lots"], (after, limit)).fetchone()
     return _names_of(names)
 
 
 def _admit(names: Sequence[str], tx: Tx) -> int:
-    return sum(lots.admit(tx, lot) for lot in names)
+    return sum(limit_buckets.admit(tx, lot) for lot in names)

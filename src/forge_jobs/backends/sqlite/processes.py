@@ -7,28 +7,29 @@ from typing import Any, Final
 
 import msgspec
 
-from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.processes import (
-    Beat,
     Control,
-    Kept,
+    HeartbeatReply,
     NewProcess,
     ProcessRecord,
-    Pulse,
+    ProcessStats,
     Share,
+    SlotsInUse,
 )
 
-from . import finish, live, moves, shares
-from .live import LiveFile, Sign, Signs
-from .moves import as_json, read_keys
-from .place import Place
-from .reader import Reader
-from .shares import Shares
-from .transaction import Tx
-from .writer import Writer
+from . import finish, slot_shares, transitions
+from .io.reader import Reader
+from .io.transaction import Tx
+from .io.writer import Writer
+from .os import liveness_file
+from .os.database_file import DatabaseFile
+from .os.liveness_file import LiveFile, Sign, Signs
+from .slot_shares import SlotShares
+from .transitions import as_json, read_keys
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
 
@@ -37,14 +38,14 @@ class SqliteProcesses:
     """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
 
     def __init__(
-        self, place: Place, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+        self, place: DatabaseFile, writer: Writer, reader: Reader, signs: Signs, clock: Clock
     ) -> None:
         self._place = place
         self._writer = writer
         self._reader = reader
         self._signs = signs
         self._clock = clock
-        self._shares = Shares(writer, reader, signs, clock)
+        self._shares = SlotShares(writer, reader, signs, clock)
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         try:
@@ -71,48 +72,50 @@ class SqliteProcesses:
             ),
         ).lastrowid  # fmt: skip
         # Before the commit: whoever sees the row must find the file.
-        file.publish(Sign(key, process.lease_s, tx.now, steady_us=live.steady_us(self._clock)))
+        file.publish(
+            Sign(key, process.lease_s, tx.now, steady_us=liveness_file.steady_us(self._clock))
+        )
         return key
 
     def _condemn_host(self, tx: Tx, host_id: str) -> None:
         known = tx.row(SQL["of_host"], (host_id,))
         if known is not None:
             tx.execute(SQL["condemn_host"], (host_id, tx.now))
-            tx.afterwards.append(partial(live.condemn, self._place, host_id, known[0]))
+            tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, known[0]))
 
-    async def beat(self, key: int, pulse: Pulse) -> Beat:
+    async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         now = self._clock.now()
         file = self._signs.own(key)
         try:
             if file is None:
-                return Beat(await self._beat_elsewhere(key, pulse), now)
+                return HeartbeatReply(await self._beat_elsewhere(key, stats), now)
             if not file.stands():
                 self._signs.drop(key)
-                return Beat(False, now)
-            steady_us = live.steady_us(self._clock)
-            file.write(Sign(key, file.sign.lease_s, now, pulse, steady_us))
+                return HeartbeatReply(False, now)
+            steady_us = liveness_file.steady_us(self._clock)
+            file.write(Sign(key, file.sign.lease_s, now, stats, steady_us))
         except OSError as error:
             raise self._mute(error) from error
-        return Beat(True, now)
+        return HeartbeatReply(True, now)
 
     def _mute(self, error: OSError) -> Unavailable:
         return Unavailable(f"no sign of life can be given in {self._place.directory}: {error}")
 
-    async def _beat_elsewhere(self, key: int, pulse: Pulse) -> bool:
+    async def _beat_elsewhere(self, key: int, stats: ProcessStats) -> bool:
         """A process that registered through another store object."""
         host_id = await self._reader.call(partial(_host_of, key))
         if host_id is None:
             return False
-        return live.renew(self._place, host_id, key, self._clock, pulse)
+        return liveness_file.renew(self._place, host_id, key, self._clock, stats)
 
-    async def leave(self, key: int) -> None:
+    async def deregister(self, key: int) -> None:
         await self._writer.call(partial(_leave, key))
         self._signs.drop(key)
 
-    async def bury(self) -> int:
+    async def mark_dead(self) -> int:
         gone = await self._reader.call(_buried)
         buried = await self._writer.call(self._bury) if gone else 0
-        live.sweep(self._place)
+        liveness_file.sweep(self._place)
         return buried
 
     def _bury(self, tx: Tx) -> int:
@@ -121,8 +124,8 @@ class SqliteProcesses:
             tx.execute(SQL["leave"], (key,))
             tx.execute(SQL["leave_leads"], (key,))
             tx.execute(SQL["leave_cancels"], (key,))
-            tx.execute(shares.SQL["drop_shares"], (key,))
-            tx.afterwards.append(partial(live.condemn, self._place, host_id, key))
+            tx.execute(slot_shares.SQL["drop_shares"], (key,))
+            tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, key))
         return len(gone)
 
     async def all(self) -> list[ProcessRecord]:
@@ -145,11 +148,11 @@ class SqliteProcesses:
                     started_at=started_at,
                     beat_at=sign.beat_at,
                     lease_s=lease_s,
-                    running=sign.pulse.running,
-                    slots=dict(sign.pulse.slots),
-                    memory_bytes=sign.pulse.memory_bytes,
-                    cores=sign.pulse.cores,
-                    disk_share=sign.pulse.disk_share,
+                    running=sign.stats.running,
+                    slots=dict(sign.stats.slots),
+                    memory_bytes=sign.stats.memory_bytes,
+                    cores=sign.stats.cores,
+                    disk_share=sign.stats.disk_share,
                     quiet=bool(quiet),
                     shares=parts.get(key, {}),
                 )
@@ -170,15 +173,15 @@ class SqliteProcesses:
         tx.execute(SQL["set_quiet"], (known[0], quiet))
         tx.operate()
 
-    async def share(self, *, most: int) -> int:
-        return await self._shares.share(most)
+    async def share(self, *, max_slots: int) -> int:
+        return await self._shares.share(max_slots)
 
-    async def give_up(self, key: int, kept: Sequence[Kept]) -> int:
+    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         return await self._shares.give_up(key, kept)
 
     async def next_expiry(self) -> Instant | None:
         now = self._clock.now()
-        standing = await self._reader.call(_standing)
+        standing = await self._reader.call(_lease_of)
         signs = [self._signs.sign(key, host_id, now) for key, host_id in standing]
         left = [self._signs.left_us(sign, now) for sign in signs if sign is not None]
         return min((now + one for one in left if one > 0), default=None)
@@ -193,7 +196,7 @@ class SqliteProcesses:
         until = after(tx.now, ttl_s)
         return tx.execute(SQL["take_lead"], (name, key, until, tx.now)).rowcount == 1
 
-    async def yield_lead(self, name: str, key: int) -> None:
+    async def release_lead(self, name: str, key: int) -> None:
         await self._writer.call(lambda tx: tx.execute(SQL["drop_lead"], (name, key)))
 
 
@@ -203,26 +206,26 @@ def dead(signs: Signs, standing: list[tuple[int, str]], now: Instant) -> list[tu
 
 
 def _leave(key: int, tx: Tx) -> None:
-    (owned,) = tx.row(moves.SQL["owned_by"], (key,))
+    (owned,) = tx.row(transitions.SQL["owned_by"], (key,))
     if owned != "[]":
-        rows = moves.load_text(tx, owned)
+        rows = transitions.load_text(tx, owned)
         for row in rows.values():
             finish.release(tx, row)
-        moves.store(tx, list(rows.values()))
+        transitions.store(tx, list(rows.values()))
     tx.execute(SQL["leave"], (key,))
     tx.execute(SQL["leave_leads"], (key,))
     tx.execute(SQL["leave_cancels"], (key,))
-    tx.execute(shares.SQL["drop_shares"], (key,))
+    tx.execute(slot_shares.SQL["drop_shares"], (key,))
 
 
-def _standing(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+def _lease_of(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return connection.execute(SQL["standing"]).fetchall()
 
 
 def _records(
     connection: sqlite3.Connection,
 ) -> tuple[list[Any], dict[int, dict[str, Share]]]:
-    return connection.execute(SQL["records"]).fetchall(), shares.by_process(connection)
+    return connection.execute(SQL["records"]).fetchall(), slot_shares.by_process(connection)
 
 
 def _buried(connection: sqlite3.Connection) -> list[tuple[int, str]]:

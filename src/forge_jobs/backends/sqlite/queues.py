@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from msgspec import UNSET, structs
 
-from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
 from . import finish
-from .reader import Reader
-from .transaction import Tx
-from .writer import Writer
+from .io.reader import Reader
+from .io.transaction import Tx
+from .io.writer import Writer
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "queues.sql")
-_SLOTS_MOST: Final = 100_000
+_MAX_SLOTS: Final = 100_000
 
 
 class SqliteQueues:
@@ -146,8 +146,8 @@ def _values(config: QueueConfig) -> tuple[object, ...]:
 
 
 def _check(config: QueueConfig) -> None:
-    if not 0 <= config.slots <= _SLOTS_MOST:
-        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_SLOTS_MOST:,}")
+    if not 0 <= config.slots <= _MAX_SLOTS:
+        raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_MAX_SLOTS:,}")
     spans = {
         "retain_done_s": config.retain_done_s,
         "retain_dead_s": config.retain_dead_s,

@@ -13,7 +13,7 @@ from forge_jobs.core.job import (
     Successor,
     UniqueWhile,
 )
-from forge_jobs.core.limits import lane_lot
+from forge_jobs.core.limits import lane_bucket
 from forge_jobs.core.status import TERMINAL, JobStatus
 
 # Bits of ``special``.
@@ -128,7 +128,7 @@ class Row(Struct, array_like=True):
         """Whether a lane, a key or a limit of its task decides where it stands."""
         return self.limit_key is not None or self.lane is not None or self.track is not None
 
-    def lane_lot(self) -> str | None:
+    def lane_bucket(self) -> str | None:
         """Its lane, if the lane binds it."""
         if self.lane is None:
             return None
@@ -136,7 +136,7 @@ class Row(Struct, array_like=True):
 
     def settle_bounds(self) -> None:
         """The same for rows that are bound."""
-        status, lane = self.status, self.lane_lot()
+        status, lane = self.status, self.lane_bucket()
         going, held = status in _GOING, status is JobStatus.HELD
         if status is JobStatus.PENDING:
             self.line, self.side = (1, None) if self.track is None else (None, self.track)
@@ -254,7 +254,7 @@ def bound_row(
 
 def bound_lane(queue: str, lane: str, order: LaneOrder) -> str | None:
     """The lot of a lane; None for an order that binds nobody."""
-    return None if order is LaneOrder.NONE else lane_lot(queue, lane)
+    return None if order is LaneOrder.NONE else lane_bucket(queue, lane)
 
 
 def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

@@ -6,21 +6,33 @@ from typing import Any
 
 from msgspec import structs
 
-from forge_jobs.core.bucket import Bucket, Grant, check_bucket, filled, full, resized, taken
 from forge_jobs.core.errors import NotFound
+from forge_jobs.core.token_bucket import (
+    Grant,
+    TokenBucket,
+    check_bucket,
+    filled,
+    full,
+    resized,
+    taken,
+)
 
-from .timetable import SQL, SqliteTimetable
-from .transaction import Tx
+from .cron_schedules import SQL, SqliteCronSchedules
+from .io.transaction import Tx
 
 
-class SqliteSchedules(SqliteTimetable):
+class SqliteSchedules(SqliteCronSchedules):
     """What fires by time and rate; see ``forge_jobs.store.schedules``."""
 
-    async def ensure_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def ensure_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         return await self._writer.call(partial(_ensure_bucket, scope, capacity, refill_per_s))
 
-    async def put_bucket(self, scope: str, *, capacity: float, refill_per_s: float) -> Bucket:
+    async def put_token_bucket(
+        self, scope: str, *, capacity: float, refill_per_s: float
+    ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
         return await self._writer.call(partial(_put_bucket, scope, capacity, refill_per_s))
 
@@ -30,20 +42,20 @@ class SqliteSchedules(SqliteTimetable):
     async def drain(self, scope: str) -> None:
         await self._writer.call(partial(_drain, scope))
 
-    async def buckets(self) -> list[Bucket]:
+    async def buckets(self) -> list[TokenBucket]:
         now = self._clock.now()
         stored = await self._reader.call(_buckets)
         return [filled(bucket, now) for bucket in stored]
 
 
-def _ensure_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> Bucket:
+def _ensure_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> TokenBucket:
     found = tx.row(SQL["bucket"], (scope,))
     if found is not None:
         return filled(_bucket(found), tx.now)
     return _keep(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
 
 
-def _put_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> Bucket:
+def _put_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> TokenBucket:
     found = tx.row(SQL["bucket"], (scope,))
     if found is None:
         return _keep(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
@@ -62,14 +74,14 @@ def _drain(scope: str, tx: Tx) -> None:
     _keep(tx, structs.replace(filled(_known(scope, tx), tx.now), tokens=0.0))
 
 
-def _known(scope: str, tx: Tx) -> Bucket:
+def _known(scope: str, tx: Tx) -> TokenBucket:
     found = tx.row(SQL["bucket"], (scope,))
     if found is None:
         raise NotFound(f"rate limit scope {scope!r} is not declared")
     return _bucket(found)
 
 
-def _keep(tx: Tx, bucket: Bucket) -> Bucket:
+def _keep(tx: Tx, bucket: TokenBucket) -> TokenBucket:
     tx.execute(
         SQL["put_bucket"],
         (bucket.scope, bucket.capacity, bucket.refill_per_s, bucket.tokens, bucket.at),
@@ -77,10 +89,12 @@ def _keep(tx: Tx, bucket: Bucket) -> Bucket:
     return bucket
 
 
-def _buckets(connection: sqlite3.Connection) -> list[Bucket]:
+def _buckets(connection: sqlite3.Connection) -> list[TokenBucket]:
     return [_bucket(row) for row in connection.execute(SQL["buckets"]).fetchall()]
 
 
-def _bucket(row: tuple[Any, ...]) -> Bucket:
+def _bucket(row: tuple[Any, ...]) -> TokenBucket:
     scope, capacity, refill_per_s, tokens, at = row
-    return Bucket(scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=tokens, at=at)
+    return TokenBucket(
+        scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=tokens, at=at
+    )

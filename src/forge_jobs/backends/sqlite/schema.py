@@ -3,20 +3,20 @@
 import sqlite3
 from typing import Final
 
-from forge_jobs.backends import migrations
+from forge_jobs.backends.shared import migrations
 from forge_jobs.core.errors import SchemaMismatch, Unavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
-from forge_jobs.store.bundle import SchemaStatus
+from forge_jobs.store.store import SchemaStatus
 
-from .connection import connect
-from .faults import is_busy, translated
-from .place import Place
-from .turnstile import Turnstile
+from .error_mapping import is_busy, translated
+from .io.connection import connect
+from .os.database_file import DatabaseFile
+from .os.fair_lock import FairLock
 
 MIGRATIONS: Final = migrations.load("forge_jobs.backends.sqlite.migrations")
 WANTED: Final = len(MIGRATIONS)
-_TRIES_MOST: Final = 500
+_MAX_TRIES: Final = 500
 _BETWEEN_TRIES_S: Final = 0.01
 
 
@@ -31,7 +31,7 @@ def status(connection: sqlite3.Connection) -> SchemaStatus:
     return SchemaStatus(current, WANTED)
 
 
-def check(place: Place, found: SchemaStatus) -> None:
+def check(place: DatabaseFile, found: SchemaStatus) -> None:
     """SchemaMismatch unless the database holds exactly the schema this code wants."""
     if found.current == found.wanted:
         return
@@ -48,19 +48,19 @@ def check(place: Place, found: SchemaStatus) -> None:
     )
 
 
-def look(place: Place, clock: Clock) -> tuple[SchemaStatus, int]:
+def read_schema(place: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int]:
     """The schema of an existing database and its tag."""
-    found, tag, _ = _look(place, clock)
+    found, tag, _ = _read_schema(place, clock)
     return found, tag
 
 
-def _look(place: Place, clock: Clock) -> tuple[SchemaStatus, int, bool]:
+def _read_schema(place: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int, bool]:
     """The same, and whether the database keeps a write-ahead log."""
     if not place.exists():
         raise Unavailable(f"{place.path} does not exist: run `forge db create`")
     connection = connect(place.path, clock)
     try:
-        for _ in range(_TRIES_MOST):
+        for _ in range(_MAX_TRIES):
             try:
                 found = status(connection)
                 (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
@@ -74,20 +74,20 @@ def _look(place: Place, clock: Clock) -> tuple[SchemaStatus, int, bool]:
         connection.close()
 
 
-def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
+def migrate(place: DatabaseFile, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
     """Create the database if need be and apply what is missing; the schema and the tag after it."""
     place.prepare()
-    found, tag, has_log = _look(place, clock)
+    found, tag, has_log = _read_schema(place, clock)
     if found.current == found.wanted and has_log:
         # The usual case needs no lock: a user's own transaction must not keep a store from opening.
         return found, tag
-    turnstile = Turnstile(place.directory, clock)
+    turnstile = FairLock(place.directory, clock)
     try:
         turnstile.open()
         turnstile.enter()
         connection = connect(place.path, clock, synchronous="full")
         try:
-            for _ in range(_TRIES_MOST):
+            for _ in range(_MAX_TRIES):
                 try:
                     return _migrate(place, connection, clock, entropy)
                 except sqlite3.Error as error:
@@ -107,7 +107,7 @@ def migrate(place: Place, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus,
 
 
 def _migrate(
-    place: Place, connection: sqlite3.Connection, clock: Clock, entropy: Entropy
+    place: DatabaseFile, connection: sqlite3.Connection, clock: Clock, entropy: Entropy
 ) -> tuple[SchemaStatus, int]:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("BEGIN IMMEDIATE")
@@ -139,7 +139,7 @@ def _tag(connection: sqlite3.Connection) -> int:
     return tag
 
 
-def _busy(place: Place) -> Unavailable:
+def _busy(place: DatabaseFile) -> Unavailable:
     return Unavailable(f"another program keeps {place.path} locked: end its transaction")
 
 

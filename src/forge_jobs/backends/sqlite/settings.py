@@ -4,15 +4,15 @@ import sqlite3
 from functools import partial
 from typing import Any, Final
 
-from forge_jobs.backends.sqltext import SqlText
+from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.instant import after
 from forge_jobs.core.settings import check_place, check_setting
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.settings import Setting
 
-from .reader import Reader
-from .transaction import Tx
-from .writer import Writer
+from .io.reader import Reader
+from .io.transaction import Tx
+from .io.writer import Writer
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "settings.sql")
 
@@ -61,8 +61,8 @@ class SqliteSettings:
 
         return await self._writer.call(delete, durable=True)
 
-    async def trim(self, namespace: str, *, most: int) -> int:
-        values = (namespace, max(most, 0))
+    async def trim(self, namespace: str, *, keep: int) -> int:
+        values = (namespace, max(keep, 0))
         return await self._writer.call(lambda tx: tx.execute(SQL["trim"], values).rowcount)
 
     async def purge(self, *, limit: int) -> int:

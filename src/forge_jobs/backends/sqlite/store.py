@@ -9,24 +9,25 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.bundle import Capabilities, Ring, Subscription
+from forge_jobs.store.store import Capabilities, Notify, Subscription
 
-from . import live, schema, user_transaction
-from .aside import aside
-from .forking import GATE
+from . import schema, user_transactions
+from .io.blocking import run_blocking
+from .io.reader import Reader
+from .io.writer import Writer
 from .jobs import SqliteJobs
-from .ledger import SqliteLedger
 from .limits import SqliteLimits
-from .live import Signs
-from .place import Place
+from .maintenance import SqliteMaintenance
+from .metrics import SqliteMetrics
+from .notify import Notifications
+from .os import liveness_file
+from .os.database_file import DatabaseFile
+from .os.fork import GATE
+from .os.liveness_file import Signs
 from .processes import SqliteProcesses
 from .queues import SqliteQueues
-from .reader import Reader
 from .schedules import SqliteSchedules
 from .settings import SqliteSettings
-from .upkeep import SqliteUpkeep
-from .watch import Watch
-from .writer import Writer
 
 _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
@@ -53,10 +54,10 @@ class SqliteStore:
         entropy: Entropy = SYSTEM_ENTROPY,
         synchronous: str = "mixed",
     ) -> None:
-        self._place = place = Place.at(path)
+        self._place = place = DatabaseFile.at(path)
         self._clock = clock
         self._entropy = entropy
-        self._watch = Watch(place, clock, entropy)
+        self._watch = Notifications(place, clock, entropy)
         self._signs = Signs(place, clock)
         self._writer = Writer(place, clock, synchronous=synchronous, announce=self._watch.announce)
         self._reader = Reader(place, clock)
@@ -64,10 +65,10 @@ class SqliteStore:
         self.processes = SqliteProcesses(place, self._writer, self._reader, self._signs, clock)
         self.queues = SqliteQueues(self._writer, self._reader)
         self.schedules = SqliteSchedules(self._writer, self._reader, clock)
-        self.ledger = SqliteLedger(self._writer, self._reader)
+        self.metrics = SqliteMetrics(self._writer, self._reader)
         self.limits = SqliteLimits(self._writer, self._reader, clock)
         self.settings = SqliteSettings(self._writer, self._reader, clock)
-        self.upkeep = SqliteUpkeep(place, clock, entropy, synchronous, self._close_here)
+        self.maintenance = SqliteMaintenance(place, clock, entropy, synchronous, self._close_here)
         self._guard = threading.Lock()
         self._open = False
         self._migrates = True
@@ -81,7 +82,7 @@ class SqliteStore:
     async def open(self, *, migrate: bool = True) -> None:
         self._migrates = migrate
         if not self._open:
-            await aside(self._open_here)
+            await run_blocking(self._open_here)
 
     def _open_here(self) -> None:
         with self._guard:
@@ -96,16 +97,16 @@ class SqliteStore:
         if self._migrates:
             found, tag = schema.migrate(place, self._clock, self._entropy)
         else:
-            found, tag = schema.look(place, self._clock)
+            found, tag = schema.read_schema(place, self._clock)
         schema.check(place, found)
-        self._tag = self.jobs.tag = self.ledger.tag = self.limits.tag = tag
+        self._tag = self.jobs.tag = self.metrics.tag = self.limits.tag = tag
         self._writer.open(tag)
         self._reader.open()
 
     async def close(self) -> None:
         await self._watch.end_listeners()
         if self._open:
-            await aside(self._close_here)
+            await run_blocking(self._close_here)
 
     def _close_here(self) -> None:
         with self._guard:
@@ -126,15 +127,15 @@ class SqliteStore:
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if not self._open:
             self._open_here()
-        answers, woken = user_transaction.insert(
+        answers, woken = user_transactions.insert(
             self._place, transaction, jobs, self._clock.now(), self._tag
         )
         # The ring comes before the commit: listeners look more often for a while.
         self._watch.announce(woken, operated=False, uncommitted=True)
         return answers
 
-    async def subscribe(self, queues: Sequence[str], ring: Ring) -> Subscription:
-        return self._watch.listen(queues, ring)
+    async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
+        return self._watch.listen(queues, notify)
 
     def after_fork(self) -> None:
         """In a forked child: locks and sockets belong to the parent. Connections were closed before
@@ -145,7 +146,7 @@ class SqliteStore:
 
 
 def _after_fork_in_child() -> None:
-    live.let_go_of_all()
+    liveness_file.let_go_of_all()
     for store in list(_stores):
         store.after_fork()
 

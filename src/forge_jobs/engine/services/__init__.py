@@ -2,9 +2,9 @@
 
 from .cleanup import CleanupReport, cleanup_once
 from .cron import CronTickReport, cron_tick_once
-from .fold import RollReport, metrics_roll_once
 from .reaper import reap_stale_jobs
 from .rebalance import rebalance_once
+from .roll_up import RollReport, metrics_roll_once
 
 __all__ = [
     "CleanupReport",

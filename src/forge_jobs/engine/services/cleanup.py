@@ -6,8 +6,8 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock, is_machine_time
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
+from forge_jobs.store.store import Store
 
 AUDIT_KEPT_S = 90 * 86_400
 
@@ -62,9 +62,9 @@ async def cleanup_once(
 
 async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupReport:
     before = now - int(keep_minutes_s * SECOND)
-    await store.ledger.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
+    await store.metrics.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
-        minutes=await store.ledger.purge_minutes(before=before, limit=_BATCH),
-        processes=await store.processes.bury(),
+        minutes=await store.metrics.purge_minutes(before=before, limit=_BATCH),
+        processes=await store.processes.mark_dead(),
     )

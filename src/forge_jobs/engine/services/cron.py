@@ -7,21 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forge_jobs.config import DEFAULT_QUEUE
-from forge_jobs.core.bound import bound
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
+from forge_jobs.core.limit_key import bound
 from forge_jobs.core.limits import Limit, task_limit
-from forge_jobs.core.timetable import due, first_tick, job_for
-from forge_jobs.engine.routing import Router
+from forge_jobs.core.schedule_ticks import due, first_tick, job_for
+from forge_jobs.engine.requests.routing import Router
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.bundle import Store
-from forge_jobs.store.schedules import Fire, FireOutcome, Schedule, Shot
+from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
+from forge_jobs.store.store import Store
 
 _LOG = logging.getLogger("forge_jobs.cron")
 _LIMIT = 100
-_SHOTS_MOST = 100
+_MAX_SHOTS = 100
 _LOOK_S = 5.0
 _RETRY_S = 1.0
 # Behind the tick, never before it: store time and ours may differ by the length of a call.
@@ -178,22 +178,22 @@ class _Look:
             await self._seed(schedule)
             return
         said = due(schedule, schedule.next_at, self.now)
-        ticks, next_at = said.ticks[:_SHOTS_MOST], said.next_at
-        if len(said.ticks) > _SHOTS_MOST:
-            next_at, self.more = said.ticks[_SHOTS_MOST], True
+        ticks, next_at = said.ticks[:_MAX_SHOTS], said.next_at
+        if len(said.ticks) > _MAX_SHOTS:
+            next_at, self.more = said.ticks[_MAX_SHOTS], True
         if ticks:
             queue = self._queue(schedule)
             limit = self._limits.get(task_limit(schedule.kind))
             jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
             try:
-                shots = [Shot(tick, self._prepared(job)) for tick, job in jobs]
+                shots = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook that refuses is no fault of the schedule's: its tick waits.
                 self._fail(schedule, error)
                 return
             shots[0] = replace(shots[0], missed=said.missed)
         else:
-            shots = [Shot(said.latest, None, said.missed - 1)]
+            shots = [NewFire(said.latest, None, said.missed - 1)]
         fires = await self._store.schedules.fire(
             schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
         )

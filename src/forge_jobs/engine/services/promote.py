@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 _LIMIT = 500
 _LOOK_S = 5.0

@@ -4,9 +4,9 @@ Processes also do this themselves when they come, go or hear of a change; this i
 them, for those that died and for changes nobody heard of.
 """
 
-from forge_jobs.config import SLOTS_PER_PROCESS_MOST
+from forge_jobs.config import MAX_SLOTS_PER_PROCESS
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 _EVERY_S = 2.0
 
@@ -17,20 +17,20 @@ class Rebalance:
     name = "rebalance"
     scope = Scope.CLUSTER
 
-    def __init__(self, store: Store, *, most: int) -> None:
+    def __init__(self, store: Store, *, max_slots: int) -> None:
         self._store = store
-        self._most = most
+        self._max_slots = max_slots
 
     async def tick(self) -> Next:
         """Share out once."""
-        await rebalance_once(self._store, most=self._most)
+        await rebalance_once(self._store, max_slots=self._max_slots)
         return Next.after(_EVERY_S)
 
 
-async def rebalance_once(storage: Store, *, most: int = SLOTS_PER_PROCESS_MOST) -> int:
+async def rebalance_once(storage: Store, *, max_slots: int = MAX_SLOTS_PER_PROCESS) -> int:
     """Share the slots of all queues out once; how many shares changed.
 
-    ``most`` bounds what one process gets of one queue. What a process has to give up first is
+    ``max_slots`` bounds what one process gets of one queue. What a process has to give up first is
     granted by a later call.
     """
-    return await storage.processes.share(most=most)
+    return await storage.processes.share(max_slots=max_slots)

@@ -4,7 +4,7 @@ import logging
 
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 
 _LOG = logging.getLogger("forge_jobs.queues")
 _LOOK_S = 4.0
@@ -25,7 +25,7 @@ class Unserved:
 
     async def tick(self) -> Next:
         """Look once."""
-        waiting = await self._store.ledger.oldest_due()
+        waiting = await self._store.metrics.oldest_due()
         configs = await self._store.queues.all()
         served = {name for one in await self._store.processes.all() for name in one.queues}
         # A queue without slots is not meant for workers: scripts pull from it.

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from forge_jobs.core.instant import MINUTE, Instant
 from forge_jobs.core.vitals import Vitals
-from forge_jobs.engine.trips import Trips
-from forge_jobs.engine.usage import Usage
+from forge_jobs.engine.claiming.store_latency import StoreLatency
+from forge_jobs.engine.liveness.usage import Usage
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.service import Next, Scope
-from forge_jobs.store.ledger import LedgerStore
+from forge_jobs.store.metrics import MetricsStore
 
 _EVERY_S = 20.0
 
@@ -21,16 +21,16 @@ class VitalsReport:
 
     def __init__(
         self,
-        ledger: LedgerStore,
+        metrics: MetricsStore,
         *,
         who: Callable[[], tuple[str, str]],
         running: Callable[[], int],
-        trips: Trips,
+        trips: StoreLatency,
         usage: Callable[[], Usage],
         clock: Clock,
         store_now: Callable[[], Instant],
     ) -> None:
-        self._ledger = ledger
+        self._ledger = metrics
         self._who = who
         self._running = running
         self._trips = trips
@@ -49,7 +49,7 @@ class VitalsReport:
         now = self._store_now()
         host_id, label = self._who()
         exchange, errors = self._trips.take()
-        await self._ledger.note_vitals(
+        await self._ledger.record_vitals(
             Vitals(
                 at=now - now % MINUTE,
                 host_id=host_id,

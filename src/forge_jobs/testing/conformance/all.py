@@ -1,6 +1,6 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
-from .bundle import TestStore, TestSyncEnqueue, TestTwoStores, TestWaking
+from .cron_schedules import TestTicks, TestTimetable
 from .fixtures import clock, second_store, store, worker
 from .jobs_bulk import TestBulk, TestDelete, TestRetry
 from .jobs_cancel import TestCancel
@@ -19,16 +19,16 @@ from .jobs_scopes import TestScopes
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
 from .jobs_walk import TestWalk
-from .ledger import TestLedger, TestMinutes
-from .ledger_audit import TestAudit
-from .ledger_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .limits import TestCaps, TestKeys, TestLimitNumbers, TestRates
+from .metrics import TestLedger, TestMinutes
+from .metrics_audit import TestAudit
+from .metrics_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
 from .schedules import TestBuckets
 from .settings import TestSettings
 from .shares import TestShares
-from .timetable import TestTicks, TestTimetable
+from .store import TestStore, TestSyncEnqueue, TestTwoStores, TestWaking
 
 __all__ = [
     "TestAnswers",

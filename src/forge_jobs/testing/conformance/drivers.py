@@ -15,10 +15,10 @@ from forge_jobs.core.outcome import (
     Throttled,
 )
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import Attempts, Event, JobStatus, Rule
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, claim_of, enqueue, record
@@ -27,7 +27,7 @@ HOUR = 3_600.0
 REASON = "not wanted any more"
 CRASH_NOTE = "the worker process died"
 _SLOW = Backoff(base_s=2 * HOUR, max_s=2 * HOUR)
-_NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, crashes_most=1)
+_NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, max_crashes=1)
 
 
 class Stage:

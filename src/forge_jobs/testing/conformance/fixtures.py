@@ -6,7 +6,7 @@ from typing import TypeAlias
 import pytest
 import pytest_asyncio
 
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker

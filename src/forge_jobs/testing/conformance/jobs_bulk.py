@@ -8,9 +8,9 @@ import pytest
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed, Throttled
-from forge_jobs.core.select import Acted, Cursor, Filter, Selection
+from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import RETRYABLE, JobStatus
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .drivers import Stage
@@ -221,7 +221,7 @@ class TestDelete:
         answer = await enqueue(store)
         await worker.end(await worker.claim_one(), Done())
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
-        assert await store.ledger.logs(answer.id) == []
+        assert await store.metrics.logs(answer.id) == []
         assert await everything(store) == []
         assert await counted(store) == {}
 

@@ -3,10 +3,10 @@
 import pytest
 
 from forge_jobs.core.outcome import AnyOutcome, Dead, Done, Failed, Snooze, Stopped, Throttled
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, claim_of, enqueue, new_job, record

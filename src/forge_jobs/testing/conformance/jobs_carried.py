@@ -5,12 +5,12 @@ from msgspec import json
 
 from forge_jobs.core.dead_letter import DeadJob
 from forge_jobs.core.job import LaneOrder, NewJob, Successor
-from forge_jobs.core.limits import Declared, key_lot
+from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
@@ -135,7 +135,7 @@ class TestCarriedJobs:
         assert (first.kind, first.priority, first.timeout_s) == ("tell", 7, 9.0)
         assert (first.lane, first.order, first.on_dead) == ("letters", LaneOrder.STRICT, TELL)
         assert (first.tags, first.trace) == (("own", "both", "vip"), "t")
-        assert first.limit_key == key_lot("tell", "work")
+        assert first.limit_key == key_bucket("tell", "work")
         assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.HELD)
 
     async def test_the_successor_of_a_successor_is_nobody(

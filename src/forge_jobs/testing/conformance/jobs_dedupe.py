@@ -6,10 +6,10 @@ import pytest
 
 from forge_jobs.core.job import Enqueued, UniqueWhile
 from forge_jobs.core.outcome import Dead, Done, Failed, Snooze
-from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, claim_of, counted, enqueue, everything, new_job

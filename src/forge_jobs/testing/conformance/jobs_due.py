@@ -7,7 +7,7 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Done
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, claim_of, counted, enqueue, everything, new_job, record

@@ -9,9 +9,9 @@ from forge_jobs.core import ids
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import LaneOrder, Successor, UniqueWhile
 from forge_jobs.core.outcome import Done
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, enqueue, everything, new_job, record

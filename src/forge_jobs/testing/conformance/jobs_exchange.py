@@ -7,10 +7,10 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Done, Failed, Snooze, Throttled
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Verdict, Want
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, counted, enqueue, new_job, record
@@ -191,12 +191,12 @@ class TestClaims:
         if state == "unknown":
             worker.key += 1000
         elif state == "left":
-            await store.processes.leave(worker.key)
+            await store.processes.deregister(worker.key)
         else:
             clock.advance(LEASE_S + 1)
             if state == "declared dead":
                 await store.jobs.reap(crash_note="x", limit=10)
-                await worker.beat()
+                await worker.heartbeat()
         answer = await worker.exchange(want=[Want("q", 1, 1)])
         assert not answer.alive
         assert list(answer.claims) == []

@@ -7,10 +7,10 @@ from msgspec import structs
 
 from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Owned, Verdict, Want
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record

@@ -3,13 +3,13 @@
 import pytest
 
 from forge_jobs.core.job import Enqueued, LaneOrder
-from forge_jobs.core.limits import Declared, key_lot, lane_lot
+from forge_jobs.core.limits import Declared, key_bucket, lane_bucket
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Want
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, claim_of, counted, enqueue, new_job, record
@@ -52,7 +52,7 @@ class TestLanes:
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         first = await put(store, "a", SERIAL, delay_s=8.0)
         await put(store, "a", SERIAL, delay_s=2.0)
-        key = key_lot("fetch", "x")
+        key = key_bucket("fetch", "x")
         await enqueue(store, kind="fetch", limit_key=key, delay_s=2.0)
         urgent = await enqueue(store, kind="fetch", limit_key=key, delay_s=8.0, priority=-1)
         await worker.wait(10)
@@ -77,7 +77,7 @@ class TestLanes:
         states = [answer.status for answer in answers]
         assert states == [JobStatus.PENDING] * 2 + [JobStatus.HELD] * 2
         held = await record(store, answers[2].id)
-        assert (held.lot, held.lane) == (lane_lot("q", "a"), "a")
+        assert (held.lot, held.lane) == (lane_bucket("q", "a"), "a")
         assert len(await worker.claim(free=9)) == 2
 
     async def test_serial_does_not_wait_for_a_retry(self, store: Store, worker: Worker) -> None:
@@ -107,8 +107,8 @@ class TestLanes:
         await worker.end(jobs[0], Failed("x"), backoff=_SOON)
         assert await worker.claim(free=9) == []
         assert (await record(store, second.id)).status is JobStatus.HELD
-        lot = await store.limits.look(lane_lot("q", "a"))
-        assert (lot.first, lot.most) == (first.id, 1)
+        lot = await store.limits.bucket(lane_bucket("q", "a"))
+        assert (lot.first, lot.capacity) == (first.id, 1)
         await worker.wait(11)
         job = await worker.claim_one()
         assert job.key == first.key
@@ -142,12 +142,12 @@ class TestLanes:
 
     async def test_a_lane_and_a_key_bind_together(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
-        key = key_lot("fetch", "a")
+        key = key_bucket("fetch", "a")
         first = await enqueue(store, kind="fetch", limit_key=key)
         seated = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
         behind = await put(store, "a", SERIAL, kind="other")
         assert (await record(store, seated.id)).lot == key
-        assert (await record(store, behind.id)).lot == lane_lot("q", "a")
+        assert (await record(store, behind.id)).lot == lane_bucket("q", "a")
         [job] = await worker.claim(free=9)
         assert job.key == first.key
         await worker.end(job, Dead("x"))

@@ -6,10 +6,10 @@ import pytest
 
 from forge_jobs.core.job import Successor
 from forge_jobs.core.outcome import Done
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Reaped, Verdict, Want
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
@@ -136,7 +136,7 @@ class TestReap:
         await enqueue(store)
         job = await worker.claim_one()
         clock.advance(LEASE_S * 3)
-        assert (await worker.beat()).alive
+        assert (await worker.heartbeat()).alive
         assert await _reap(store) == Reaped()
         assert await worker.end(job, Done()) is Verdict.APPLIED
 
@@ -145,7 +145,7 @@ class TestReap:
         job = await worker.claim_one()
         clock.advance(LEASE_S)
         await _reap(store)
-        assert not (await worker.beat()).alive
+        assert not (await worker.heartbeat()).alive
         round_ = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 1)])
         assert (list(round_.verdicts), round_.alive) == ([Verdict.STALE], False)
         assert await worker.claim() == []
@@ -158,7 +158,7 @@ class TestReap:
     ) -> None:
         clock.advance(LEASE_S)
         await _reap(store)
-        assert not (await worker.beat()).alive
+        assert not (await worker.heartbeat()).alive
 
     async def test_a_replaced_process_is_dead_at_once(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -166,7 +166,7 @@ class TestReap:
         await enqueue(store)
         await worker.claim_one()
         other = await Worker.join(store, clock, host_id="host-2", replaces=worker.host_id)
-        assert not (await worker.beat()).alive
+        assert not (await worker.heartbeat()).alive
         assert await _reap(store) == Reaped(pending=1)
         assert len(await other.claim()) == 1
 
@@ -174,19 +174,19 @@ class TestReap:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await Worker.join(store, clock, host_id="host-2", replaces="host-unknown")
-        assert (await worker.beat()).alive
+        assert (await worker.heartbeat()).alive
 
 
 @pytest.mark.asyncio
 class TestLeaving:
-    """``ProcessStore.leave`` and ``bury``."""
+    """``ProcessStore.leave`` and ``mark_dead``."""
 
     async def test_A3_leaving_hands_everything_back_without_spending(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(max_attempts=1) for _ in range(4)])
         jobs = await worker.claim(free=2, prefetch=2)
-        await store.processes.leave(worker.key)
+        await store.processes.deregister(worker.key)
         for job in await everything(store):
             assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
             assert job.errors == ()
@@ -201,13 +201,13 @@ class TestLeaving:
         answer = await enqueue(store)
         await worker.claim_one()
         await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
-        await store.processes.leave(worker.key)
+        await store.processes.deregister(worker.key)
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
     async def test_leaving_twice_is_fine(self, store: Store, worker: Worker) -> None:
-        await store.processes.leave(worker.key)
-        await store.processes.leave(worker.key)
-        assert not (await worker.beat()).alive
+        await store.processes.deregister(worker.key)
+        await store.processes.deregister(worker.key)
+        assert not (await worker.heartbeat()).alive
         assert await store.processes.all() == []
 
     async def test_the_dead_are_buried_once_they_own_nothing(
@@ -217,11 +217,11 @@ class TestLeaving:
         await worker.claim(free=2)
         clock.advance(LEASE_S)
         await _reap(store, limit=1)
-        assert await store.processes.bury() == 0
+        assert await store.processes.mark_dead() == 0
         await _reap(store)
-        assert await store.processes.bury() == 1
-        assert await store.processes.bury() == 0
+        assert await store.processes.mark_dead() == 1
+        assert await store.processes.mark_dead() == 0
 
     async def test_the_living_are_not_buried(self, store: Store, worker: Worker) -> None:
-        assert await store.processes.bury() == 0
-        assert (await worker.beat()).alive
+        assert await store.processes.mark_dead() == 0
+        assert (await worker.heartbeat()).alive

@@ -6,10 +6,10 @@ from forge_jobs.core import ids
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Peek
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, enqueue, new_job, record
@@ -38,7 +38,7 @@ class TestGet:
         ]
         assert [await store.jobs.get(stranger) for stranger in strangers] == [None] * len(strangers)
         assert await store.jobs.peek(strangers) == [None] * len(strangers)
-        assert [await store.ledger.logs(stranger) for stranger in strangers] == [
+        assert [await store.metrics.logs(stranger) for stranger in strangers] == [
             [] for _ in strangers
         ]
 
@@ -176,7 +176,7 @@ class TestPages:
         for wanted, kinds in expected.items():
             page = await store.jobs.page(wanted, limit=10)
             assert "".join(job.kind for job in page.jobs) == kinds, wanted
-            count = await store.ledger.count(wanted, cap=100)
+            count = await store.metrics.count(wanted, cap=100)
             assert (count.jobs, count.more) == (len(kinds), False), wanted
 
     async def test_few_among_many_are_found_step_by_step(self, store: Store) -> None:
@@ -195,7 +195,7 @@ class TestPages:
             if cursor is None:
                 break
         assert (found, cursor) == (["rare"], None)
-        count = await store.ledger.count(wanted, cap=10_000)
+        count = await store.metrics.count(wanted, cap=10_000)
         assert count.more or count.jobs == 1
         acted, cursor = 0, None
         for _ in range(100):
@@ -206,7 +206,7 @@ class TestPages:
             if cursor is None:
                 break
         assert (acted, cursor) == (1, None)
-        by_kind = await store.ledger.count(Filter(kind="k"), cap=20_000)
+        by_kind = await store.metrics.count(Filter(kind="k"), cap=20_000)
         assert (by_kind.jobs, by_kind.more) == (12_000, False)
 
     async def test_an_error_is_found_by_what_is_shown_of_it(
@@ -232,7 +232,7 @@ class TestPages:
             for wanted in (Filter(error=error), Filter(error=error, statuses=(JobStatus.DEAD,))):
                 page = await store.jobs.page(wanted, limit=10)
                 assert "".join(job.kind for job in page.jobs) == kind, error
-                assert (await store.ledger.count(wanted, cap=10)).jobs == bool(kind), error
+                assert (await store.metrics.count(wanted, cap=10)).jobs == bool(kind), error
         acted = await store.jobs.retry(Selection(filter=Filter(error="hush-h")), limit=10)
         assert acted.changed == 0
 
@@ -253,7 +253,7 @@ class TestPages:
             page = await store.jobs.page(Filter(payload=text), limit=10)
             assert "".join(job.kind for job in page.jobs) == kinds, text
             assert (page.looked, page.next) == (3, None)
-            assert (await store.ledger.count(Filter(payload=text), cap=10)).jobs == len(kinds)
+            assert (await store.metrics.count(Filter(payload=text), cap=10)).jobs == len(kinds)
 
     async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
         """States come from places of their own; together they are in one order all the same."""

@@ -4,11 +4,11 @@ import pytest
 
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.outcome import Dead, Done
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Note, Retention
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 
 from .worker import Worker, claim_of, counted, enqueue, everything, new_job
 
@@ -144,10 +144,10 @@ class TestRetention:
         line = LogLine(worker.clock.now(), "info", "hello")
         await worker.exchange(notes=[Note(claim_of(job), lines=(line,))])
         await worker.end(job, Done())
-        assert len(await store.ledger.logs(answer.id)) == 1
+        assert len(await store.metrics.logs(answer.id)) == 1
         await worker.wait(DAY)
         assert await store.jobs.purge(Retention(done_s=1.0), limit=100) == 1
-        assert await store.ledger.logs(answer.id) == []
+        assert await store.metrics.logs(answer.id) == []
 
     async def test_a_removed_job_is_gone_everywhere(self, store: Store, worker: Worker) -> None:
         job_id = await _end_one(store, worker, JobStatus.DONE, "q")
@@ -155,4 +155,4 @@ class TestRetention:
         await store.jobs.purge(Retention(done_s=1.0), limit=100)
         assert await store.jobs.get(job_id) is None
         assert await store.jobs.peek([job_id]) == [None]
-        assert await store.ledger.logs(job_id) == []
+        assert await store.metrics.logs(job_id) == []

@@ -5,10 +5,10 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim, LogLine
 from forge_jobs.core.outcome import Done, Failed, Snooze
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Note, Owned, Want
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, claim_of, enqueue, record
@@ -105,7 +105,7 @@ class TestNotes:
         await worker.exchange(notes=[Note(claim_of(job), 0.5, "rendered", (line,))])
         stored = await record(store, answer.id)
         assert (stored.progress, stored.progress_note) == (0.5, "rendered")
-        assert await store.ledger.logs(answer.id) == [line]
+        assert await store.metrics.logs(answer.id) == [line]
 
     async def test_a_note_says_only_what_it_says(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
@@ -125,7 +125,7 @@ class TestNotes:
         await worker.exchange(notes=[Note(Claim(job.key, job.epoch + 5), 0.9)])
         stored = await record(store, answer.id)
         assert (stored.progress, stored.progress_note) == (None, None)
-        assert await store.ledger.logs(answer.id) == []
+        assert await store.metrics.logs(answer.id) == []
 
     @pytest.mark.parametrize("ending", ["done", "failed", "released"])
     async def test_the_last_words_of_a_job_are_kept(
@@ -139,7 +139,7 @@ class TestNotes:
         else:
             outcome = Done() if ending == "done" else Failed("x")
             await worker.exchange(notes=[note], finish=[worker.finish(job, outcome)])
-        assert await store.ledger.logs(answer.id) == [_line("last words")]
+        assert await store.metrics.logs(answer.id) == [_line("last words")]
 
     async def test_only_the_newest_thousand_lines_are_kept(
         self, store: Store, worker: Worker
@@ -149,7 +149,7 @@ class TestNotes:
         for start in range(0, 1_200, 400):
             lines = tuple(_line(str(n)) for n in range(start, start + 400))
             await worker.exchange(notes=[Note(claim_of(job), None, None, lines)])
-        kept = [line.message for line in await store.ledger.logs(answer.id)]
+        kept = [line.message for line in await store.metrics.logs(answer.id)]
         assert kept == [str(n) for n in range(200, 1_200)]
 
     async def test_the_error_history_keeps_the_newest_thirty_two(

@@ -9,9 +9,9 @@ from forge_jobs.core.limits import Declared
 from forge_jobs.core.outcome import Done, Throttled
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Want
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, enqueue, everything, new_job, record

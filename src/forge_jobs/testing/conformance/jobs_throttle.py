@@ -8,8 +8,8 @@ from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.outcome import Done, Missing, Throttled
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, enqueue, new_job, record
@@ -141,7 +141,7 @@ class TestThrottle:
         await store.queues.ensure("q", slots=10)
         await enqueue(store)
         job = await worker.claim_one()
-        await store.processes.leave(worker.key)
+        await store.processes.deregister(worker.key)
         await worker.end(job, Throttled(retry_after=5))
         assert await _gate(store) == Gate()
 

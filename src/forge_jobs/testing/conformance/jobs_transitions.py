@@ -13,8 +13,8 @@ from forge_jobs.core.status import (
     Rule,
     targets,
 )
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from . import drivers
@@ -119,7 +119,7 @@ class TestTransitions:
                 assert after.status is before.status
             assert after == before, f"{event} changed a job that is {status}"
             assert answer is not Verdict.APPLIED
-            if not (await worker.beat()).alive:
+            if not (await worker.heartbeat()).alive:
                 worker.key = (await Worker.join(store, clock, host_id=f"h-{status}")).key
 
     async def _claim_something_else(self, stage: Stage) -> None:

@@ -14,11 +14,11 @@ from forge_jobs.core.outcome import (
     Snooze,
     Throttled,
 )
-from forge_jobs.core.select import Filter, Selection
+from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Retention, Verdict, Want
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .jobs_transitions import assert_sound
@@ -115,18 +115,18 @@ class Walk:
     async def age(self) -> None:
         self.clock.advance(float(1 + self.pick(8)))
         for worker in self.workers[self.pick(2) :]:
-            await worker.beat()
+            await worker.heartbeat()
         if self.pick(3) == 0:
             await self.store.jobs.reap(crash_note="x", limit=50)
-            await self.store.processes.bury()
+            await self.store.processes.mark_dead()
         if self.pick(3) == 0:
             await self.store.jobs.promote(limit=20)
         if self.pick(8) == 0 and self.workers:
-            await self.store.processes.leave(self.workers.pop().key)
+            await self.store.processes.deregister(self.workers.pop().key)
 
     async def worker(self) -> Worker:
         for worker in list(self.workers):
-            if not (await worker.beat()).alive:
+            if not (await worker.heartbeat()).alive:
                 self.workers.remove(worker)
         if len(self.workers) < 3:
             host_id = f"host-{self.clock.now()}-{self.pick(1_000_000)}"
@@ -153,7 +153,7 @@ class TestWalk:
             counts = Counter((job.queue, job.status) for job in rows)
             assert await counted(store) == dict(counts)
             if number % 50 == 0:
-                await store.ledger.fold(limit=1_000)
+                await store.metrics.roll_up(limit=1_000)
                 assert await counted(store) == dict(counts)
             for job in rows:
                 assert_sound(job)
@@ -166,4 +166,4 @@ class TestWalk:
             )
             assert all(jobs == 1 for jobs in live.values())
             waiting = {job.queue for job in rows if job.status is JobStatus.PENDING}
-            assert set(await store.ledger.oldest_due()) == waiting
+            assert set(await store.metrics.oldest_due()) == waiting

@@ -5,14 +5,14 @@ import pytest
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import ClaimedJob
-from forge_jobs.core.limits import Declared, key_lot, rate_of
+from forge_jobs.core.limits import Declared, key_bucket, rate_of
 from forge_jobs.core.outcome import Dead, Failed, Snooze, Throttled
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.select import Selection
+from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Want
 from forge_jobs.store.limits import LimitChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, claim_of, counted, enqueue, new_job, record
@@ -28,7 +28,7 @@ def rated(name: str, text: str, **more: int) -> Declared:
 
 def fetch(host: str, **options: object) -> dict[str, object]:
     """A job of the task whose hosts are limited."""
-    return {"kind": "fetch", "limit_key": key_lot("fetch", host), **options}
+    return {"kind": "fetch", "limit_key": key_bucket("fetch", host), **options}
 
 
 def keys(jobs: list[ClaimedJob]) -> list[int]:
@@ -168,10 +168,10 @@ class TestCaps:
         await store.limits.publish([Declared(name="task:work", concurrency=2)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(3)])
         await worker.claim(free=9)
-        lot = await store.limits.look("task:work")
-        assert (lot.taken, lot.most) == (2, 2)
-        lot = await store.limits.look("queue:q")
-        assert (lot.taken, lot.most) == (2, None)
+        lot = await store.limits.bucket("task:work")
+        assert (lot.taken, lot.capacity) == (2, 2)
+        lot = await store.limits.bucket("queue:q")
+        assert (lot.taken, lot.capacity) == (2, None)
 
 
 @pytest.mark.asyncio
@@ -239,12 +239,12 @@ class TestKeys:
             JobStatus.PENDING, JobStatus.HELD, JobStatus.PENDING,
         ]  # fmt: skip
         held = await record(store, second.id)
-        assert (held.status, held.lot) == (JobStatus.HELD, key_lot("fetch", "a"))
+        assert (held.status, held.lot) == (JobStatus.HELD, key_bucket("fetch", "a"))
         jobs = await worker.claim(free=9)
         assert keys(jobs) == [first.key, third.key]
-        assert jobs[0].limit_key == key_lot("fetch", "a")
-        lot = await store.limits.look(key_lot("fetch", "a"))
-        assert (lot.taken, lot.most) == (1, 1)
+        assert jobs[0].limit_key == key_bucket("fetch", "a")
+        lot = await store.limits.bucket(key_bucket("fetch", "a"))
+        assert (lot.taken, lot.capacity) == (1, 1)
 
     async def test_a_lower_limit_counts_for_everything_in_line(
         self, store: Store, worker: Worker
@@ -352,7 +352,7 @@ class TestKeys:
         await worker.wait(2)
         assert await worker.claim(free=9) == []
         failed = await record(store, first.id)
-        assert (failed.status, failed.lot) == (JobStatus.HELD, key_lot("fetch", "a"))
+        assert (failed.status, failed.lot) == (JobStatus.HELD, key_bucket("fetch", "a"))
 
     async def test_a_person_brings_one_back_into_a_full_key(
         self, store: Store, worker: Worker

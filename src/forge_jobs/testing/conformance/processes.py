@@ -6,10 +6,10 @@ import pytest
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.select import Selection
-from forge_jobs.store.bundle import Store
-from forge_jobs.store.processes import Beat, Pulse
+from forge_jobs.core.selection import Selection
+from forge_jobs.store.processes import HeartbeatReply, ProcessStats
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, enqueue
@@ -25,8 +25,12 @@ class TestProcesses:
         worker = await Worker.join(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
         started = clock.now()
         clock.advance(2)
-        pulse = Pulse(running=3, slots={"mail": 4, "vidéo": 1}, memory_bytes=50_000_000, cores=1.5)
-        assert await store.processes.beat(worker.key, pulse) == Beat(True, clock.now())
+        stats = ProcessStats(
+            running=3, slots={"mail": 4, "vidéo": 1}, memory_bytes=50_000_000, cores=1.5
+        )
+        assert await store.processes.heartbeat(worker.key, stats) == HeartbeatReply(
+            True, clock.now()
+        )
         [seen] = await store.processes.all()
         assert (seen.key, seen.host_id) == (worker.key, "host-1")
         assert (seen.label, seen.queues) == ("label of host-1", ("mail", "vidéo"))
@@ -41,7 +45,7 @@ class TestProcesses:
         for n in range(3):
             worker = await Worker.join(store, clock, host_id=f"host-{n}")
             keys.append(worker.key)
-            await store.processes.leave(worker.key)
+            await store.processes.deregister(worker.key)
         assert keys == sorted(set(keys))
 
     async def test_L7_only_the_living_are_listed_by_host_id(
@@ -50,10 +54,10 @@ class TestProcesses:
         workers = {
             name: await Worker.join(store, clock, host_id=name) for name in ("c", "a", "d", "b")
         }
-        await store.processes.leave(workers["d"].key)
+        await store.processes.deregister(workers["d"].key)
         clock.advance(LEASE_S - 1)
-        await workers["a"].beat()
-        await workers["c"].beat()
+        await workers["a"].heartbeat()
+        await workers["c"].heartbeat()
         clock.advance(2)
         assert [seen.host_id for seen in await store.processes.all()] == ["a", "c"]
 
@@ -66,7 +70,9 @@ class TestProcesses:
         assert await store.processes.all() == []
 
     async def test_an_unknown_process_is_not_alive(self, store: Store, clock: MovableClock) -> None:
-        assert await store.processes.beat(999, Pulse()) == Beat(False, clock.now())
+        assert await store.processes.heartbeat(999, ProcessStats()) == HeartbeatReply(
+            False, clock.now()
+        )
         control = await store.processes.control(999)
         assert (list(control.cancels), control.quiet) == ([], False)
 
@@ -78,9 +84,9 @@ class TestProcesses:
         short = await Worker.join(store, clock, host_id="short", lease_s=5.0)
         assert await store.processes.next_expiry() == clock.now() + 5 * SECOND
         clock.advance(2)
-        await short.beat()
+        await short.heartbeat()
         assert await store.processes.next_expiry() == clock.now() + 5 * SECOND
-        await store.processes.leave(short.key)
+        await store.processes.deregister(short.key)
         assert await store.processes.next_expiry() == clock.now() + 58 * SECOND
 
     async def test_a_process_is_asked_to_be_quiet(
@@ -134,7 +140,7 @@ class TestProcesses:
         await enqueue(store)
         job = await worker.claim_one()
         await worker.send(worker.finish(job))
-        await worker.beat()
+        await worker.heartbeat()
         assert (await store.processes.control(worker.key)).version == before
 
 
@@ -169,11 +175,11 @@ class TestLeadership:
     ) -> None:
         other = await Worker.join(store, clock, host_id="host-2")
         await store.processes.lead("cron", worker.key, ttl_s=15)
-        await store.processes.yield_lead("cron", other.key)
+        await store.processes.release_lead("cron", other.key)
         assert not await store.processes.lead("cron", other.key, ttl_s=15)
-        await store.processes.yield_lead("cron", worker.key)
+        await store.processes.release_lead("cron", worker.key)
         assert await store.processes.lead("cron", other.key, ttl_s=15)
-        await store.processes.yield_lead("nothing", worker.key)
+        await store.processes.release_lead("nothing", worker.key)
 
     async def test_a_lease_from_before_the_clock_was_set_back_binds_nobody(
         self, store: Store, worker: Worker, clock: MovableClock

@@ -7,8 +7,8 @@ import pytest
 
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import Gate
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.queues import QueueChange, QueueConfig
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .worker import Worker, enqueue, everything

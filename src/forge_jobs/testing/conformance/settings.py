@@ -6,9 +6,9 @@ import pytest
 
 from forge_jobs.core.errors import BadName, BadOption
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.settings import VALUE_MOST
-from forge_jobs.store.bundle import Store
+from forge_jobs.core.settings import MAX_VALUE
 from forge_jobs.store.settings import Setting
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import SecondStore
@@ -125,8 +125,8 @@ class TestSettings:
             await store.settings.put("web", str(number), b"", ttl_s=60 + number)
         await store.settings.put("web", "for ever", b"")
         await store.settings.put("other", "0", b"", ttl_s=1)
-        assert await store.settings.trim("web", most=6) == 0
-        assert await store.settings.trim("web", most=2) == 4
+        assert await store.settings.trim("web", keep=6) == 0
+        assert await store.settings.trim("web", keep=2) == 4
         found = [await store.settings.get("web", str(number)) for number in range(6)]
         assert [setting is not None for setting in found] == [False] * 4 + [True] * 2
         assert await store.settings.get("web", "for ever") is not None
@@ -145,16 +145,16 @@ class TestSettings:
                 await call
 
     async def test_values_and_lives_are_bounded(self, store: Store) -> None:
-        await store.settings.put("web", "large", b"s" * VALUE_MOST)
+        await store.settings.put("web", "large", b"s" * MAX_VALUE)
         with pytest.raises(BadOption) as caught:
-            await store.settings.put("web", "large", b"secret" * VALUE_MOST)
+            await store.settings.put("web", "large", b"secret" * MAX_VALUE)
         assert "secret" not in str(caught.value)
         for ttl_s in (0.0, -1.0, float("nan"), float("inf")):
             with pytest.raises(BadOption):
                 await store.settings.put("web", "a", b"", ttl_s=ttl_s)
         large = await store.settings.get("web", "large")
         assert large is not None
-        assert len(large.value) == VALUE_MOST
+        assert len(large.value) == MAX_VALUE
 
     async def test_a_value_is_not_shown(self, store: Store) -> None:
         kept = await store.settings.put("web", "key", b"secret")

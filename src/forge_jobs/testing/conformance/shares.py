@@ -6,9 +6,9 @@ import pytest
 
 from forge_jobs.core.shares import Part, share_out
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.store.bundle import Store
-from forge_jobs.store.processes import Kept
+from forge_jobs.store.processes import SlotsInUse
 from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import SecondStore
@@ -41,7 +41,7 @@ async def _held(store: Store, queue: str = "q") -> dict[str, int]:
 async def _give_up(store: Store, worker: Worker, *, running: int = 0, queue: str = "q") -> int:
     """What a process says that has read its share and has that many jobs running."""
     [record] = [one for one in await store.processes.all() if one.key == worker.key]
-    kept = Kept(queue, record.shares[queue].version, running)
+    kept = SlotsInUse(queue, record.shares[queue].version, running)
     return await store.processes.give_up(worker.key, [kept])
 
 
@@ -53,7 +53,7 @@ class TestShares:
         await store.queues.ensure("q", slots=10)
         await _join(store, clock, "a")
         assert await _slots(store) == {}
-        assert await store.processes.share(most=MOST) == 1
+        assert await store.processes.share(max_slots=MOST) == 1
         assert (await _slots(store), await _held(store)) == ({"a": 10}, {"a": 10})
 
     async def test_ten_over_three_is_four_three_three(
@@ -61,28 +61,28 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await _join(store, clock, "b", "a", "c")
-        assert await store.processes.share(most=MOST) == 3
+        assert await store.processes.share(max_slots=MOST) == 3
         assert await _slots(store) == {"a": 4, "b": 3, "c": 3}
 
     async def test_fewer_slots_than_processes(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=2)
         await _join(store, clock, "a", "b", "c")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 1, "b": 1}
-        assert await store.processes.share(most=MOST) == 0, "nobody takes turns"
+        assert await store.processes.share(max_slots=MOST) == 0, "nobody takes turns"
 
     async def test_L9_only_changes_are_written(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=10)
         workers = await _join(store, clock, "a", "b")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         before = (await store.processes.control(workers["a"].key)).version
         shares = [record.shares for record in await store.processes.all()]
         for _ in range(3):
-            assert await store.processes.share(most=MOST) == 0
+            assert await store.processes.share(max_slots=MOST) == 0
         assert (await store.processes.control(workers["a"].key)).version == before
         assert [record.shares for record in await store.processes.all()] == shares
         await store.queues.change("q", QueueChange(slots=11))
-        assert await store.processes.share(most=MOST) == 1
+        assert await store.processes.share(max_slots=MOST) == 1
         assert (await store.processes.control(workers["a"].key)).version > before
 
     async def test_M6_a_newcomer_gets_only_what_others_gave_up(
@@ -90,17 +90,17 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         workers = await _join(store, clock, "a")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         workers |= await _join(store, clock, "b")
-        assert await store.processes.share(most=MOST) == 1
+        assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"a": 5}
         assert await _held(store) == {"a": 10}
         assert await _give_up(store, workers["a"], running=8) == 2
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 5, "b": 2}
         assert await _give_up(store, workers["a"], running=3) == 3
         assert await _give_up(store, workers["a"], running=3) == 0
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert (await _slots(store), await _held(store)) == ({"a": 5, "b": 5},) * 2
 
     async def test_what_was_said_of_a_former_share_counts_no_more(
@@ -109,15 +109,15 @@ class TestShares:
         await store.queues.ensure("q", slots=10)
         workers = await _join(store, clock, "a")
         a = workers["a"]
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=2))
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         [record] = await store.processes.all()
-        late = Kept("q", record.shares["q"].version, 0)
+        late = SlotsInUse("q", record.shares["q"].version, 0)
         await store.queues.change("q", QueueChange(slots=6))
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=2))
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await store.processes.give_up(a.key, [late]) == 0
         assert await _held(store) == {"a": 10}
         assert await _give_up(store, a, running=1) == 8
@@ -126,11 +126,11 @@ class TestShares:
     async def test_giving_up_never_takes(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=4)
         workers = await _join(store, clock, "a")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _give_up(store, workers["a"], running=99) == 0
         assert await _held(store) == {"a": 4}
-        assert await store.processes.give_up(4711, [Kept("q", 1, 0)]) == 0
-        assert await store.processes.give_up(workers["a"].key, [Kept("other", 1, 0)]) == 0
+        assert await store.processes.give_up(4711, [SlotsInUse("q", 1, 0)]) == 0
+        assert await store.processes.give_up(workers["a"].key, [SlotsInUse("other", 1, 0)]) == 0
         assert await store.processes.give_up(workers["a"].key, []) == 0
 
     async def test_fewer_slots_are_taken_at_once_and_free_when_given_up(
@@ -138,9 +138,9 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=9)
         workers = await _join(store, clock, "a", "b", "c")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=3))
-        assert await store.processes.share(most=MOST) == 3
+        assert await store.processes.share(max_slots=MOST) == 3
         assert await _slots(store) == {"a": 1, "b": 1, "c": 1}
         assert sum((await _held(store)).values()) == 9
         for worker in workers.values():
@@ -152,9 +152,9 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         workers = await _join(store, clock, "a", "b")
-        await store.processes.share(most=MOST)
-        await store.processes.leave(workers["a"].key)
-        assert await store.processes.share(most=MOST) == 1
+        await store.processes.share(max_slots=MOST)
+        await store.processes.deregister(workers["a"].key)
+        assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"b": 10}
 
     async def test_a_quiet_process_keeps_what_still_runs(
@@ -162,12 +162,12 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         workers = await _join(store, clock, "a", "b")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await store.processes.quiet("a", quiet=True)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 0, "b": 5}
         await _give_up(store, workers["a"], running=2)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 0, "b": 8}
 
     async def test_a_dead_process_holds_until_its_jobs_are_taken(
@@ -177,16 +177,16 @@ class TestShares:
         await store.jobs.enqueue([new_job() for _ in range(3)])
         dying = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
         await Worker.join(store, clock, host_id="b", lease_s=600.0)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await dying.claim(free=3)
         clock.advance(LEASE_S + 1)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 5}, "nobody has declared it dead"
         await store.jobs.reap(crash_note="gone", limit=2)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 5}, "one of its jobs is still running"
         await store.jobs.reap(crash_note="gone", limit=2)
-        assert await store.processes.share(most=MOST) == 1
+        assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"b": 10}
 
     async def test_who_comes_back_in_time_finds_its_share(
@@ -195,11 +195,11 @@ class TestShares:
         await store.queues.ensure("q", slots=10)
         slow = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
         await Worker.join(store, clock, host_id="b", lease_s=600.0)
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         clock.advance(LEASE_S + 1)
-        await store.processes.share(most=MOST)
-        assert (await slow.beat()).alive
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
+        assert (await slow.heartbeat()).alive
+        await store.processes.share(max_slots=MOST)
         assert (await _slots(store), await _held(store)) == ({"a": 5, "b": 5},) * 2
 
     async def test_a_replaced_process_makes_room_for_its_successor(
@@ -207,9 +207,9 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await _join(store, clock, "a")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         await Worker.join(store, clock, host_id="b", lease_s=600.0, replaces="a")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 10}
 
     async def test_only_who_declared_a_queue_shares_it(
@@ -219,12 +219,12 @@ class TestShares:
         await store.queues.ensure("vidéo, slow", slots=3)
         await Worker.join(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
         await Worker.join(store, clock, host_id="b", queues=("mail", "undeclared"))
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store, "mail") == {"a": 4, "b": 3}
         assert await _slots(store, "vidéo, slow") == {"a": 3}
         assert await _slots(store, "undeclared") == {}
         await store.queues.forget("mail")
-        assert await store.processes.share(most=MOST) == 0
+        assert await store.processes.share(max_slots=MOST) == 0
         assert await _slots(store, "mail") == {"a": 4, "b": 3}, "stays as it is"
 
     async def test_A25_one_process_has_a_bound_the_cluster_has_none(
@@ -232,10 +232,10 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=1_000)
         await _join(store, clock, "a", "b", "c")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 256, "b": 256, "c": 256}
         await _join(store, clock, "d")
-        await store.processes.share(most=MOST)
+        await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 250, "b": 250, "c": 250, "d": 232}
 
     async def test_many_at_once_share_out_as_one_would(
@@ -249,7 +249,7 @@ class TestShares:
             for n in range(4):
                 await Worker.join(store, clock, host_id=f"h{n}", queues=("q", "r"))
             counts = await asyncio.gather(
-                *(one.processes.share(most=MOST) for one in (store, other) * 4)
+                *(one.processes.share(max_slots=MOST) for one in (store, other) * 4)
             )
             assert sum(counts) == 8
             assert await _slots(other) == {"h0": 3, "h1": 3, "h2": 2, "h3": 2}
@@ -273,8 +273,8 @@ class TestShares:
                 else Part(one.key, one.host_id, not one.quiet)
                 for one in records
             ]
-            expected = {part.process: part for part in share_out(total, before, most=6)}
-            assert await store.processes.share(most=6) == len(expected)
+            expected = {part.process: part for part in share_out(total, before, max_slots=6)}
+            assert await store.processes.share(max_slots=6) == len(expected)
             after = await store.processes.all()
             for part, record in zip(before, after, strict=True):
                 wanted = expected.get(part.process, part)
@@ -295,7 +295,7 @@ async def _stir(
             fresh = f"h{_below(dice, 90):02}-{n}"
             workers |= await _join(store, clock, fresh)
         case 2 if name is not None:
-            await store.processes.leave(workers.pop(name).key)
+            await store.processes.deregister(workers.pop(name).key)
         case 3 if name is not None:
             await store.processes.quiet(name, quiet=dice.roll() < 0.5)
         case 4:

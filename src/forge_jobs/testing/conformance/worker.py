@@ -8,11 +8,11 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, NewJob
 from forge_jobs.core.outcome import AnyOutcome, Done
 from forge_jobs.core.retry import DEFAULT_BACKOFF, Backoff
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.bundle import Store
 from forge_jobs.store.jobs import Exchange, Exchanged, Note, Verdict, Want
-from forge_jobs.store.processes import Beat, NewProcess, Pulse
+from forge_jobs.store.processes import HeartbeatReply, NewProcess, ProcessStats
+from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 LEASE_S = 15.0
@@ -51,7 +51,7 @@ async def everything(store: Store) -> list[JobRecord]:
 
 async def counted(store: Store) -> dict[tuple[str, JobStatus], int]:
     """The counters without the empty ones."""
-    return {(row.queue, row.status): row.jobs for row in await store.ledger.counts() if row.jobs}
+    return {(row.queue, row.status): row.jobs for row in await store.metrics.counts() if row.jobs}
 
 
 class Worker:
@@ -157,14 +157,14 @@ class Worker:
             waited_s=waited_s,
         )
 
-    async def beat(self) -> Beat:
+    async def heartbeat(self) -> HeartbeatReply:
         """Renew the lease."""
-        return await self.store.processes.beat(self.key, Pulse())
+        return await self.store.processes.heartbeat(self.key, ProcessStats())
 
     async def wait(self, seconds: float) -> Instant:
         """Let time pass without losing the lease; the time it is then."""
         self.clock.advance(seconds)
-        assert (await self.beat()).alive
+        assert (await self.heartbeat()).alive
         return self.clock.now()
 
 

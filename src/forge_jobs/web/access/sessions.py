@@ -13,7 +13,7 @@ __all__ = ["COOKIE", "LIFE_S", "bearer_token", "sessions_given"]
 
 COOKIE: Final = "forge_session"
 # A browser sends one for each path that matches; more than a few are no browser's.
-_GIVEN_MOST: Final = 4
+_MAX_GIVEN: Final = 4
 _TEXT: Final = re.compile(r"(viewer|operator|admin)\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
@@ -25,7 +25,7 @@ def sessions_given(headers: Headers) -> list[tuple[Role, str]]:
     """
     pairs = (part.partition("=") for line in headers.getlist("cookie") for part in line.split(";"))
     texts = [text.strip() for name, _, text in pairs if name.strip() == COOKIE]
-    if len(texts) > _GIVEN_MOST:
+    if len(texts) > _MAX_GIVEN:
         return []
     matches = (_TEXT.fullmatch(text) for text in dict.fromkeys(texts))
     return [(Role[match[1].upper()], match[0]) for match in matches if match is not None]

@@ -6,10 +6,10 @@ from msgspec import Meta, Struct
 
 from forge_jobs.ops.audit import AuditPage, entries
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import Limit, SearchText
 from .route import Routes
-from .words import Limit, SearchText
 
 routes = Routes()
 
@@ -25,7 +25,7 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/audit", role=Role.OPERATOR)
-async def listed(desk: Desk, query: Query) -> AuditPage:
+async def listed(desk: RequestContext, query: Query) -> AuditPage:
     """Who did what, newest first."""
     return await entries(
         desk.store,

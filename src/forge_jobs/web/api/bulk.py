@@ -4,14 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from forge_jobs.core.select import Selection
-from forge_jobs.ops.act import Action
+from forge_jobs.core.selection import Selection
+from forge_jobs.ops.actions import Action
 from forge_jobs.ops.operations import Operation
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk, NotAllowed
+from forge_jobs.web.request_context import NotAllowed, RequestContext
 
+from .parameters import Body, JobFilter, JobId, OperationId
 from .route import BadRequest, Routes
-from .words import Body, JobFilter, JobId, OperationId
 
 routes = Routes()
 
@@ -39,14 +39,14 @@ class Wish(Body, frozen=True, kw_only=True):
 
 
 @routes.post("/bulk/preview", writes=False)
-async def preview(desk: Desk, body: Previewed) -> Preview:
+async def preview(desk: RequestContext, body: Previewed) -> Preview:
     """How many jobs an action would reach; nothing is changed."""
     found = await desk.operator.preview(body.action, body.filter.exact())
     return Preview(found.jobs, found.more)
 
 
 @routes.post("/bulk")
-async def start(desk: Desk, body: Wish) -> Operation:
+async def start(desk: RequestContext, body: Wish) -> Operation:
     """Begin an action on many jobs; it goes on in the background. Deleting needs an admin."""
     if body.action is Action.DELETE and not desk.may(Role.ADMIN):
         raise NotAllowed("deleting needs the role admin: ask one")
@@ -61,18 +61,18 @@ async def start(desk: Desk, body: Wish) -> Operation:
 
 
 @routes.get("/bulk")
-async def everything(desk: Desk) -> tuple[Operation, ...]:
+async def everything(desk: RequestContext) -> tuple[Operation, ...]:
     """Operations of this process, newest first."""
     return desk.operations.all()
 
 
 @routes.get("/bulk/{id}")
-async def one(desk: Desk, id: OperationId) -> Operation:
+async def one(desk: RequestContext, id: OperationId) -> Operation:
     """How far an operation has come."""
     return desk.operations.get(id)
 
 
 @routes.post("/bulk/{id}/stop")
-async def stop(desk: Desk, id: OperationId) -> Operation:
+async def stop(desk: RequestContext, id: OperationId) -> Operation:
     """Stop an operation after its present step; what is done stays done."""
     return desk.operations.stop(id)

@@ -8,13 +8,13 @@ from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import Overlap
-from forge_jobs.core.timetable import spec
+from forge_jobs.core.schedule_ticks import spec
 from forge_jobs.ops.schedules import FireView, ScheduleChange, ScheduleView, fire_view
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import Attempts, Body, KindName, Payload, QueueName, ScheduleName
 from .route import Routes
-from .words import Attempts, Body, KindName, Payload, QueueName, ScheduleName
 
 routes = Routes()
 
@@ -83,13 +83,13 @@ class Fired(Struct, frozen=True):
 
 
 @routes.get("/cron")
-async def listed(desk: Desk) -> tuple[ScheduleView, ...]:
+async def listed(desk: RequestContext) -> tuple[ScheduleView, ...]:
     """All schedules."""
     return await desk.timetable.all()
 
 
 @routes.post("/cron")
-async def create(desk: Desk, body: NewSchedule) -> ScheduleView:
+async def create(desk: RequestContext, body: NewSchedule) -> ScheduleView:
     """Create a schedule."""
     where = f"schedule {body.name!r}"
     data = json_payload.encode(body.payload or {}, what=f"{where}: the payload")
@@ -110,19 +110,19 @@ async def create(desk: Desk, body: NewSchedule) -> ScheduleView:
 
 
 @routes.get("/cron/{name}")
-async def one(desk: Desk, name: ScheduleName) -> ScheduleView:
+async def one(desk: RequestContext, name: ScheduleName) -> ScheduleView:
     """One schedule."""
     return await desk.timetable.get(name)
 
 
 @routes.get("/cron/{name}/history")
-async def history(desk: Desk, name: ScheduleName) -> tuple[FireView, ...]:
+async def history(desk: RequestContext, name: ScheduleName) -> tuple[FireView, ...]:
     """The last ticks of a schedule, newest first."""
     return await desk.timetable.history(name)
 
 
 @routes.put("/cron/{name}")
-async def edit(desk: Desk, name: ScheduleName, body: EditedSchedule) -> ScheduleView:
+async def edit(desk: RequestContext, name: ScheduleName, body: EditedSchedule) -> ScheduleView:
     """Change what a schedule says."""
     payload: bytes | UnsetType = UNSET
     if not isinstance(body.payload, UnsetType):
@@ -142,13 +142,13 @@ async def edit(desk: Desk, name: ScheduleName, body: EditedSchedule) -> Schedule
 
 
 @routes.delete("/cron/{name}", role=Role.ADMIN)
-async def delete(desk: Desk, name: ScheduleName) -> None:
+async def delete(desk: RequestContext, name: ScheduleName) -> None:
     """Remove a schedule; its jobs stay."""
     await desk.timetable.delete(name)
 
 
 @routes.post("/cron/{name}/enabled")
-async def enabled(desk: Desk, name: ScheduleName, body: Enabled) -> None:
+async def enabled(desk: RequestContext, name: ScheduleName, body: Enabled) -> None:
     """Let a schedule fire, or not."""
     if body.enabled:
         await desk.timetable.enable(name)
@@ -157,20 +157,20 @@ async def enabled(desk: Desk, name: ScheduleName, body: Enabled) -> None:
 
 
 @routes.post("/cron/{name}/expr")
-async def expression(desk: Desk, name: ScheduleName, body: NewExpression) -> None:
+async def expression(desk: RequestContext, name: ScheduleName, body: NewExpression) -> None:
     """Set when a schedule fires."""
     await desk.timetable.edit(name, ScheduleChange(expression=body.expr))
 
 
 @routes.post("/cron/{name}/dedupe")
-async def dedupe(desk: Desk, name: ScheduleName, body: Dedupe) -> None:
+async def dedupe(desk: RequestContext, name: ScheduleName, body: Dedupe) -> None:
     """Set whether ticks are skipped while an earlier job is not over."""
     overlap = Overlap.SKIP if body.dedupe else Overlap.ALLOW
     await desk.timetable.edit(name, ScheduleChange(overlap=overlap))
 
 
 @routes.post("/cron/{name}/trigger")
-async def trigger(desk: Desk, name: ScheduleName) -> Fired:
+async def trigger(desk: RequestContext, name: ScheduleName) -> Fired:
     """Store the job of a schedule now."""
     fire = fire_view(await desk.timetable.trigger(name))
     return Fired(fire.job_id, fire.outcome)

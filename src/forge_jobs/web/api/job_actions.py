@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops.act import Retention
+from forge_jobs.ops.actions import Retention
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .route import Routes
-from .words import (
+from .parameters import (
     Attempts,
     Body,
     Days,
@@ -33,6 +32,7 @@ from .words import (
     bounded,
     states,
 )
+from .route import Routes
 
 routes = Routes()
 
@@ -125,7 +125,7 @@ class Removed(Struct, frozen=True):
 
 
 @routes.post("/jobs/enqueue")
-async def enqueue(desk: Desk, body: NewJob) -> Stored:
+async def enqueue(desk: RequestContext, body: NewJob) -> Stored:
     """Store a job."""
     options: dict[str, Any] = {
         "queue": body.queue_name,
@@ -140,50 +140,50 @@ async def enqueue(desk: Desk, body: NewJob) -> Stored:
 
 
 @routes.post("/jobs/enqueue-demo")
-async def enqueue_demo(desk: Desk, body: Demo) -> Stored:
+async def enqueue_demo(desk: RequestContext, body: Demo) -> Stored:
     """Store a sample job that echoes its payload."""
     return await _stored(desk, DEMO_KIND, body.payload, {"queue": DEMO_QUEUE})
 
 
 @routes.post("/jobs/retry")
-async def retry(desk: Desk, body: These) -> Done:
+async def retry(desk: RequestContext, body: These) -> Done:
     """Bring failed, dead and cancelled jobs back, with all their attempts."""
     return _done(await desk.operator.retry(Selection(ids=body.ids)))
 
 
 @routes.post("/jobs/requeue")
-async def requeue(desk: Desk, body: These) -> Done:
+async def requeue(desk: RequestContext, body: These) -> Done:
     """The same as retry."""
     return await retry(desk, body)
 
 
 @routes.post("/jobs/retry-all-failed")
-async def retry_all_failed(desk: Desk) -> Done:
+async def retry_all_failed(desk: RequestContext) -> Done:
     """Bring back every job that failed and waits for its next attempt."""
     chosen = Filter(statuses=(JobStatus.FAILED,))
     return _done(await desk.operator.retry(Selection(filter=chosen)))
 
 
 @routes.post("/jobs/retry-all-by-status")
-async def retry_all_by_status(desk: Desk, body: OfStatus) -> Done:
+async def retry_all_by_status(desk: RequestContext, body: OfStatus) -> Done:
     """Bring back every job of a state: failed, dead or cancelled."""
     return _done(await desk.operator.retry(_of(body)))
 
 
 @routes.post("/jobs/run-now/{id}")
-async def run_now(desk: Desk, id: JobId) -> bool:
+async def run_now(desk: RequestContext, id: JobId) -> bool:
     """Start a scheduled job or a waiting retry now; whether it was one."""
     return (await desk.operator.run_now(Selection(ids=(id,)))).changed > 0
 
 
 @routes.post("/jobs/cancel")
-async def cancel(desk: Desk, body: Cancelled) -> Done:
+async def cancel(desk: RequestContext, body: Cancelled) -> Done:
     """Cancel jobs that wait, and ask running ones to stop."""
     return _done(await desk.operator.cancel(Selection(ids=body.ids), reason=body.reason))
 
 
 @routes.post("/jobs/duplicate/{id}")
-async def duplicate(desk: Desk, id: JobId, body: Copy) -> Copied:
+async def duplicate(desk: RequestContext, id: JobId, body: Copy) -> Copied:
     """Store a job once more, with its own payload or an edited one."""
     if body.payload is not UNSET:
         return Copied(await desk.operator.duplicate_with(id, body.payload))
@@ -191,23 +191,23 @@ async def duplicate(desk: Desk, id: JobId, body: Copy) -> Copied:
 
 
 @routes.post("/jobs/delete", role=Role.ADMIN)
-async def delete(desk: Desk, body: These) -> Done:
+async def delete(desk: RequestContext, body: These) -> Done:
     """Remove jobs that do not run; ask running ones to stop."""
     return _done(await desk.operator.delete(Selection(ids=body.ids)))
 
 
 @routes.post("/jobs/delete-by-status", role=Role.ADMIN)
-async def delete_by_status(desk: Desk, body: OfStatus) -> Done:
+async def delete_by_status(desk: RequestContext, body: OfStatus) -> Done:
     """Remove every job of a state that does not run."""
     return _done(await desk.operator.delete(_of(body)))
 
 
 @routes.post("/jobs/delete-done-older-than", role=Role.ADMIN)
-async def delete_done_older_than(desk: Desk, body: OlderThan) -> Removed:
+async def delete_done_older_than(desk: RequestContext, body: OlderThan) -> Removed:
     """Remove jobs that were done so many days ago."""
     names = [body.queue_name]
     if body.queue_name is None:
-        names = list({count.queue: None for count in await desk.store.ledger.counts()})
+        names = list({count.queue: None for count in await desk.store.metrics.counts()})
     deleted = 0
     for name in names:
         keep = Retention(queue=name, done_s=body.days * 86_400.0, dead_s=None, cancelled_s=None)
@@ -215,7 +215,9 @@ async def delete_done_older_than(desk: Desk, body: OlderThan) -> Removed:
     return Removed(deleted)
 
 
-async def _stored(desk: Desk, kind: str, payload: Payload, options: dict[str, Any]) -> Stored:
+async def _stored(
+    desk: RequestContext, kind: str, payload: Payload, options: dict[str, Any]
+) -> Stored:
     given = {name: value for name, value in options.items() if value is not None}
     job = await desk.forge.aenqueue(kind, payload, **given)
     detail = {"kind": kind, "duplicate": job.duplicate}

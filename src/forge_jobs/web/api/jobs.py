@@ -5,15 +5,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.ops import look
+from forge_jobs.ops import queries
 from forge_jobs.ops.search import search
 from forge_jobs.ops.views import ErrorView, JobLine, JobsPage, JobView
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .route import BadRequest, Routes
-from .words import (
+from .parameters import (
     Body,
     CursorText,
     JobFilter,
@@ -27,11 +26,12 @@ from .words import (
     SearchText,
     Status,
 )
+from .route import BadRequest, Routes
 
 routes = Routes()
 
 _STEP = 500
-_SCHEDULED_MOST = 500
+_MAX_SCHEDULED = 500
 DEFAULT_LIMIT = 50
 
 
@@ -110,7 +110,7 @@ class Inspected(Struct, frozen=True, kw_only=True):
 
 
 @routes.post("/jobs/list", writes=False)
-async def listed(desk: Desk, body: Listing) -> Listed:
+async def listed(desk: RequestContext, body: Listing) -> Listed:
     """Jobs by filter, newest first."""
     if body.after is not None and body.offset:
         raise BadRequest("offset", "offset: give after or offset, not both")
@@ -118,7 +118,7 @@ async def listed(desk: Desk, body: Listing) -> Listed:
 
 
 @routes.get("/jobs")
-async def query_jobs(desk: Desk, query: Query) -> Listed:
+async def query_jobs(desk: RequestContext, query: Query) -> Listed:
     """The same as a plain link."""
     chosen = JobFilter(
         queues=query.queue,
@@ -135,29 +135,29 @@ async def query_jobs(desk: Desk, query: Query) -> Listed:
 
 
 @routes.post("/jobs/count", writes=False)
-async def counted(desk: Desk, body: Counting) -> Counted:
+async def counted(desk: RequestContext, body: Counting) -> Counted:
     """How many jobs match, counted up to 10,000."""
-    found = await look.count(desk.store, body.filter.exact())
+    found = await queries.count(desk.store, body.filter.exact())
     return Counted(found.jobs, found.more)
 
 
 @routes.get("/jobs/failed")
-async def failed(desk: Desk, query: Some) -> tuple[JobLine, ...]:
+async def failed(desk: RequestContext, query: Some) -> tuple[JobLine, ...]:
     """Jobs that failed and are tried again."""
     chosen = Filter(queue=query.queue_name, statuses=(JobStatus.FAILED,))
-    return (await look.jobs(desk.store, chosen, limit=query.limit)).jobs
+    return (await queries.jobs(desk.store, chosen, limit=query.limit)).jobs
 
 
 @routes.get("/jobs/scheduled")
-async def scheduled(desk: Desk, query: Some) -> tuple[JobLine, ...]:
+async def scheduled(desk: RequestContext, query: Some) -> tuple[JobLine, ...]:
     """Jobs that wait for their time, at most 500."""
     chosen = Filter(queue=query.queue_name, statuses=(JobStatus.SCHEDULED,))
-    page = await look.jobs(desk.store, chosen, limit=min(query.limit, _SCHEDULED_MOST))
+    page = await queries.jobs(desk.store, chosen, limit=min(query.limit, _MAX_SCHEDULED))
     return page.jobs
 
 
 @routes.get("/jobs/kinds")
-async def kinds(desk: Desk, query: Kinds) -> tuple[str, ...]:
+async def kinds(desk: RequestContext, query: Kinds) -> tuple[str, ...]:
     """Kinds that workers have published."""
     known = {**await desk.store.queues.kinds()}
     wanted = query.queue_name
@@ -165,14 +165,14 @@ async def kinds(desk: Desk, query: Kinds) -> tuple[str, ...]:
 
 
 @routes.get("/jobs/inspect/{id}")
-async def inspect(desk: Desk, id: JobId) -> Inspected:
+async def inspect(desk: RequestContext, id: JobId) -> Inspected:
     """One job with its payload, errors, log lines, and why it is not running."""
-    view = await look.job(desk.store, id, clock=desk.clock)
+    view = await queries.job(desk.store, id, clock=desk.clock)
     return Inspected(row=view, payload=view.payload, error_history=view.errors)
 
 
 async def _page(
-    desk: Desk, chosen: JobFilter, limit: int, after: str | None, offset: int
+    desk: RequestContext, chosen: JobFilter, limit: int, after: str | None, offset: int
 ) -> Listed:
     plain, rest = chosen.plain(), chosen.rest()
     if rest is not None:
@@ -189,7 +189,7 @@ async def _page(
             next=found.next,
         )
     page, total = await asyncio.gather(
-        _behind(desk, plain, limit, after, offset), look.count(desk.store, plain)
+        _behind(desk, plain, limit, after, offset), queries.count(desk.store, plain)
     )
     return Listed(
         rows=page.jobs,
@@ -204,7 +204,7 @@ async def _page(
 
 
 async def _behind(
-    desk: Desk, chosen: Filter, limit: int, after: str | None, offset: int
+    desk: RequestContext, chosen: Filter, limit: int, after: str | None, offset: int
 ) -> JobsPage:
     """A page behind so many jobs, which are walked over by cursor."""
     while offset:
@@ -214,4 +214,4 @@ async def _behind(
         after = skipped.next
         if after is None or (skipped.stopped and offset):
             return JobsPage(jobs=(), next=after, stopped=skipped.stopped)
-    return await look.jobs(desk.store, chosen, limit=limit, after=after)
+    return await queries.jobs(desk.store, chosen, limit=limit, after=after)

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from forge_jobs.ops import bounds, limits
-from forge_jobs.ops.bounds import LimitView, ScopeView
-from forge_jobs.ops.limits import RateLimitView
-from forge_jobs.web.desk import Desk
+from forge_jobs.ops import declared_limits, rate_limits
+from forge_jobs.ops.declared_limits import LimitView, ScopeView
+from forge_jobs.ops.rate_limits import RateLimitView
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import Body, KeyText, LimitName
 from .route import Routes
-from .words import Body, KeyText, LimitName
 
 routes = Routes()
 
@@ -55,18 +55,18 @@ class Scope(Body, frozen=True, kw_only=True):
 
 
 @routes.get("/limits")
-async def listed(desk: Desk) -> AllLimits:
+async def listed(desk: RequestContext) -> AllLimits:
     """All limits, throttle scopes and rate limits."""
     declared, scopes, rates = await asyncio.gather(
-        bounds.declared_limits(desk.store),
-        bounds.scopes(desk.store, clock=desk.clock),
-        limits.rate_limits(desk.store),
+        declared_limits.declared_limits(desk.store),
+        declared_limits.scopes(desk.store, clock=desk.clock),
+        rate_limits.rate_limits(desk.store),
     )
     return AllLimits(limits=declared, scopes=scopes, rates=rates)
 
 
 @routes.put("/limits/{name}")
-async def put(desk: Desk, name: LimitName, body: NewLimit) -> LimitView:
+async def put(desk: RequestContext, name: LimitName, body: NewLimit) -> LimitView:
     """Set the numbers of a limit; code does not overwrite them."""
     return await desk.bound_operator.set(
         name,
@@ -78,24 +78,24 @@ async def put(desk: Desk, name: LimitName, body: NewLimit) -> LimitView:
 
 
 @routes.post("/limits/{name}/reset")
-async def reset(desk: Desk, name: LimitName) -> None:
+async def reset(desk: RequestContext, name: LimitName) -> None:
     """Let code say again what a limit is."""
     await desk.bound_operator.reset(name)
 
 
 @routes.post("/scopes/open")
-async def open_scope(desk: Desk, body: Scope) -> None:
+async def open_scope(desk: RequestContext, body: Scope) -> None:
     """Forget the throttle of a scope: its jobs start again."""
     await desk.bound_operator.open_scope(body.scope)
 
 
 @routes.post("/rates")
-async def set_rate(desk: Desk, body: NewRate) -> RateLimitView:
+async def set_rate(desk: RequestContext, body: NewRate) -> RateLimitView:
     """Set the rate of a scope that handlers ask permits of."""
     return await desk.limit_operator.set_rate(body.scope, body.rate, burst=body.burst)
 
 
 @routes.post("/rates/drain")
-async def drain(desk: Desk, body: Scope) -> RateLimitView:
+async def drain(desk: RequestContext, body: Scope) -> RateLimitView:
     """Let nobody have a permit of a scope until it has refilled."""
     return await desk.limit_operator.drain(body.scope)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from forge_jobs.web.answers import Problem
+from forge_jobs.web.error_responses import Problem
 
 from .all import ROUTES
 from .route import Route, Text
@@ -36,7 +36,7 @@ def described(root: str, *, read_only: bool) -> dict[str, Any]:
     named = dict(zip(map(_key, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(place(route), {})[route.method.lower()] = _operation(route, named)
+        paths.setdefault(openapi_path(route), {})[route.method.lower()] = _operation(route, named)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,7 +54,7 @@ def described(root: str, *, read_only: bool) -> dict[str, Any]:
     }
 
 
-def place(route: Route) -> str:
+def openapi_path(route: Route) -> str:
     """The path of a route below the place where Mission Control is mounted."""
     return route.path if route.path == "/metrics" else f"/api{route.path}"
 

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from forge_jobs.ops import look
-from forge_jobs.ops.act import QueueChange
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import QueueChange
 from forge_jobs.ops.views import QueueView
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import Body, Days, QueueName, Seconds, Slots
 from .route import BadRequest, Routes
-from .words import Body, Days, QueueName, Seconds, Slots
 
 routes = Routes()
 
@@ -57,32 +57,32 @@ class Deleted(Struct, frozen=True):
 
 
 @routes.get("/queue/overview")
-async def overview(desk: Desk) -> tuple[QueueView, ...]:
+async def overview(desk: RequestContext) -> tuple[QueueView, ...]:
     """Every queue with its settings, counts and who serves it."""
-    return await look.queues(desk.store, clock=desk.clock)
+    return await queries.queues(desk.store, clock=desk.clock)
 
 
 @routes.get("/queue/{name}")
-async def one(desk: Desk, name: QueueName) -> QueueView:
+async def one(desk: RequestContext, name: QueueName) -> QueueView:
     """One queue."""
-    return await look.queue(desk.store, name, clock=desk.clock)
+    return await queries.queue(desk.store, name, clock=desk.clock)
 
 
 @routes.put("/queue/{name}")
-async def put(desk: Desk, name: QueueName, body: NewQueue) -> QueueView:
+async def put(desk: RequestContext, name: QueueName, body: NewQueue) -> QueueView:
     """Give a queue its slots; it need not exist yet."""
     await desk.operator.set_queue(name, QueueChange(slots=body.slots), create=True)
-    return await look.queue(desk.store, name, clock=desk.clock)
+    return await queries.queue(desk.store, name, clock=desk.clock)
 
 
 @routes.post("/queue/{name}/max-workers")
-async def max_workers(desk: Desk, name: QueueName, body: MaxWorkers) -> None:
+async def max_workers(desk: RequestContext, name: QueueName, body: MaxWorkers) -> None:
     """Set how many jobs of a queue run at once over the cluster."""
     await desk.operator.set_queue(name, QueueChange(slots=body.n))
 
 
 @routes.post("/queue/{name}/paused")
-async def paused(desk: Desk, name: QueueName, body: Paused) -> None:
+async def paused(desk: RequestContext, name: QueueName, body: Paused) -> None:
     """Pause a queue, or let it go on."""
     if body.paused:
         await desk.operator.pause(name)
@@ -91,7 +91,7 @@ async def paused(desk: Desk, name: QueueName, body: Paused) -> None:
 
 
 @routes.post("/queue/{name}/retention", role=Role.ADMIN)
-async def retention(desk: Desk, name: QueueName, body: RetentionDays) -> None:
+async def retention(desk: RequestContext, name: QueueName, body: RetentionDays) -> None:
     """Set how long ended jobs of a queue are kept."""
     change = QueueChange(
         retain_done_s=_seconds(body.done_days),
@@ -102,7 +102,7 @@ async def retention(desk: Desk, name: QueueName, body: RetentionDays) -> None:
 
 
 @routes.post("/queue/{name}/backoff")
-async def backoff(desk: Desk, name: QueueName, body: Backoff) -> None:
+async def backoff(desk: RequestContext, name: QueueName, body: Backoff) -> None:
     """Set how a queue backs off after a throttle."""
     change = QueueChange(
         backoff_enabled=body.enabled,
@@ -113,13 +113,13 @@ async def backoff(desk: Desk, name: QueueName, body: Backoff) -> None:
 
 
 @routes.post("/queue/{name}/unthrottle")
-async def unthrottle(desk: Desk, name: QueueName) -> None:
+async def unthrottle(desk: RequestContext, name: QueueName) -> None:
     """Open a queue's throttle gate now."""
     await desk.operator.unthrottle(name)
 
 
 @routes.post("/queue/cleanup", role=Role.ADMIN)
-async def cleanup(desk: Desk) -> Deleted:
+async def cleanup(desk: RequestContext) -> Deleted:
     """Remove ended jobs past their retention now."""
     return Deleted(await desk.operator.purge())
 

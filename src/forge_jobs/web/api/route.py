@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from forge_jobs.core.errors import Invalid
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 Endpoint = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Endpoint)
@@ -108,7 +108,7 @@ class Routes:
         return keep
 
 
-async def run(route: Route, desk: Desk, request: Request) -> Response:
+async def run(route: Route, desk: RequestContext, request: Request) -> Response:
     """Read the request, call the endpoint, send its answer."""
     given: dict[str, Any] = {
         name: read_parameter(name, kind, request) for name, kind in route.parameters.items()

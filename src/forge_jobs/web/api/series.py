@@ -7,10 +7,10 @@ from msgspec import Meta, Struct, field
 
 from forge_jobs.ops import metrics
 from forge_jobs.ops.metrics import HostSeries, KindView, Point, Series, Spans
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import KindName, Moment, QueueName, span
 from .route import Routes
-from .words import KindName, Moment, QueueName, span
 
 routes = Routes()
 
@@ -25,7 +25,7 @@ class Range(Struct, frozen=True, kw_only=True):
     until: Moment | None = field(default=None, name="to")
     bucket_secs: BucketS = _MINUTE_S
 
-    async def read(self, desk: Desk) -> tuple[datetime, datetime, int]:
+    async def read(self, desk: RequestContext) -> tuple[datetime, datetime, int]:
         """The range, with the step raised to whole minutes."""
         since, until = span(self.since, self.until, await desk.now())
         return since, until, -(-self.bucket_secs // _MINUTE_S) * _MINUTE_S
@@ -56,7 +56,7 @@ class StoreSeries(Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/queue/timeline")
-async def timeline(desk: Desk, query: Range) -> tuple[Point, ...]:
+async def timeline(desk: RequestContext, query: Range) -> tuple[Point, ...]:
     """What happened over all queues; empty when the range is."""
     since, until, step_s = await query.read(desk)
     if until <= since:
@@ -65,7 +65,7 @@ async def timeline(desk: Desk, query: Range) -> tuple[Point, ...]:
 
 
 @routes.get("/queue/metric-series")
-async def metric_series(desk: Desk, query: QueueRange) -> Series:
+async def metric_series(desk: RequestContext, query: QueueRange) -> Series:
     """What happened, with percentiles of waiting and running."""
     since, until, step_s = await query.read(desk)
     return await metrics.series(
@@ -74,21 +74,21 @@ async def metric_series(desk: Desk, query: QueueRange) -> Series:
 
 
 @routes.get("/queue/kind-series")
-async def kind_series(desk: Desk, query: Range) -> tuple[KindView, ...]:
+async def kind_series(desk: RequestContext, query: Range) -> tuple[KindView, ...]:
     """What jobs of each queue and kind did within the range, in one step."""
     since, until, _ = await query.read(desk)
     return await metrics.kinds(desk.store, since=since, until=until)
 
 
 @routes.get("/queue/resource-series")
-async def resource_series(desk: Desk, query: Range) -> tuple[HostSeries, ...]:
+async def resource_series(desk: RequestContext, query: Range) -> tuple[HostSeries, ...]:
     """Processor, memory and disk of every worker process."""
     since, until, step_s = await query.read(desk)
     return await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)
 
 
 @routes.get("/queue/db-series")
-async def db_series(desk: Desk, query: Range) -> tuple[StoreSeries, ...]:
+async def db_series(desk: RequestContext, query: Range) -> tuple[StoreSeries, ...]:
     """How long the store took to answer each worker process."""
     since, until, step_s = await query.read(desk)
     hosts = await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from forge_jobs.ops import doctor, look
+from forge_jobs.ops import doctor, queries
 from forge_jobs.ops.doctor import Finding, Severity
 from forge_jobs.ops.prometheus import CONTENT_TYPE, prometheus_text
 from forge_jobs.ops.views import Overview
 from forge_jobs.web import page_files
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 from .route import Routes, Text
 
@@ -38,45 +38,45 @@ class Minutes(Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/health")
-async def alive(desk: Desk) -> Text:
+async def alive(desk: RequestContext) -> Text:
     """Whether this process answers; the store is not asked."""
     return Text("ok\n")
 
 
 @routes.get("/health/findings")
-async def health(desk: Desk) -> Health:
+async def health(desk: RequestContext) -> Health:
     """What is wrong, each finding with its cure, and queues that nobody serves."""
     found = await doctor.examine(desk.store, clock=desk.clock, deep=False)
     findings = tuple(doctor.worst_first([*found, *page_files.findings()]))
-    queues = await look.queues(desk.store, clock=desk.clock)
+    queues = await queries.queues(desk.store, clock=desk.clock)
     return Health(
         ok=all(finding.severity is Severity.OK for finding in findings),
         findings=findings,
-        unserved_queues=look.unserved(queues),
+        unserved_queues=queries.unserved(queues),
     )
 
 
 @routes.get("/overview")
-async def overview(desk: Desk, query: Minutes) -> Overview:
+async def overview(desk: RequestContext, query: Minutes) -> Overview:
     """Counts, queues, workers and the last minutes."""
-    return await look.overview(desk.store, minutes=query.minutes, clock=desk.clock)
+    return await queries.overview(desk.store, minutes=query.minutes, clock=desk.clock)
 
 
 @routes.get("/storage/info")
-async def storage(desk: Desk) -> Storage:
+async def storage(desk: RequestContext) -> Storage:
     """Facts about the store."""
-    facts = dict(desk.store.upkeep.describe())
+    facts = dict(desk.store.maintenance.describe())
     return Storage(backend=facts.pop("backend", "?"), fields=tuple(facts.items()))
 
 
 @routes.get("/metrics")
-async def metrics(desk: Desk) -> Text:
+async def metrics(desk: RequestContext) -> Text:
     """The state of the store as Prometheus text."""
     return Text(await prometheus_text(desk.store, clock=desk.clock), CONTENT_TYPE)
 
 
 @routes.get("/openapi.json")
-async def document(desk: Desk) -> dict[str, Any]:
+async def document(desk: RequestContext) -> dict[str, Any]:
     """This document."""
     from .openapi import described
 

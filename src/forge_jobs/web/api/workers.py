@@ -4,12 +4,12 @@ import asyncio
 
 from msgspec import Struct
 
-from forge_jobs.ops import look
+from forge_jobs.ops import queries
 from forge_jobs.ops.views import WorkerView
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
+from .parameters import Body, QueueName, WorkerName
 from .route import Routes
-from .words import Body, QueueName, WorkerName
 
 routes = Routes()
 
@@ -40,23 +40,23 @@ class Told(Struct, frozen=True):
 
 
 @routes.get("/queue/processes")
-async def processes(desk: Desk, query: OfQueue) -> tuple[WorkerView, ...]:
+async def processes(desk: RequestContext, query: OfQueue) -> tuple[WorkerView, ...]:
     """Living worker processes, of one queue or all."""
     wanted = query.queue_name
-    seen = await look.workers(desk.store, clock=desk.clock)
+    seen = await queries.workers(desk.store, clock=desk.clock)
     return tuple(worker for worker in seen if wanted is None or wanted in worker.queues)
 
 
 @routes.get("/queue/workers")
-async def workers(desk: Desk) -> Workers:
+async def workers(desk: RequestContext) -> Workers:
     """Living worker processes, and queues that none of them serves."""
     seen, queues = await asyncio.gather(
-        look.workers(desk.store, clock=desk.clock), look.queues(desk.store, clock=desk.clock)
+        queries.workers(desk.store, clock=desk.clock), queries.queues(desk.store, clock=desk.clock)
     )
-    return Workers(workers=seen, unassigned_queues=look.unserved(queues))
+    return Workers(workers=seen, unassigned_queues=queries.unserved(queues))
 
 
 @routes.post("/workers/{worker}/quiet")
-async def quiet(desk: Desk, worker: WorkerName, body: Quiet) -> Told:
+async def quiet(desk: RequestContext, worker: WorkerName, body: Quiet) -> Told:
     """Ask a worker to take no more jobs, or to go on."""
     return Told(await desk.operator.quiet(worker, quiet=body.quiet))

@@ -4,14 +4,14 @@ from typing import Final
 
 from forge_jobs.ops.audit import entries
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 from .page import Given, Page, Shown
 
 _ROWS: Final = 200
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     wanted = {name: given.get(name, "").strip() for name in ("actor", "action", "subject")}
     page = await entries(desk.store, **wanted, limit=_ROWS, after=given.get("after") or None)
     shown = [

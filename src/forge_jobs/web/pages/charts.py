@@ -8,7 +8,7 @@ from forge_jobs.ops.metrics import HostPoint, HostSeries, Point, Spans
 from .page import Shown
 
 QUANTILES: Final = ("p50", "p95", "p99")
-_HOSTS_MOST: Final = 8
+_MAX_HOSTS: Final = 8
 
 
 def chart(
@@ -85,7 +85,7 @@ def _by_host(
     of: Callable[[HostPoint], float | None],
 ) -> dict[str, list[float | None]]:
     series: dict[str, list[float | None]] = {}
-    for host in hosts[-_HOSTS_MOST:]:
+    for host in hosts[-_MAX_HOSTS:]:
         values = {point.at.timestamp(): of(point) for point in host.points}
         label = host.label if host.label not in series else host.host_id
         series[label] = [values.get(moment) for moment in at]

@@ -10,31 +10,31 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import Missed, Overlap
-from forge_jobs.core.timetable import spec
+from forge_jobs.core.schedule_ticks import spec
 from forge_jobs.ops.schedules import ScheduleChange
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .acting import timetable
+from .audited import timetable
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
 _WORDS: Final = {"missed_words": tuple(Missed), "overlap_words": tuple(Overlap)}
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     kinds = await desk.store.queues.kinds()
     return {"schedules": await timetable(desk).all(), "kinds": sorted(kinds), **_WORDS}
 
 
-async def one(desk: Desk, given: Given) -> Shown:
+async def one(desk: RequestContext, given: Given) -> Shown:
     table = timetable(desk)
     name = given["name"]
     schedule, fires = await table.get(name), await table.history(name)
     return {"schedule": schedule, "fires": fires, "title": schedule.name, **_WORDS}
 
 
-async def create(desk: Desk, given: Given) -> Notice:
+async def create(desk: RequestContext, given: Given) -> Notice:
     name, expression, kind = (given.get(f, "").strip() for f in ("name", "expression", "kind"))
     body = _payload(given.get("payload", ""))
     attempts = given.get("max_attempts", "").strip()
@@ -58,7 +58,7 @@ async def create(desk: Desk, given: Given) -> Notice:
     return Notice(f"schedule {said.name} is set", command)
 
 
-async def edit(desk: Desk, given: Given) -> Notice:
+async def edit(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     known = await timetable(desk).get(name)
     attempts = given.get("max_attempts", "").strip()
@@ -83,26 +83,26 @@ async def edit(desk: Desk, given: Given) -> Notice:
     return Notice(f"schedule {name} is changed: {', '.join(change)}", _set_command(name, change))
 
 
-async def enable(desk: Desk, given: Given) -> Notice:
+async def enable(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await timetable(desk).enable(name)
     return Notice(f"schedule {name} fires again", f"forge cron enable {name}")
 
 
-async def disable(desk: Desk, given: Given) -> Notice:
+async def disable(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await timetable(desk).disable(name)
     return Notice(f"schedule {name} fires no more", f"forge cron disable {name}")
 
 
-async def trigger(desk: Desk, given: Given) -> Notice:
+async def trigger(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     fire = await timetable(desk).trigger(name)
     said = f"job {fire.job_id}" if fire.job_id else f"no job: {fire.outcome}"
     return Notice(f"schedule {name} fired: {said}", f"forge cron run {name}")
 
 
-async def delete(desk: Desk, given: Given) -> Notice:
+async def delete(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await timetable(desk).delete(name)
     return Notice(f"schedule {name} is gone; its jobs stay", f"forge cron delete {name}")

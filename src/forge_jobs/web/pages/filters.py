@@ -5,7 +5,7 @@ from typing import Final
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant, from_datetime
-from forge_jobs.core.select import Filter
+from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 
 from .page import Given

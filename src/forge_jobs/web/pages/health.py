@@ -7,13 +7,13 @@ from forge_jobs.ops import doctor
 from forge_jobs.ops.doctor import Severity
 from forge_jobs.ops.storage import Storage, storage
 from forge_jobs.web import page_files
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 from . import charts
 from .page import Given, Page, Shown
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     findings, kept = await asyncio.gather(
         doctor.examine(desk.store, clock=desk.clock, deep=False),
         storage(desk.store, clock=desk.clock),
@@ -23,7 +23,7 @@ async def view(desk: Desk, given: Given) -> Shown:
         "findings": findings,
         "troubles": sum(finding.severity != Severity.OK for finding in findings),
         "storage": kept,
-        "about": desk.store.upkeep.describe(),
+        "about": desk.store.maintenance.describe(),
         "charts": _charts(kept),
     }
 

@@ -3,20 +3,20 @@
 from typing import Final
 
 from forge_jobs.core import payload as json_payload
-from forge_jobs.ops import look
-from forge_jobs.ops.act import APPLIES, Action
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import APPLIES, Action
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .acting import operator
+from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
 _LISTED: Final = (Action.RETRY, Action.RUN_NOW, Action.CANCEL, Action.DUPLICATE, Action.DELETE)
 
 
-async def view(desk: Desk, given: Given) -> Shown:
-    job = await look.job(desk.store, given["id"], clock=desk.clock)
+async def view(desk: RequestContext, given: Given) -> Shown:
+    job = await queries.job(desk.store, given["id"], clock=desk.clock)
     return {
         "job": job,
         "title": job.kind,
@@ -24,9 +24,9 @@ async def view(desk: Desk, given: Given) -> Shown:
     }
 
 
-async def copy(desk: Desk, given: Given) -> Notice:
+async def copy(desk: RequestContext, given: Given) -> Notice:
     """Enqueue the job once more with the payload as it was edited."""
-    record = await look.existing(desk.store, given["id"])
+    record = await queries.existing(desk.store, given["id"])
     wanted = json_payload.decode_text(given.get("payload", ""))
     made = await operator(desk).duplicate_with(record.id, wanted)
     words = ("--queue", record.queue, "--payload", "…")

@@ -5,19 +5,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
-from forge_jobs.core.select import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.tally import CappedCount
-from forge_jobs.ops import look
-from forge_jobs.ops.act import APPLIES, Action, Operator
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import APPLIES, Action, JobActions
 from forge_jobs.ops.operations import Operation, OperationState
 from forge_jobs.ops.views import JobsPage
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
 from forge_jobs.web.local import local_path
+from forge_jobs.web.request_context import RequestContext
 
-from .acting import actor, operator
+from .audited import actor, operator
 from .filters import filter_of, kept
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
@@ -50,31 +50,31 @@ _DONE: Final = {
 }
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     return await _list(desk, given, ())
 
 
-async def scheduled(desk: Desk, given: Given) -> Shown:
+async def scheduled(desk: RequestContext, given: Given) -> Shown:
     return await _list(desk, given, (JobStatus.SCHEDULED,))
 
 
-async def retries(desk: Desk, given: Given) -> Shown:
+async def retries(desk: RequestContext, given: Given) -> Shown:
     return await _list(desk, given, (JobStatus.FAILED,))
 
 
-async def dead(desk: Desk, given: Given) -> Shown:
+async def dead(desk: RequestContext, given: Given) -> Shown:
     return await _list(desk, given, (JobStatus.DEAD,))
 
 
-async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown:
+async def _list(desk: RequestContext, given: Given, fixed: tuple[JobStatus, ...]) -> Shown:
     wanted = filter_of(given, fixed)
     after = given.get("after") or None
     text = given.get("payload", "").strip()
     (page, total), queues = await asyncio.gather(
         _found(desk, replace(wanted, payload=text), after)
         if text
-        else look.listed(desk.store, wanted, limit=PAGE_ROWS, after=after),
-        look.queues(desk.store, clock=desk.clock),
+        else queries.listed(desk.store, wanted, limit=PAGE_ROWS, after=after),
+        queries.queues(desk.store, clock=desk.clock),
     )
     only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
     told, moment_of = _MOMENTS.get(only, ("Enqueued", "enqueued_at"))
@@ -101,11 +101,13 @@ async def _list(desk: Desk, given: Given, fixed: tuple[JobStatus, ...]) -> Shown
     }
 
 
-async def _found(desk: Desk, wanted: Filter, after: str | None) -> tuple[JobsPage, CappedCount]:
+async def _found(
+    desk: RequestContext, wanted: Filter, after: str | None
+) -> tuple[JobsPage, CappedCount]:
     """What a search in payloads came upon; it is counted what it would look through."""
     return await asyncio.gather(
-        look.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
-        look.count(desk.store, replace(wanted, payload=None)),
+        queries.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
+        queries.count(desk.store, replace(wanted, payload=None)),
     )
 
 
@@ -116,7 +118,7 @@ def actions_for(statuses: tuple[JobStatus, ...]) -> list[str]:
     return [action.value for action in listed if any(s in APPLIES[action] for s in shown)]
 
 
-async def act(desk: Desk, given: Given) -> Notice:
+async def act(desk: RequestContext, given: Given) -> Notice:
     """One action on chosen jobs, or on all that match the filter of the page."""
     action = _action(given)
     if action is Action.DELETE and not desk.may(Role.ADMIN):
@@ -137,7 +139,9 @@ async def act(desk: Desk, given: Given) -> Notice:
     return await _in_background(desk, action, selection, command(action, ids, given))
 
 
-async def _in_background(desk: Desk, action: Action, selection: Selection, same: str) -> Notice:
+async def _in_background(
+    desk: RequestContext, action: Action, selection: Selection, same: str
+) -> Notice:
     """Many jobs take as long as they take: the page is free after a second, the work goes on."""
     begun = await desk.operations.start(operator(desk), action, selection, actor=actor(desk))
     for _ in range(_TURNS):
@@ -152,7 +156,7 @@ async def _in_background(desk: Desk, action: Action, selection: Selection, same:
     return Notice(f"{_told(desk.operations.get(begun.id))} so far; the rest follows", same)
 
 
-async def stop(desk: Desk, given: Given) -> Notice:
+async def stop(desk: RequestContext, given: Given) -> Notice:
     """Ask a bulk operation to stop; what is done stays done."""
     return Notice(f"{_told(desk.operations.stop(given['id']))}; it stops after this step")
 
@@ -164,7 +168,7 @@ def _told(now: Operation) -> str:
     return spelled(now.action, acted)
 
 
-async def preview(desk: Desk, given: Given) -> Shown:
+async def preview(desk: RequestContext, given: Given) -> Shown:
     """What an action on all that match would reach, before anybody agrees to it."""
     action = _action(given)
     _no_search(given)
@@ -185,7 +189,7 @@ async def preview(desk: Desk, given: Given) -> Shown:
     }
 
 
-async def _typed(desk: Desk, action: Action, wanted: Filter, given: Given) -> None:
+async def _typed(desk: RequestContext, action: Action, wanted: Filter, given: Given) -> None:
     """Above a size a click is too little: the word of the action must be typed."""
     reach = await operator(desk).preview(action, wanted, cap=TYPED_ABOVE + 1)
     if reach.jobs > TYPED_ABOVE and given.get("typed", "").strip().lower() != action:
@@ -205,7 +209,7 @@ def _action(given: Given) -> Action:
         raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
 
 
-async def perform(who: Operator, action: Action, selection: Selection) -> Acted:
+async def perform(who: JobActions, action: Action, selection: Selection) -> Acted:
     """Do it, in bounded steps."""
     match action:
         case Action.RETRY:

@@ -4,17 +4,17 @@ import asyncio
 from typing import Final
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.ops import bounds as ops_bounds
-from forge_jobs.ops.limits import rate_limits
+from forge_jobs.ops import declared_limits as ops_bounds
+from forge_jobs.ops.rate_limits import rate_limits
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .acting import bounds, rates
+from .audited import bounds, rates
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     found = await asyncio.gather(
         rate_limits(desk.store),
         ops_bounds.declared_limits(desk.store),
@@ -23,7 +23,7 @@ async def view(desk: Desk, given: Given) -> Shown:
     return dict(zip(("rates", "limits", "scopes"), found, strict=True))
 
 
-async def set_limit(desk: Desk, given: Given) -> Notice:
+async def set_limit(desk: RequestContext, given: Given) -> Notice:
     """One form for both: ``task:`` and ``queue:`` name limits, everything else a rate."""
     name = given.get("name", "").strip()
     rate, burst, most = (given.get(f, "").strip() for f in ("rate", "burst", "concurrency"))
@@ -41,27 +41,27 @@ async def set_limit(desk: Desk, given: Given) -> Notice:
     return Notice(f"limit {name} is set", forge("limits", "set", name, *words))
 
 
-async def lift(desk: Desk, given: Given) -> Notice:
+async def lift(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
     await bounds(desk).set(name, lift=True)
     return Notice(f"{name} has no bounds any more", forge("limits", "set", name, "--lift"))
 
 
-async def reset(desk: Desk, given: Given) -> Notice:
+async def reset(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
     await bounds(desk).reset(name)
     text = f"{name}: the next worker that starts says what it is"
     return Notice(text, forge("limits", "reset", name))
 
 
-async def drain(desk: Desk, given: Given) -> Notice:
+async def drain(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
     await rates(desk).drain(name)
     text = f"{name}: nobody gets a permit until it has refilled"
     return Notice(text, forge("limits", "drain", name))
 
 
-async def clear(desk: Desk, given: Given) -> Notice:
+async def clear(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
     await bounds(desk).open_scope(name)
     return Notice(f"scope {name} is open", forge("limits", "clear", name))

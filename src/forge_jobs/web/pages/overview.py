@@ -3,23 +3,23 @@
 import asyncio
 from typing import Any, Final
 
-from forge_jobs.ops import look, metrics
-from forge_jobs.ops.flows import flows
-from forge_jobs.web.desk import Desk
+from forge_jobs.ops import metrics, queries
+from forge_jobs.ops.queue_activity import flows
+from forge_jobs.web.request_context import RequestContext
 
 from . import charts
 from .page import Given, Page, Shown
 from .ranges import RANGES, neighbours, range_of
-from .sparks import spark
+from .sparklines import sparkline
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     now = await desk.now()
     chosen = range_of(given, now)
     queue = given.get("queue") or None
     span: dict[str, Any] = {"since": chosen.since, "until": chosen.until}
     seen, series, hosts, lately = await asyncio.gather(
-        look.overview(desk.store, minutes=1, clock=desk.clock),
+        queries.overview(desk.store, minutes=1, clock=desk.clock),
         desk.chronicle.chart(desk.store, step_s=chosen.step_s, queue=queue, **span),
         metrics.hosts(desk.store, step_s=chosen.step_s, **span),
         flows(desk.store, clock=desk.clock),
@@ -28,7 +28,7 @@ async def view(desk: Desk, given: Given) -> Shown:
     at, whole = charts.times(points), chosen.moments
     return {
         "seen": seen,
-        "sparks": {name: spark(flow) for name, flow in lately.items()},
+        "sparks": {name: sparkline(flow) for name, flow in lately.items()},
         "blocked": [one for one in seen.queues if one.blocks],
         "range": chosen,
         "queue": queue or "",

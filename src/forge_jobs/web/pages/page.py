@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 Given: TypeAlias = Mapping[str, str]
 Shown: TypeAlias = Mapping[str, Any]
@@ -20,7 +20,7 @@ class Page(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     template: str
-    view: Callable[[Desk, Given], Awaitable[Shown]]
+    view: Callable[[RequestContext, Given], Awaitable[Shown]]
     key: str = ""
     role: Role = Role.VIEWER
     live: bool = True
@@ -41,4 +41,4 @@ class Form(Struct, frozen=True, kw_only=True):
 
     path: str
     role: Role
-    act: Callable[[Desk, Given], Awaitable[Notice]]
+    act: Callable[[RequestContext, Given], Awaitable[Notice]]

@@ -5,50 +5,50 @@ from typing import Final
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
-from forge_jobs.ops import look
-from forge_jobs.ops.act import QueueChange
-from forge_jobs.ops.flows import flows
+from forge_jobs.ops import queries
+from forge_jobs.ops.actions import QueueChange
+from forge_jobs.ops.queue_activity import flows
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
-from .acting import operator
+from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
-from .sparks import spark
+from .sparklines import sparkline
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     queues, lately = await asyncio.gather(
-        look.queues(desk.store, clock=desk.clock), flows(desk.store, clock=desk.clock)
+        queries.queues(desk.store, clock=desk.clock), flows(desk.store, clock=desk.clock)
     )
-    return {"queues": queues, "sparks": {name: spark(flow) for name, flow in lately.items()}}
+    return {"queues": queues, "sparks": {name: sparkline(flow) for name, flow in lately.items()}}
 
 
-async def pause(desk: Desk, given: Given) -> Notice:
+async def pause(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await operator(desk).pause(name)
     return Notice(f"queue {name} is paused: what runs ends in peace", f"forge queues pause {name}")
 
 
-async def resume(desk: Desk, given: Given) -> Notice:
+async def resume(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await operator(desk).resume(name)
     return Notice(f"queue {name} goes on", f"forge queues resume {name}")
 
 
-async def unthrottle(desk: Desk, given: Given) -> Notice:
+async def unthrottle(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     await operator(desk).unthrottle(name)
     return Notice(f"queue {name} is open again", f"forge queues unthrottle {name}")
 
 
-async def slots(desk: Desk, given: Given) -> Notice:
+async def slots(desk: RequestContext, given: Given) -> Notice:
     name, count = given["name"], _whole("slots", given.get("slots", ""))
     await operator(desk).set_queue(name, QueueChange(slots=count))
     return Notice(f"queue {name} has {count:,} slots", f"forge queues set {name} --workers {count}")
 
 
-async def retention(desk: Desk, given: Given) -> Notice:
+async def retention(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
     fields = ("done", "dead", "cancelled")
     done, dead, cancelled = (_kept(field, given.get(field, "")) for field in fields)
@@ -58,7 +58,7 @@ async def retention(desk: Desk, given: Given) -> Notice:
     return Notice(f"queue {name} keeps ended jobs as set", forge("queues", "set", name, *words))
 
 
-async def backoff(desk: Desk, given: Given) -> Notice:
+async def backoff(desk: RequestContext, given: Given) -> Notice:
     name, on = given["name"], given.get("enabled") == "yes"
     base, most = given.get("base", "").strip(), given.get("max", "").strip()
     change = QueueChange(

@@ -3,36 +3,36 @@
 import asyncio
 from typing import Final
 
-from forge_jobs.ops import look, metrics
+from forge_jobs.ops import metrics, queries
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.desk import Desk
+from forge_jobs.web.request_context import RequestContext
 
 from . import charts
-from .acting import operator
+from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .ranges import range_of
 
 
-async def view(desk: Desk, given: Given) -> Shown:
+async def view(desk: RequestContext, given: Given) -> Shown:
     lately = range_of({}, await desk.now())
     workers, queues, hosts = await asyncio.gather(
-        look.workers(desk.store, clock=desk.clock),
-        look.queues(desk.store, clock=desk.clock),
+        queries.workers(desk.store, clock=desk.clock),
+        queries.queues(desk.store, clock=desk.clock),
         metrics.hosts(desk.store, since=lately.since, until=lately.until, step_s=lately.step_s),
     )
     return {
         "workers": workers,
-        "unserved": look.unserved(queues),
+        "unserved": queries.unserved(queues),
         "charts": charts.resources(hosts, lately.moments),
     }
 
 
-async def quiet(desk: Desk, given: Given) -> Notice:
+async def quiet(desk: RequestContext, given: Given) -> Notice:
     host_id = await operator(desk).quiet(given["host_id"])
     return Notice(f"{host_id} takes no more jobs", f"forge workers quiet {host_id}")
 
 
-async def unquiet(desk: Desk, given: Given) -> Notice:
+async def unquiet(desk: RequestContext, given: Given) -> Notice:
     host_id = await operator(desk).quiet(given["host_id"], quiet=False)
     return Notice(f"{host_id} takes jobs again", f"forge workers quiet --off {host_id}")
 

@@ -1,0 +1,138 @@
+"""``python -m rigs.simulation``: run seeds, or replay one.
+
+Exit 0 when every promise held, 1 when one was broken, 2 for a wrong command line.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from forge_jobs.kit.clock import SYSTEM_CLOCK
+from rigs.simulation.cron_command import NODES as CRON_NODES
+from rigs.simulation.cron_command import run_cron
+from rigs.simulation.sightings import MUST_BE_SEEN
+from rigs.simulation.story import LAST, story
+from rigs.simulation.world import Ended, Options, simulate
+
+_MAX_SHOWN = 20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the seeds the command line asks for."""
+    asked = _parser().parse_args(argv)
+    seeds = (
+        [asked.seed]
+        if asked.seed is not None
+        else list(range(asked.first, asked.first + asked.seeds))
+    )
+    if asked.cron:
+        return run_cron(
+            seeds,
+            days=asked.days,
+            nodes=asked.nodes or CRON_NODES,
+            twice=asked.twice,
+            progress=_progress,
+        )
+    options = Options(
+        jobs=asked.jobs,
+        bound=asked.bound,
+        nodes=asked.nodes or Options().nodes,
+        minutes=asked.minutes,
+    )
+    began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
+    virtual_s = 0.0
+    for place, seed in enumerate(seeds, 1):
+        ended = simulate(seed, options)
+        if asked.trace:
+            print("\n".join(ended.history.lines()))
+        if ended.violations:
+            _report(ended)
+            return 1
+        if asked.twice and simulate(seed, options).history.records != ended.history.records:
+            print(f"seed {seed} did not repeat itself: its second run differs from the first")
+            return 1
+        seen.update(ended.seen)
+        virtual_s += ended.virtual_s
+        _progress(place, len(seeds), SYSTEM_CLOCK.mono() - began)
+    _summary(len(seeds), options, seen, virtual_s, SYSTEM_CLOCK.mono() - began)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rigs.simulation",
+        description="The real engine on the memory backend in a faulty world with virtual time.",
+        epilog="example: python -m rigs.simulation --seed 7 --trace",
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seeds", type=_count, default=100, help="how many seeds (100)")
+    which.add_argument("--seed", type=int, help="replay this one")
+    defaults = Options()
+    parser.add_argument("--first", type=int, default=0, help="where to begin counting seeds (0)")
+    parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
+    parser.add_argument(
+        "--bound", type=int, default=defaults.bound, help="jobs besides, bound by limits and lanes"
+    )
+    parser.add_argument(
+        "--nodes", type=_count, help=f"worker processes ({defaults.nodes}, {CRON_NODES} of cron)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=defaults.minutes, help="virtual minutes of faults"
+    )
+    parser.add_argument("--cron", action="store_true", help="nothing but cron, for --days")
+    parser.add_argument("--days", type=float, default=30.0, help="virtual days of cron (30)")
+    parser.add_argument("--trace", action="store_true", help="print every event")
+    parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("use a whole number from 1")
+    return number
+
+
+def _report(ended: Ended) -> None:
+    options = ended.options
+    given = f"--jobs {options.jobs} --nodes {options.nodes} --minutes {options.minutes:g}"
+    if options.bound:
+        given += f" --bound {options.bound}"
+    print(f"\nseed {ended.seed} broke {len(ended.violations)} promises ({given}):")
+    for violation in ended.violations[:_MAX_SHOWN]:
+        print(f"  {violation.rule}: {violation.text}")
+    if len(ended.violations) > _MAX_SHOWN:
+        print(f"  … and {len(ended.violations) - _MAX_SHOWN} more")
+    first = ended.violations[0]
+    what = "of the world" if first.key is None else f"around job {first.key}"
+    print(f"\nthe last {LAST} events {what}:")
+    print("\n".join(story(ended.history, first)))
+    print(f"\nreplay: python -m rigs.simulation --seed {ended.seed} {given} --trace")
+
+
+def _progress(place: int, total: int, took_s: float) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{place} of {total} seeds, {took_s:.0f} s", end="", file=sys.stderr, flush=True)
+        if place == total:
+            print(file=sys.stderr)
+    elif place == total or place % 25 == 0:
+        print(f"{place} of {total} seeds, {took_s:.0f} s", file=sys.stderr, flush=True)
+
+
+def _summary(
+    seeds: int, options: Options, seen: Counter[str], virtual_s: float, took_s: float
+) -> None:
+    print(
+        f"{seeds} seeds, {options.nodes} nodes, {virtual_s / 3600:.1f} virtual hours in "
+        f"{took_s:.1f} s: no promise was broken."
+    )
+    for name, count in sorted(seen.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {count:>10,}  {name}")
+    for name in MUST_BE_SEEN:
+        if not seen[name]:
+            print(f"  {'never':>10}  {name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""A simulated process that does nothing but cron."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from forge_jobs.core.errors import ForgeError
+from forge_jobs.core.schedule import CronSpec
+from forge_jobs.engine.requests.declared_schedules import ensure_schedules
+from forge_jobs.engine.requests.routing import DefaultRouter
+from forge_jobs.engine.services.cron import Cron
+from forge_jobs.engine.services.leadership import Leadership
+from forge_jobs.kit.service import ServiceLoop, StopFlag, run_service
+from forge_jobs.store.processes import NewProcess
+from rigs.simulation.faults import FaultyStore
+from rigs.simulation.node import Node
+
+# Beats are not what is looked at here; who leads is.
+_LEASE_S = 10 * 365 * 86_400.0
+_AGAIN_S = 30.0
+
+
+class CronNode(Node):
+    """Registered once, declares its schedules, and runs the service until it is gone.
+
+    The coordinator's lease and all looks are longer than in life, by the same factor: a month has
+    many seconds.
+    """
+
+    LEAD_S: ClassVar[float] = 300.0
+    key: int = -1
+    timetable: Sequence[CronSpec] = ()
+
+    async def shutdown(self, timeout_s: float) -> None:
+        """Leave in good order: give the lead up and be gone."""
+        if self.gone:
+            return
+        stop: StopFlag | None = getattr(self, "_stop", None)
+        if stop is None or self.frozen:
+            return self.crash()
+        self._ground.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
+        stop.set()
+        await self._ground.loop.create_task(self._go(), context=self._engine.context())
+
+    async def _start(self, replaces: str | None) -> None:
+        store = FaultyStore(self._ground.store, self.line, self._io, self._ground.recorder)
+        process = NewProcess(
+            host_id=self.who, label=self.who, queues=(), pid=1, hostname="h", lease_s=_LEASE_S
+        )
+        while True:
+            try:
+                await ensure_schedules(store, self.timetable)
+                self.key = await store.processes.register(process)
+                break
+            except ForgeError as error:
+                self._ground.fault(self.who, "start", f"not yet: {error}")
+                await self.clock.sleep(_AGAIN_S)
+        self._leadership = Leadership(
+            store.processes, lambda: self.key, clock=self.clock, ttl_s=self.LEAD_S
+        )
+        self._stop = StopFlag()
+        loop = ServiceLoop(
+            self.clock,
+            self._entropy,
+            self._stop,
+            self._leadership.is_leader,
+            follower_s=self.LEAD_S / 2,
+        )
+        cron = Cron(
+            store,
+            queue_of=lambda kind: None,
+            router=DefaultRouter(),
+            entropy=self._entropy,
+            look_s=self.LEAD_S,
+        )
+        await run_service(cron, loop)
+
+    async def _go(self) -> None:
+        try:
+            await self._leadership.give_up()
+        except ForgeError as error:
+            self._ground.fault(self.who, "exit", f"kept the lead: {error}")
+        self.gone = self.left = True
+        self.line.sever()

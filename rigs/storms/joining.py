@@ -1,0 +1,202 @@
+"""The joining storm: worker processes come, go and are killed while slow jobs run.
+
+Never do more jobs of a queue run than the queue has slots in the whole cluster, and the share of a
+process that is gone is soon used by the others: ten seconds after a graceful stop, lease and ten
+seconds after a kill.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forge_jobs import Forge
+from forge_jobs.core.job import NewJob
+from rigs.storms.databases import Database, open_database
+from rigs.storms.history import now, read_all
+from rigs.storms.order import Order
+from rigs.storms.rig import ROOT, StormFailed
+
+BACKENDS = ("sqlite", "postgres")
+QUEUE = "slow"
+MOVED_S = 10.0
+COME_UP_S = 60.0
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """``changes``: how often a process comes or goes, ``every_s`` apart on average."""
+
+    changes: int = 50
+    every_s: float = 1.2
+    workers: int = 5
+    slots: int = 8
+    lease_s: float = 5.0
+    longest_ms: float = 2_000.0
+    seed: int = 0
+
+
+QUICK = JoinOptions(changes=6, every_s=0.3, workers=3, slots=5, lease_s=3.0, longest_ms=800.0)
+
+
+@dataclass
+class Judgement:
+    """What the histories say."""
+
+    runs: int = 0
+    peak: int = 0
+    excess: int = 0
+
+
+def storm(backend: str, order: Order) -> bool:
+    """Raise it; whether every promise was kept."""
+    options = order.apply(JoinOptions(), QUICK)
+    print(
+        f"Joining storm on {backend}: {options.changes} comings and goings over "
+        f"{options.slots} slots, lease {options.lease_s:g} s, seed {options.seed}.",
+        flush=True,
+    )
+    try:
+        with order.folder() as folder, open_database(backend, folder) as database:
+            rig = JoinRig(options, folder, database)
+            asyncio.run(rig.run())
+            found = judge(read_all(folder), options.slots, rig.killed)
+            print(f"  runs {found.runs}, at most {found.peak} of {options.slots} at once")
+            print(f"  share moved after a stop     {rig.slowest_s['stop']:.1f} s")
+            print(f"  share moved after a kill     {rig.slowest_s['kill']:.1f} s")
+            if found.excess:
+                raise StormFailed(f"{found.excess} starts beyond the slots")
+            if found.peak < options.slots:
+                raise StormFailed("the slots were never all in use: nothing was shown")
+    except StormFailed as failure:
+        print(f"FAILED: {failure}")
+        return False
+    return True
+
+
+def judge(entries: list[dict[str, Any]], slots: int, killed: dict[int, float]) -> Judgement:
+    """Count who runs at each start. A kill ends the runs of its process at the instant it is
+    sent: nobody can hear of the death before."""
+    found = Judgement()
+    running: set[tuple[int, str, int]] = set()
+    deaths = [{"at": at, "op": "killed", "pid": pid} for pid, at in killed.items()]
+    for entry in sorted([*entries, *deaths], key=lambda entry: entry["at"]):
+        if entry["op"] == "killed":
+            running = {run for run in running if run[0] != entry["pid"]}
+            continue
+        run = (entry["pid"], entry["job"], entry["attempt"])
+        if entry["op"] == "end":
+            running.discard(run)
+            continue
+        running.add(run)
+        found.runs += 1
+        found.peak = max(found.peak, len(running))
+        found.excess += len(running) > slots
+    return found
+
+
+class JoinRig:
+    """Starts, stops and kills worker processes."""
+
+    def __init__(self, options: JoinOptions, folder: Path, database: Database) -> None:
+        self.options = options
+        self.killed: dict[int, float] = {}
+        self.slowest_s = {"stop": 0.0, "kill": 0.0}
+        self._folder = folder
+        self._url = database.url
+        self._chance = random.Random(options.seed)
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._forge = Forge(database.url)
+
+    async def run(self) -> None:
+        """The whole storm. Ends every process it started."""
+        options, chance = self.options, self._chance
+        with (self._folder / "workers.log").open("ab") as log:
+            try:
+                await self._fill()
+                for _ in range(2):
+                    self._join(log)
+                await self._until(lambda alive: alive == 2, COME_UP_S)
+                for change in range(options.changes):
+                    await asyncio.sleep(chance.uniform(0, 2 * options.every_s))
+                    if len(self._workers) < 2 or (
+                        len(self._workers) < options.workers and chance.random() < 0.5
+                    ):
+                        self._join(log)
+                    else:
+                        self._leave("kill" if change % 3 == 1 else "stop")
+                while len(self._workers) < 3:
+                    self._join(log)
+                await self._until(lambda alive: alive == len(self._workers), COME_UP_S)
+                for how in ("stop", "kill"):
+                    await self._measure(how)
+            finally:
+                for worker in self._workers:
+                    worker.kill()
+                    worker.wait()
+                await self._forge.aclose()
+
+    async def _fill(self) -> None:
+        options, chance = self.options, self._chance
+        store = await self._forge.aready()
+        await store.queues.ensure(QUEUE, slots=options.slots)
+        work_s = options.changes * options.every_s + 6 * (MOVED_S + options.lease_s)
+        count = int(work_s * options.slots * 2_000 / options.longest_ms)
+        kinds = ("awaiting", "threaded")
+        jobs = [
+            NewJob(
+                kind=kinds[n % 2],
+                queue=QUEUE,
+                payload=b'{"ms": %.1f}'
+                % chance.uniform(options.longest_ms / 10, options.longest_ms),
+                max_attempts=1_000,
+            )
+            for n in range(count)
+        ]
+        await store.jobs.enqueue(jobs)
+
+    def _join(self, log: Any) -> None:
+        environment = {**os.environ, "STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
+        command = [
+            sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.slow_jobs:forge",
+            "--queues", QUEUE, "--lease", str(self.options.lease_s), "--grace", "0.5",
+        ]  # fmt: skip
+        self._workers.append(
+            subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        )
+
+    def _leave(self, how: str) -> None:
+        worker = self._workers.pop(self._chance.randrange(len(self._workers)))
+        if how == "kill":
+            self.killed[worker.pid] = now()
+            worker.kill()
+        else:
+            worker.send_signal(signal.SIGTERM)
+        worker.wait()
+
+    async def _measure(self, how: str) -> None:
+        """How long it takes until the others may use all slots again."""
+        self._leave(how)
+        began = time.monotonic()
+        limit_s = MOVED_S + (self.options.lease_s if how == "kill" else 0)
+        await self._until(lambda alive: alive == len(self._workers), limit_s)
+        self.slowest_s[how] = max(self.slowest_s[how], time.monotonic() - began)
+
+    async def _until(self, is_so: Any, limit_s: float) -> None:
+        """Until that many processes live and share all slots, each its part."""
+        store = await self._forge.aready()
+        end = time.monotonic() + limit_s
+        while True:
+            records = await store.processes.all()
+            slots = [one.shares[QUEUE].slots for one in records if QUEUE in one.shares]
+            if is_so(len(records)) and sum(slots) == self.options.slots:
+                return
+            if time.monotonic() > end:
+                raise StormFailed(f"after {limit_s:.0f} s {len(records)} workers share {slots}")
+            await asyncio.sleep(0.02)

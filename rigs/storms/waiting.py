@@ -1,0 +1,120 @@
+"""The waiting storm: half a million jobs of a full key wait, and one of another key starts at once.
+
+The first job of the full key runs for as long as the storm lasts. Meanwhile jobs of other keys and
+of another task are enqueued one by one, and the time until each one starts is taken.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from forge_jobs import Forge
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.limits import key_bucket
+from rigs.storms.databases import Database, open_database, states
+from rigs.storms.history import now, read_all
+from rigs.storms.order import Order
+from rigs.storms.rig import ROOT, StormFailed
+
+BACKENDS = ("sqlite", "postgres")
+BATCH = 5_000
+
+
+@dataclass(frozen=True)
+class WaitingOptions:
+    """``jobs`` of the full key wait; ``samples`` of others are timed."""
+
+    jobs: int = 500_000
+    samples: int = 100
+    median_s: float = 0.05
+    seed: int = 0
+
+
+QUICK = WaitingOptions(jobs=20_000, samples=30, median_s=0.25)
+
+
+def storm(backend: str, order: Order) -> bool:
+    """Raise it; whether every promise was kept."""
+    options = order.apply(WaitingOptions(), QUICK)
+    print(f"Waiting storm on {backend}: {options.jobs:,} jobs of a full key.", flush=True)
+    try:
+        with order.folder() as folder, open_database(backend, folder) as database:
+            asyncio.run(_rage(options, folder, database))
+    except StormFailed as failure:
+        print(f"FAILED: {failure}")
+        return False
+    return True
+
+
+async def _rage(options: WaitingOptions, folder: Path, database: Database) -> None:
+    environment = {**os.environ, "STORM_URL": database.url, "STORM_FOLDER": str(folder)}
+    command = [
+        sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.limited_jobs:forge",
+        "--queues", "keyed:10", "--grace", "0.1",
+    ]  # fmt: skip
+    forge = Forge(database.url)
+    with (folder / "worker.log").open("ab") as log:
+        worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        try:
+            await _until_published(forge)
+            await _fill(forge, options)
+            left = states(database)
+            if left.get("held", 0) < options.jobs - 1:
+                raise StormFailed(f"not everything waits: {left}")
+            waits = await _sample(forge, folder, options)
+        finally:
+            worker.kill()
+            worker.wait()
+            await forge.aclose()
+    waits.sort()
+    median_s, late_s = statistics.median(waits), waits[int(len(waits) * 0.95)]
+    print(f"  another key: {median_s * 1000:.1f} ms (median), {late_s * 1000:.1f} ms (p95)")
+    if median_s > options.median_s:
+        raise StormFailed(f"{median_s * 1000:.0f} ms are more than {options.median_s * 1000:.0f}")
+
+
+async def _until_published(forge: Forge) -> None:
+    end = time.monotonic() + 30
+    store = await forge.aready()
+    while time.monotonic() < end:
+        if "task:parked" in {limit.name for limit in await store.limits.all()}:
+            return
+        await asyncio.sleep(0.1)
+    raise StormFailed("the worker did not publish its limits")
+
+
+async def _fill(forge: Forge, options: WaitingOptions) -> None:
+    store, began = await forge.aready(), time.monotonic()
+    full = key_bucket("parked", "full")
+    first = b'{"key":"full","sent_at":0,"seconds":3600}'
+    await store.jobs.enqueue([NewJob(kind="parked", queue="keyed", payload=first, limit_key=full)])
+    waiting = NewJob(
+        kind="parked", queue="keyed", payload=b'{"key":"full","sent_at":0}', limit_key=full
+    )
+    for start in range(0, options.jobs, BATCH):
+        await store.jobs.enqueue([waiting] * min(BATCH, options.jobs - start))
+    rate = options.jobs / (time.monotonic() - began)
+    print(f"  stored {options.jobs:,} jobs at {rate:,.0f}/s", flush=True)
+
+
+async def _sample(forge: Forge, folder: Path, options: WaitingOptions) -> list[float]:
+    store = await forge.aready()
+    for number in range(options.samples):
+        payload = b'{"key":"key-%d","sent_at":%f}' % (number, now())
+        key = key_bucket("parked", f"key-{number}")
+        await store.jobs.enqueue(
+            [NewJob(kind="parked", queue="keyed", payload=payload, limit_key=key)]
+        )
+        await asyncio.sleep(0.05)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        entries = [e for e in read_all(folder) if e.get("group", "").startswith("key-")]
+        if len(entries) >= options.samples:
+            return [entry["at"] - entry["sent_at"] for entry in entries]
+        await asyncio.sleep(0.2)
+    raise StormFailed("jobs of other keys did not start")

@@ -1,0 +1,172 @@
+"""The books of the memory backend: counters kept with every move, never counted from the rows."""
+
+from dataclasses import dataclass, field
+
+from forge_jobs.core.counters import Count, Minute, for_ever
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.histogram import EMPTY, Histogram, bucket_of
+from forge_jobs.core.instant import MINUTE, SECOND, Instant
+from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.vitals import EVER, Vitals, combined, ever
+
+from .rows import Row
+
+
+@dataclass(slots=True)
+class _Spans:
+    sum_s: float = 0.0
+    buckets: dict[int, int] = field(default_factory=dict[int, int])
+
+    def add(self, span_s: float) -> None:
+        bucket = bucket_of(span_s)
+        self.sum_s += span_s
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+
+    def histogram(self) -> Histogram:
+        return Histogram(self.sum_s, dict(sorted(self.buckets.items()))) if self.buckets else EMPTY
+
+
+@dataclass(slots=True)
+class _Sums:
+    enqueued: int = 0
+    started: int = 0
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    throttled: int = 0
+    released: int = 0
+    waited: _Spans = field(default_factory=_Spans)
+    ran: _Spans = field(default_factory=_Spans)
+    took: _Spans = field(default_factory=_Spans)
+
+    def minute(self, at: Instant, queue: str, kind: str) -> Minute:
+        return Minute(
+            at=at,
+            queue=queue,
+            kind=kind,
+            enqueued=self.enqueued,
+            started=self.started,
+            done=self.done,
+            retried=self.retried,
+            dead=self.dead,
+            cancelled=self.cancelled,
+            throttled=self.throttled,
+            released=self.released,
+            waited=self.waited.histogram(),
+            ran=self.ran.histogram(),
+            took=self.took.histogram(),
+        )
+
+
+class Counters:
+    """Jobs by queue and state, what happened in each minute, and how the processes fared."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, JobStatus], int] = {}
+        self._minutes: dict[tuple[Instant, str, str], _Sums] = {}
+        self._forgotten: list[Minute] = []
+        self._vitals: dict[tuple[Instant, str], Vitals] = {}
+
+    def entered(self, row: Row, now: Instant) -> None:
+        """A job came into being in its present state."""
+        self._add(row.queue, row.status, 1)
+        self._sums(row, now).enqueued += 1
+
+    def moved(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
+        """A job went from ``source`` to its present state."""
+        target = row.status
+        self._add(row.queue, source, -1)
+        self._add(row.queue, target, 1)
+        match target:
+            case JobStatus.RUNNING:
+                self._sums(row, now).started += 1
+            case JobStatus.DONE:
+                self._sums(row, now).done += 1
+            case JobStatus.DEAD:
+                self._sums(row, now).dead += 1
+            case JobStatus.CANCELLED:
+                self._sums(row, now).cancelled += 1
+            case JobStatus.FAILED:
+                self._sums(row, now).retried += 1
+            case JobStatus.PENDING | JobStatus.SCHEDULED | JobStatus.HELD:
+                if source is JobStatus.RUNNING:
+                    self._handed_back(row, event, now)
+
+    def _handed_back(self, row: Row, event: Event, now: Instant) -> None:
+        sums = self._sums(row, now)
+        if event is Event.REAP and row.started:
+            sums.retried += 1
+        elif event is Event.THROTTLE:
+            sums.throttled += 1
+        else:
+            sums.released += 1
+
+    def removed(self, row: Row) -> None:
+        """A job was deleted; what happened in its minutes stays."""
+        self._add(row.queue, row.status, -1)
+
+    def ended(self, row: Row, end: Finish, now: Instant) -> None:
+        """A worker told the end of a run, and how long everything took."""
+        if end.event is Event.MISSING:
+            return
+        sums = self._sums(row, now)
+        sums.waited.add(end.waited_s)
+        sums.ran.add(end.ran_s)
+        if end.event is Event.DONE:
+            sums.took.add((now - row.enqueued_at) / SECOND)
+
+    def counts(self) -> list[Count]:
+        return [
+            Count(queue, status, jobs) for (queue, status), jobs in sorted(self._counts.items())
+        ]
+
+    def minutes(self, since: Instant, until: Instant, queue: str | None) -> list[Minute]:
+        return [
+            sums.minute(at, name, kind)
+            for (at, name, kind), sums in sorted(self._minutes.items(), key=lambda item: item[0])
+            if since <= at < until and queue in (None, name)
+        ]
+
+    def totals(self) -> list[Minute]:
+        return for_ever([*self._forgotten, *self.minutes(0, 1 << 62, None)])
+
+    def forget(self, before: Instant, limit: int) -> int:
+        old = sorted(minute for minute in self._minutes if minute[0] < before)[: max(limit, 0)]
+        gone = [self._minutes.pop(minute).minute(*minute) for minute in old]
+        self._forgotten = for_ever([*self._forgotten, *gone])
+        return len(old)
+
+    def noted(self, vitals: Vitals) -> None:
+        """A process told how it fared."""
+        for part in (vitals, ever(vitals)):
+            name = (part.at, part.host_id)
+            known = self._vitals.get(name)
+            self._vitals[name] = part if known is None else combined([known, part])
+
+    def vitals(self, since: Instant, until: Instant) -> list[Vitals]:
+        return [
+            told
+            for (at, _), told in sorted(self._vitals.items(), key=lambda item: item[0])
+            if since <= at < until
+        ]
+
+    def forget_vitals(self, before: Instant, limit: int) -> int:
+        old = sorted(name for name in self._vitals if EVER < name[0] < before)[: max(limit, 0)]
+        for name in old:
+            del self._vitals[name]
+        return len(old)
+
+    def _add(self, queue: str, status: JobStatus, jobs: int) -> None:
+        left = self._counts.get((queue, status), 0) + jobs
+        if left:
+            self._counts[queue, status] = left
+        else:
+            del self._counts[queue, status]
+
+    def _sums(self, row: Row, now: Instant) -> _Sums:
+        minute = (now - now % MINUTE, row.queue, row.job.kind)
+        sums = self._minutes.get(minute)
+        if sums is None:
+            sums = self._minutes[minute] = _Sums()
+        return sums

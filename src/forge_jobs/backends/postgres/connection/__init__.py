@@ -1,0 +1,1 @@
+"""Connections to the server: address, driver, pool, time limits, error mapping."""

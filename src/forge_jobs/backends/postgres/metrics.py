@@ -1,0 +1,115 @@
+"""The ledger contract on Postgres: the books are appended to by every move and folded by a tick."""
+
+import msgspec
+from msgspec.structs import replace
+
+from forge_jobs.core.audit import AuditEntry
+from forge_jobs.core.counters import CappedCount, Count, Minute, by_name, for_ever
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import LogLine
+from forge_jobs.core.selection import Filter
+from forge_jobs.core.vitals import Vitals, combined, ever
+
+from . import roll_up, rows, sql_files
+from .connection.server import Link, Server
+from .queries import Queries
+from .rows import MAX_KEY
+
+_entry_of = msgspec.json.Decoder(AuditEntry).decode
+_vitals_of = msgspec.json.Decoder(Vitals).decode
+
+
+class PostgresMetrics:
+    """What was counted and said; see ``forge_jobs.store.metrics``."""
+
+    def __init__(self, server: Server, looks: Queries) -> None:
+        self._server = server
+        self._looks = looks
+        self._sql = sql_files.statements("metrics", server.address.schema)
+        self._logs = sql_files.statements("queries", server.address.schema)["logs"]
+
+    async def counts(self) -> list[Count]:
+        found = await self._server.ask(self._sql["counts"], writes=False)
+        return [Count(row[0], rows.status_of(row[1]), row[2]) for row in found]
+
+    async def count(self, filter: Filter, *, cap: int) -> CappedCount:
+        return await self._looks.count(filter, cap)
+
+    async def oldest_due(self) -> dict[str, Instant]:
+        found = await self._server.ask(self._sql["oldest_due"], writes=False)
+        return {row[0]: row[1] for row in found}
+
+    async def minutes(
+        self, *, since: Instant, until: Instant, queue: str | None = None
+    ) -> list[Minute]:
+        found = await self._server.ask(self._sql["minutes"], since, until, queue, writes=False)
+        return by_name(filter(roll_up.says_something, map(roll_up.read, found)))
+
+    async def totals(self) -> list[Minute]:
+        found = await self._server.ask(self._sql["totals"], writes=False)
+        return for_ever(filter(roll_up.says_something, map(roll_up.read, found)))
+
+    async def record_vitals(self, vitals: Vitals) -> None:
+        async def work(link: Link) -> None:
+            for part in (vitals, ever(vitals)):
+                empty = rows.as_json(Vitals(at=part.at, host_id=part.host_id))
+                # Processes share the second row: it has to be there before it can be locked.
+                await link.fetch(self._sql["begin_vitals"], part.at, part.host_id, empty)
+                known = await link.row(self._sql["known_vitals"], part.at, part.host_id)
+                assert known is not None
+                whole = rows.as_json(combined([_vitals_of(known["told"]), part]))
+                await link.fetch(self._sql["set_vitals"], part.at, part.host_id, whole)
+
+        await self._server.within(work)
+
+    async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
+        found = await self._server.ask(self._sql["vitals"], since, until, writes=False)
+        return [_vitals_of(row["told"]) for row in found]
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        async def work(link: Link) -> list[LogLine]:
+            [key] = await self._looks.keys_of(link, [job_id])
+            if key is None:
+                return []
+            return [LogLine(row[0], row[1], row[2]) for row in await link.fetch(self._logs, key)]
+
+        return await self._server.within(work, writes=False)
+
+    async def roll_up(self, *, limit: int) -> bool:
+        if await self._server.ask_row(self._sql["any_line"], writes=False) is None:
+            return False
+
+        async def work(link: Link) -> int:
+            lines = await link.fetch(self._sql["take_lines"], max(limit, 1))
+            changes, parts = roll_up.deltas(lines), roll_up.parts(lines)
+            if changes:
+                await link.fetch(self._sql["add_counts"], rows.as_json(changes))
+            if parts:
+                minutes = [roll_up.as_row(part) for part in by_name(parts)]
+                totals = [roll_up.as_row(part) for part in for_ever(parts)]
+                await link.fetch(self._sql["add_minutes"], rows.as_json(minutes))
+                await link.fetch(self._sql["add_totals"], rows.as_json(totals))
+            return len(lines)
+
+        return await self._server.within(work) >= limit
+
+    async def purge_minutes(self, *, before: Instant, limit: int) -> int:
+        most = max(limit, 0)
+        minutes = await self._server.ask(self._sql["purge_minutes"], before, most)
+        return len(minutes) + len(await self._server.ask(self._sql["purge_vitals"], before, most))
+
+    async def stamp(self) -> str:
+        row = await self._server.ask_row(self._sql["stamp"], writes=False)
+        return "" if row is None else str(row["stamp"])
+
+    async def record_action(self, entry: AuditEntry) -> None:
+        told = msgspec.json.encode(entry).decode()
+        await self._server.ask(self._sql["note_action"], entry.at, told)
+
+    async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
+        top = MAX_KEY if after is None else after
+        found = await self._server.ask(self._sql["actions"], top, max(limit, 0), writes=False)
+        return [replace(_entry_of(row["told"]), id=row["id"]) for row in found]
+
+    async def purge_actions(self, *, before: Instant, limit: int) -> int:
+        return len(await self._server.ask(self._sql["purge_actions"], before, max(limit, 0)))

@@ -1,0 +1,1 @@
+"""LISTEN and NOTIFY: waking the workers of this process and of others."""

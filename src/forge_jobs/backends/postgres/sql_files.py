@@ -1,0 +1,33 @@
+"""The SQL of this backend, written for a schema called ``forge`` and read for the one in use.
+
+The name was checked when the address was read; nothing else ever becomes part of a statement.
+"""
+
+import re
+from functools import cache
+from typing import Final
+
+from forge_jobs.backends.shared import migrations
+from forge_jobs.backends.shared.migrations import Migration
+from forge_jobs.backends.shared.sql_text import SqlText
+
+_PACKAGE: Final = "forge_jobs.backends.postgres"
+_SCHEMA: Final = re.compile(r"\bforge\.")
+
+
+@cache
+def statements(file: str, schema: str) -> dict[str, str]:
+    """The named statements of one file, for that schema."""
+    text = SqlText.load(f"{_PACKAGE}.sql", f"{file}.sql")
+    return {name: within(statement, schema) for name, statement in text.items()}
+
+
+@cache
+def steps() -> tuple[Migration, ...]:
+    """All migrations, as written."""
+    return migrations.load(f"{_PACKAGE}.migrations")
+
+
+def within(text: str, schema: str) -> str:
+    """The same text for another schema."""
+    return _SCHEMA.sub(f"{schema}.", text)

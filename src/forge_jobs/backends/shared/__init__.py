@@ -1,0 +1,1 @@
+"""What the SQL backends share: SQL text files, migrations, pagination."""

@@ -1,0 +1,1 @@
+"""Connections, the writer and the reader of a SQLite file."""

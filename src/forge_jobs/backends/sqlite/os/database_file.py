@@ -1,0 +1,160 @@
+"""Where a database lies: the file, the directory beside it, and whether the place is suitable.
+
+The database file itself is never opened here once it exists: closing a descriptor of it would drop
+the locks that SQLite holds for this whole process.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from forge_jobs.core.errors import NotWritable
+
+_NETWORK: Final = frozenset(
+    {
+        "9p", "afpfs", "afs", "ceph", "cifs", "coda", "davfs", "fuse.cephfs", "fuse.davfs2",
+        "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs",
+        "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "prl_fs", "smb", "smb2", "smb3", "smbfs",
+        "vboxsf", "virtiofs", "webdav",
+    }
+)  # fmt: skip
+_MOUNTS: Final = "/proc/self/mounts"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFile:
+    """The files of one database."""
+
+    path: str
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str]) -> "DatabaseFile":
+        """The place of a database file; a link leads to the same place as its target."""
+        return cls(os.path.realpath(os.fspath(path)))
+
+    @property
+    def directory(self) -> str:
+        """The directory beside the database with locks, doorbells and signs of life."""
+        return f"{self.path}-forge"
+
+    @property
+    def wal(self) -> str:
+        return f"{self.path}-wal"
+
+    def part(self, *names: str) -> str:
+        """A path within the directory beside the database."""
+        return os.path.join(self.directory, *names)
+
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
+
+    def identity(self) -> tuple[int, int] | None:
+        """Which file this is, to notice that it was removed or replaced."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def prepare(self) -> None:
+        """Make the file and the directory beside it, both for their owner alone.
+
+        NotWritable for a place that cannot be written or lies on a network file system.
+        """
+        parent = os.path.dirname(self.path)
+        if not os.path.isdir(parent):
+            raise NotWritable(f"{parent} is not a directory: create it, or choose another path")
+        self._refuse_network(parent)
+        if os.path.isdir(self.path):
+            raise NotWritable(f"{self.path} is a directory: name a file in it")
+        try:
+            with suppress(FileExistsError):
+                # O_EXCL: only a file that nobody can have open yet may be opened by hand.
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            for directory in (self.directory, self.part("live"), self.part("bell")):
+                with suppress(FileExistsError):
+                    os.mkdir(directory, 0o700)
+        except OSError as error:
+            raise self._unwritable(parent, error.strerror or "refused") from error
+        if not os.access(self.path, os.R_OK | os.W_OK) or not os.access(parent, os.W_OK):
+            raise self._unwritable(parent, "permission denied")
+
+    def _unwritable(self, parent: str, reason: str) -> NotWritable:
+        return NotWritable(
+            f"{self.path} cannot be written ({reason}): SQLite needs write access to the file and "
+            f"to {parent}"
+        )
+
+    def _refuse_network(self, parent: str) -> None:
+        kind = file_system(parent)
+        if kind is not None and is_network(kind):
+            raise NotWritable(
+                f"{self.path} lies on a network file system ({kind}), where SQLite's locks are not "
+                "reliable: use a local disk, or a database server"
+            )
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the database and of its write-ahead log."""
+        found: dict[str, int] = {}
+        for name, path in (("database", self.path), ("wal", self.wal)):
+            with suppress(OSError):
+                found[name] = os.stat(path).st_size
+        return found
+
+    def remove(self) -> None:
+        """Delete the database with everything that belongs to it."""
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        for root, directories, names in os.walk(self.directory, topdown=False):
+            for name in names:
+                Path(root, name).unlink(missing_ok=True)
+            for name in directories:
+                with suppress(OSError):
+                    os.rmdir(os.path.join(root, name))
+        with suppress(OSError):
+            os.rmdir(self.directory)
+
+
+def is_network(kind: str) -> bool:
+    """Whether a file system of this kind lies on another machine."""
+    return kind.lower() in _NETWORK
+
+
+def file_system(path: str, mounts: str | None = None) -> str | None:
+    """The kind of file system a path lies on; None where the system does not tell.
+
+    ``mounts`` is the text of the mount table, for tests.
+    """
+    if mounts is None:
+        if not sys.platform.startswith("linux"):
+            return None
+        try:
+            with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
+                mounts = table.read()
+        except OSError:
+            return None
+    wanted = os.path.realpath(path)
+    best, kind = "", None
+    for point, found in _mounted(mounts.splitlines()):
+        inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
+        # A later mount on the same point hides an earlier one.
+        if inside and len(point) >= len(best):
+            best, kind = point, found
+    return kind
+
+
+def _mounted(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) >= 3:
+            yield _unescaped(fields[1]), fields[2]
+
+
+def _unescaped(point: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(code, char)
+    return point

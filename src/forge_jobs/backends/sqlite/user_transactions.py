@@ -1,0 +1,109 @@
+"""Jobs inside a user's own transaction: a ``sqlite3`` connection to the same file.
+
+Nothing is written but the jobs and their dedupe keys; the books follow with the next write of ours.
+A connection that is not in a transaction yet gets one, as ``sqlite3`` itself would open it before a
+write, unless it is in autocommit mode: there nothing would be left to commit.
+
+All statements of a call are one savepoint: an error or a signal in the middle leaves nothing of it
+in the user's transaction, and no transaction where there was none.
+"""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.core.errors import BadOption, Unavailable
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Enqueued, NewJob
+
+from . import enqueue
+from .error_mapping import is_busy, translated
+from .io.transaction import Tx
+from .os.database_file import DatabaseFile
+
+_SAVEPOINT: Final = "SAVEPOINT forge_jobs_enqueue"
+_RELEASE: Final = "RELEASE forge_jobs_enqueue"
+_ROLL_BACK: Final = "ROLLBACK TO forge_jobs_enqueue"
+
+
+def insert(
+    place: DatabaseFile, connection: object, jobs: Sequence[NewJob], now: Instant, tag: int
+) -> tuple[list[Enqueued], set[str]]:
+    """Store jobs there; the answers, and the queues to wake."""
+    if not isinstance(connection, sqlite3.Connection):
+        raise BadOption(
+            f"tx={type(connection).__name__} cannot be joined: pass a sqlite3.Connection to the "
+            "file that holds the jobs"
+        )
+    cursor = connection.cursor()
+    # The user's own factories must not change what we read.
+    cursor.row_factory = None
+    text_factory, connection.text_factory = connection.text_factory, str
+    joined = connection.in_transaction
+    try:
+        _same_file(place, cursor)
+        _begin(connection, cursor)
+        answers, woken = _within(cursor, jobs, now, tag)
+    except BaseException as error:
+        if not joined:
+            connection.rollback()
+        if not isinstance(error, sqlite3.Error):
+            raise
+        if is_busy(error):
+            raise Unavailable(
+                "somebody else wrote since this transaction began to read: begin it with "
+                "BEGIN IMMEDIATE and try again"
+            ) from error
+        raise translated(error, place.path) from error
+    finally:
+        connection.text_factory = text_factory
+        cursor.close()
+    return answers, woken
+
+
+def _within(
+    cursor: sqlite3.Cursor, jobs: Sequence[NewJob], now: Instant, tag: int
+) -> tuple[list[Enqueued], set[str]]:
+    tx = Tx(partial(_execute, cursor), now, tag)
+    try:
+        cursor.execute(_SAVEPOINT)
+        answers = enqueue.insert_uncounted(tx, jobs)
+        cursor.execute(_RELEASE)
+    except BaseException:
+        try:
+            cursor.execute(_ROLL_BACK)
+            cursor.execute(_RELEASE)
+        except sqlite3.Error:
+            # Not begun, over already, or rolled back by the error: nothing is left half done.
+            pass
+        raise
+    return answers, tx.woken
+
+
+def _execute(
+    cursor: sqlite3.Cursor, statement: str, values: Sequence[object] = ()
+) -> sqlite3.Cursor:
+    return cursor.execute(statement, in_order(statement, values))
+
+
+def _same_file(place: DatabaseFile, cursor: sqlite3.Cursor) -> None:
+    for _, name, path in cursor.execute("PRAGMA database_list").fetchall():
+        if name == "main" and path:
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) == place.identity():
+                return
+            raise BadOption(f"tx= is connected to {path}, but the jobs are in {place.path}")
+    raise BadOption(f"tx= has no file, but the jobs are in {place.path}")
+
+
+def _begin(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:
+    if connection.in_transaction:
+        return
+    if connection.isolation_level is None and getattr(connection, "autocommit", -1) is not False:
+        raise BadOption(
+            "tx= is in autocommit mode and no transaction is open: execute BEGIN IMMEDIATE first"
+        )
+    cursor.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,65 @@
+"""Takes claims over from the store: which handler, where it runs, which lane it waits in."""
+
+from collections.abc import Sequence
+
+from forge_jobs.core.job import ClaimedJob
+from forge_jobs.core.outcome import Dead, Missing
+from forge_jobs.engine.running.in_flight import InFlightJobs
+from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
+from forge_jobs.engine.running.run import Run, RunOutcome
+
+from .local_queue import LocalQueue
+
+# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
+_LOOP = RunIn.LOOP
+
+
+class Dispatcher:
+    """The door of the floor. Jobs that cannot run here are concluded on the spot."""
+
+    def __init__(
+        self, floor: InFlightJobs, handlers: HandlerRegistry, *, isolate_from: int
+    ) -> None:
+        self._floor = floor
+        self._handlers = handlers
+        self._isolate_from = isolate_from
+
+    def accept(self, jobs: Sequence[ClaimedJob], now: float) -> None:
+        """Take claims in; nothing starts yet."""
+        floor, get, isolate_from = self._floor, self._handlers.get, self._isolate_from
+        held, lanes = floor.held, floor.lanes
+        careful: dict[str, LocalQueue] = {}
+        for job in jobs:
+            handler = get(job.kind)
+            lane = lanes[job.queue]
+            lane.wanted -= 1
+            run = Run(job, _NO_HANDLER if handler is None else handler, floor, now)
+            held[job.key] = run
+            if handler is None:
+                floor.conclude(run, RunOutcome(Missing()), now)
+                continue
+            alone = job.crashes >= isolate_from and not handler.apart
+            special = alone or handler.run_in is not _LOOP
+            if special and not floor.places.assign(run, alone=alone):
+                floor.conclude(run, RunOutcome(Dead(_cannot_isolate(job))), now)
+                continue
+            if job.limit_key is not None or job.crashes:
+                lane.be_careful(now)
+                careful[job.queue] = lane
+            lane.ready.append(run)
+        for lane in careful.values():
+            lane.hand_back_ahead()
+
+
+def _cannot_isolate(job: ClaimedJob) -> str:
+    return (
+        f"a worker died {job.crashes} times while running this job, and kind {job.kind!r} cannot "
+        "be moved to a process of its own: define it as a task in an importable module"
+    )
+
+
+def _never_called(data: bytes, make_context: object) -> None:
+    raise AssertionError("a job without a handler is never run")
+
+
+_NO_HANDLER = Handler(kind="missing", run_in=RunIn.LOOP, call=_never_called)

@@ -1,0 +1,1 @@
+"""Keeps this process registered, leased and reachable, and shuts it down."""

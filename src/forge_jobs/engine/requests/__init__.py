@@ -1,0 +1,1 @@
+"""Turns a kind and a payload into a stored job."""

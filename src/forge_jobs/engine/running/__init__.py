@@ -1,0 +1,1 @@
+"""Runs the handlers of claimed jobs and turns what they did into outcomes."""

@@ -1,0 +1,254 @@
+"""What a handler sees of the job it works on.
+
+A Context talks to a ``RunLink``: the run in this process, or the parent when the handler runs in a
+child process. It never touches the store by itself.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.ids import job_id
+from forge_jobs.core.instant import to_datetime
+from forge_jobs.core.job import Bindable, ClaimedJob, Enqueued, LogLine, NewJob
+from forge_jobs.core.outcome import Stopped
+from forge_jobs.kit import redact
+from forge_jobs.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from .rate_limit import RateLimiter
+
+_LOG = logging.getLogger("forge_jobs.job")
+LINE_LONGEST = 4_096
+NOTE_LONGEST = 512
+
+
+class Enqueuer(Protocol):
+    """Stores new jobs on behalf of handlers."""
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """From synchronous code."""
+        ...
+
+    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """From a coroutine."""
+        ...
+
+    def prepared(self, job: NewJob) -> NewJob:
+        """A job that is stored together with an ending, as hooks want it."""
+        ...
+
+
+class RunLink(Protocol):
+    """What a context is connected to. Every method may be called from any thread."""
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the handler should end now; None while it may go on."""
+        ...
+
+    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+        """Pass on progress or a log line; it is written with one of the next exchanges."""
+        ...
+
+    def carry(self, job: NewJob) -> None:
+        """Store this job in the transaction that finishes the present one."""
+        ...
+
+
+class Closable(Protocol):
+    """Something that a worker process keeps and lets go when it stops."""
+
+    async def close(self) -> None:
+        """Let go, within a moment."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnvironment:
+    """What all contexts of a process share. ``request`` makes the request for a job of a kind with
+    a payload; ``shared`` is what handlers keep for all their jobs, closed when the process stops;
+    ``limiter`` gives the permits of the process."""
+
+    host_id: str
+    tag: int
+    clock: Clock
+    enqueuer: Enqueuer
+    request: Callable[[str, Any], NewJob]
+    shared: dict[object, Any] = field(default_factory=dict[object, Any])
+    limiter: "Callable[[], RateLimiter] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """The job as its handler sees it; ``attempts`` counts this run."""
+
+    id: str
+    kind: str
+    queue: str
+    attempts: int
+    max_attempts: int
+    enqueued_at: datetime
+    tags: tuple[str, ...]
+    trace: str | None = None
+
+    @classmethod
+    def of(cls, job: ClaimedJob, tag: int) -> "JobInfo":
+        """The readable form of a claim."""
+        return cls(
+            id=job_id(job.key, job.enqueued_at, tag),
+            kind=job.kind,
+            queue=job.queue,
+            attempts=job.attempts,
+            max_attempts=job.max_attempts,
+            enqueued_at=to_datetime(job.enqueued_at),
+            tags=job.tags,
+            trace=job.trace,
+        )
+
+
+class JobLog:
+    """A small logger: lines go to the job's own log in the store and to Python's logging."""
+
+    __slots__ = ("_clock", "_extra", "_link")
+
+    def __init__(self, info: JobInfo, link: RunLink, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+        self._extra = {
+            "kind": info.kind,
+            "queue": info.queue,
+            "job_id": info.id,
+            "attempts": info.attempts,
+        }
+
+    def debug(self, message: str, *args: object) -> None:
+        """A line for whoever looks closely."""
+        self._write(logging.DEBUG, "debug", message, args)
+
+    def info(self, message: str, *args: object) -> None:
+        """What happens."""
+        self._write(logging.INFO, "info", message, args)
+
+    def warning(self, message: str, *args: object) -> None:
+        """Something a person may want to know."""
+        self._write(logging.WARNING, "warning", message, args)
+
+    def error(self, message: str, *args: object) -> None:
+        """Something went wrong."""
+        self._write(logging.ERROR, "error", message, args)
+
+    def keep(self, level: str, text: str) -> None:
+        """A line for the job's own log alone, not for the worker's: it may be long."""
+        line = LogLine(self._clock.now(), level, _storable(text, LINE_LONGEST))
+        self._link.say(progress=None, note=None, line=line)
+
+    def _write(self, level: int, name: str, message: str, args: tuple[object, ...]) -> None:
+        text = _storable(str(message) % args if args else str(message), LINE_LONGEST)
+        self._link.say(progress=None, note=None, line=LogLine(self._clock.now(), name, text))
+        _LOG.log(level, "%s", text, extra=self._extra)
+
+
+class Context:
+    """Handed to handlers that ask for it by annotation."""
+
+    __slots__ = ("_around", "_link", "_log", "deadline", "job")
+
+    def __init__(
+        self,
+        job: JobInfo,
+        link: RunLink,
+        around: RunEnvironment,
+        *,
+        deadline: datetime | None = None,
+    ) -> None:
+        self.job = job
+        self.deadline = deadline
+        self._link = link
+        self._around = around
+        self._log: JobLog | None = None
+
+    @property
+    def host_id(self) -> str:
+        """The worker process that runs this job."""
+        return self._around.host_id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should end now: cancelled, timed out, or the worker must stop.
+
+        Leave by raising (``raise_if_cancelled``): a plain return counts as success.
+        """
+        return self._link.stop_reason is not None
+
+    def raise_if_cancelled(self) -> None:
+        """Leave the handler here if it was told to end."""
+        reason = self._link.stop_reason
+        if reason is not None:
+            raise Stopped(reason)
+
+    @property
+    def log(self) -> JobLog:
+        """The job's own log."""
+        if self._log is None:
+            self._log = JobLog(self.job, self._link, self._around.clock)
+        return self._log
+
+    @property
+    def rate_limit(self) -> "RateLimiter":
+        """Permits of the cluster's rate limits."""
+        if self._around.limiter is None:
+            raise BadOption("ctx.rate_limit needs a store: this handler runs without one")
+        return self._around.limiter()
+
+    def shared(self, key: object, make: Callable[[], C]) -> C:
+        """One object for all jobs of this worker process: made by whoever asks first, on the
+        worker's loop, and closed when the worker stops."""
+        found = self._around.shared.get(key)
+        if found is None:
+            found = self._around.shared[key] = make()
+        return found
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """How far the job is, from 0 to 1, with a word for people."""
+        if not 0 <= fraction <= 1:
+            raise BadOption(f"progress({fraction!r}) must lie between 0 and 1")
+        text = None if note is None else _storable(note, NOTE_LONGEST)
+        self._link.say(progress=float(fraction), note=text, line=None)
+
+    def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
+        """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
+        self._link.carry(self._around.enqueuer.prepared(self._bound(task, args, kwargs)))
+
+    def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
+        """Store a job now, from synchronous code; a kind takes its payload as one argument."""
+        return self._around.enqueuer.enqueue([self._bound(task, args, kwargs)])[0]
+
+    async def aenqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
+        """Store a job now, from a coroutine."""
+        return (await self._around.enqueuer.aenqueue([self._bound(task, args, kwargs)]))[0]
+
+    def _bound(
+        self, task: Bindable | str, args: tuple[object, ...], kwargs: dict[str, Any]
+    ) -> NewJob:
+        if not isinstance(task, str):
+            return task.bind(*args, **kwargs)
+        if len(args) > 1 or (args and kwargs):
+            raise BadOption(
+                f"enqueue({task!r}, …) by kind takes one payload object, or keyword arguments"
+            )
+        return self._around.request(task, args[0] if args else kwargs)
+
+
+JobCtx = Context
+
+
+def _storable(text: str, longest: int) -> str:
+    clean = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    return redact.text(clean if len(clean) <= longest else clean[: longest - 1] + "…")

@@ -1,0 +1,53 @@
+"""An exception as one bounded line for people: itself and its causes, joined by ``": "``."""
+
+from forge_jobs.kit import redact
+
+LONGEST = 2_000
+_MAX_LINKS = 8
+
+
+def error_text(error: BaseException) -> str:
+    """``TypeName: message`` of an exception and of what caused it.
+
+    Never raises, whatever the exception does in its own ``__str__``.
+
+    >>> error_text(ValueError("no such city"))
+    'ValueError: no such city'
+    """
+    seen: list[int] = []
+    parts: list[str] = []
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen and len(parts) < _MAX_LINKS:
+        seen.append(id(link))
+        parts.append(_one(link))
+        link = _cause(link)
+    return storable(": ".join(parts))
+
+
+def storable(text: object) -> str:
+    """Any message as text that every store keeps: bounded, no NUL, no secrets of addresses."""
+    try:
+        clean = str(text)
+    except BaseException:
+        clean = f"<{type(text).__name__} that cannot be shown>"
+    clean = clean.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    clean = redact.text(clean[: LONGEST * 2])
+    return clean if len(clean) <= LONGEST else clean[: LONGEST - 1] + "…"
+
+
+def _one(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        message = str(error)
+    except BaseException:
+        return f"{name} (its message cannot be read)"
+    return f"{name}: {message}" if message else name
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None:
+        return error.__cause__
+    if isinstance(error, BaseExceptionGroup):
+        # "unhandled errors in a TaskGroup" says nothing; its first member does.
+        return error.exceptions[0]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return None if error.__suppress_context__ else error.__context__

@@ -1,0 +1,73 @@
+"""Cancelling a job that runs in this process: at once here, and recorded in the store."""
+
+import asyncio
+
+from forge_jobs.core.errors import StoreError
+from forge_jobs.core.ids import row_key
+from forge_jobs.core.selection import Selection
+from forge_jobs.kit.clock import Clock
+from forge_jobs.store.store import Store
+
+from .in_flight import InFlightJobs
+from .job_loop import JobLoop
+from .run import Run, RunState
+
+REASON = "cancelled in its own process"
+_DELAYS_S = (0.1, 0.3, 1.0)
+
+
+class LocalCancels:
+    """Without the record the store would judge a cancelled run as a failure and retry it."""
+
+    def __init__(self, floor: InFlightJobs, store: Store, job_loop: JobLoop, clock: Clock) -> None:
+        self._floor = floor
+        self._store = store
+        self._job_loop = job_loop
+        self._clock = clock
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def request(self, public_id: str) -> bool:
+        """Whether the job is in this process; if so it is told to end. From any thread."""
+        place = row_key(public_id, self._store.tag)
+        if place is None:
+            return False
+        key, millisecond = place
+        run = self._floor.held.get(key)
+        if run is None or run.job.enqueued_at // 1000 != millisecond:
+            return False
+        if run.state not in (RunState.READY, RunState.RUNNING):
+            return False
+        if self._job_loop.is_here:
+            self._cancel(run)
+        else:
+            self._job_loop.post(self._cancel, run)
+        return True
+
+    def close(self) -> None:
+        """Stop recording."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _cancel(self, run: Run) -> None:
+        if run.recording or run.state not in (RunState.READY, RunState.RUNNING):
+            return
+        self._floor.cancel_here(run)
+        task = self._job_loop.loop.create_task(self._record(run))
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+
+    async def _record(self, run: Run) -> None:
+        try:
+            for delay_s in (*_DELAYS_S, None):
+                try:
+                    await self._store.jobs.cancel(Selection(ids=(run.id,)), reason=REASON, limit=1)
+                    return
+                except StoreError:
+                    if delay_s is None:
+                        return
+                await self._clock.sleep(delay_s)
+        finally:
+            self._floor.cancel_recorded(run)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)

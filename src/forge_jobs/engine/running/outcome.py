@@ -1,0 +1,154 @@
+"""From what a handler did to what is recorded: a value, an exception or a demand to stop.
+
+``outcome_of_value`` and ``outcome_of_error`` run where the handler ran (also in a child process)
+and never raise; ``finish_of`` runs on the job loop and knows whether the handler was told to end.
+"""
+
+import asyncio
+from typing import assert_never
+
+from forge_jobs.core import payload
+from forge_jobs.core.decide import Budgets, Finish, decide
+from forge_jobs.core.errors import BadArguments, ForgeError
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.outcome import (
+    AnyOutcome,
+    Dead,
+    Done,
+    Failed,
+    JobOutcome,
+    Snooze,
+    Stopped,
+    Throttled,
+)
+from forge_jobs.core.retry import Backoff
+from forge_jobs.core.status import Event, JobStatus
+
+from .error_text import error_text, storable
+from .registry import Handler
+from .run import Run, RunOutcome, StopReason
+
+NO_VALUE = RunOutcome(Done())
+
+
+def outcome_of_value(handler: Handler, value: object) -> RunOutcome:
+    """The ending of a handler that returned."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, JobOutcome):
+        return _chosen(handler, value)
+    return _encoded(handler, value, explicit=False)
+
+
+def outcome_of_error(handler: Handler, error: BaseException) -> RunOutcome:
+    """The ending of a handler that raised, whatever it raised."""
+    try:
+        if isinstance(error, JobOutcome):
+            return _chosen(handler, error)
+        return RunOutcome(_failure(handler, error))
+    except BaseException:
+        return RunOutcome(Failed(f"{type(error).__name__} (it cannot be described)"))
+
+
+def finish_of(
+    run: Run,
+    ending: RunOutcome,
+    *,
+    now: Instant,
+    roll: float,
+    backoff: Backoff,
+    budgets: Budgets,
+    ran_s: float,
+    waited_s: float = 0.0,
+) -> Finish | None:
+    """The write that records an ending; None when the job is handed back unspent."""
+    outcome = ending.outcome
+    if run.stop is not None:
+        stopped = _after_stop(run, run.stop, ending)
+        if stopped is None:
+            return None
+        outcome = stopped
+    is_done = isinstance(outcome, Done)
+    retry = run.handler.retry
+    return decide(
+        run.job,
+        outcome,
+        now=now,
+        roll=roll,
+        backoff=backoff if retry is None else retry.backoff,
+        budgets=budgets,
+        result=ending.result if is_done else None,
+        jobs=tuple(run.carried) if is_done and run.carried else (),
+        ran_s=ran_s,
+        waited_s=waited_s,
+    )
+
+
+def unstorable(finish: Finish, error: Exception) -> Finish:
+    """What is recorded instead of an ending that the store can never take."""
+    return Finish(
+        finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
+        error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
+        waited_s=finish.waited_s, enqueued_at=finish.enqueued_at,
+    )  # fmt: skip
+
+
+def _after_stop(run: Run, stop: StopReason, ending: RunOutcome) -> AnyOutcome | None:
+    outcome = ending.outcome
+    match stop:
+        case StopReason.TIMEOUT:
+            if ending.explicit and not isinstance(outcome, Done):
+                return outcome
+            return Failed(f"timed out after {run.timeout_s or 0:g} s")
+        case StopReason.CANCEL:
+            return outcome if isinstance(outcome, Done) else Stopped()
+        case StopReason.LOST | StopReason.SHUTDOWN:
+            # The handler ends because this process must: only a word of its own counts, and a
+            # failure is what a cooperative handler answers to the demand, not a verdict on the job.
+            if isinstance(outcome, Done):
+                return outcome
+            chosen = ending.explicit and not isinstance(outcome, Failed)
+            return outcome if chosen else None
+        case _:
+            assert_never(stop)
+
+
+def _failure(handler: Handler, error: BaseException) -> Failed | Dead:
+    text = error_text(error)
+    if isinstance(error, asyncio.CancelledError):
+        return Failed(text)
+    if isinstance(error, BadArguments):
+        return Dead(text)
+    if handler.retry is not None and not handler.retry.allows(error):
+        return Dead(text)
+    return Failed(text)
+
+
+def _chosen(handler: Handler, outcome: JobOutcome) -> RunOutcome:
+    match outcome:
+        case Done(value=value):
+            return NO_VALUE if value is None else _encoded(handler, value, explicit=True)
+        case Failed(message=message, retry_after_s=least_s):
+            return RunOutcome(Failed(storable(message), retry_after=least_s), explicit=True)
+        case Dead(message=message):
+            return RunOutcome(Dead(storable(message)), explicit=True)
+        case Throttled(retry_after_s=wait_s, scope=scope):
+            declared = scope if scope in handler.scopes else None
+            return RunOutcome(Throttled(wait_s, declared), explicit=True)
+        case Snooze():
+            return RunOutcome(outcome, explicit=True)
+        case Stopped(message=message):
+            return RunOutcome(Failed(storable(message)))
+        case _:
+            return RunOutcome(Failed(error_text(outcome)))
+
+
+def _encoded(handler: Handler, value: object, *, explicit: bool) -> RunOutcome:
+    try:
+        result = payload.encode(value, limit=handler.result_limit, what="result")
+    except ForgeError as error:
+        # Running it again would repeat its effects for the sake of a value nobody can store.
+        return RunOutcome(Dead(storable(error)))
+    except BaseException as error:
+        return RunOutcome(Dead(f"result cannot be stored as JSON: {error_text(error)}"))
+    return RunOutcome(Done(), result=result, explicit=explicit)

@@ -1,0 +1,295 @@
+"""``ctx.rate_limit``: permits of cluster-wide token buckets, fetched in small blocks.
+
+A process takes a few permits at once and hands them to its handlers, so that a fast scope does not
+cost a call to the store per permit. A block is small beside the rate and the burst, grows only
+while it is used up at once, and what is left of it lapses after a second: one process never keeps
+the others from the bucket for long, and a lapsed permit only makes the rate lower, never higher.
+After a refusal nobody here asks the store again before the time it named.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from forge_jobs.core.errors import BadOption, NotFound, Unavailable
+from forge_jobs.core.limits import rate_of
+from forge_jobs.core.outcome import Throttled
+from forge_jobs.core.token_bucket import TokenBucket, check_bucket
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.store.store import Store
+
+KEEP_S: Final = 1.0
+_EAGER_S: Final = 0.25
+_KNOWN_S: Final = 5.0
+_NEVER_REFILLED_S: Final = 60.0
+_BLOCK_OF_RATE_S: Final = 0.1
+_BLOCK_OF_BURST: Final = 1 / 32
+_MAX_BLOCK_OF_BURST: Final = 1 / 8
+
+Ready: TypeAlias = Callable[[], Awaitable[Store]]
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A scope as code declares it: ``burst`` permits at once, refilled at ``per_s``."""
+
+    per_s: float
+    burst: float
+
+    @classmethod
+    def of(cls, scope: str, rate: str, burst: float | None = None) -> "RateLimit":
+        """From "50/m"; without ``burst`` as many at once as the rate names."""
+        per_s, _ = rate_of(rate, field=f"rate limit {scope!r}: rate")
+        at_once = max(1.0, float(rate.partition("/")[0])) if burst is None else float(burst)
+        check_bucket(scope, capacity=at_once, refill_per_s=per_s)
+        return cls(per_s, at_once)
+
+
+DEFAULT_RATE_LIMIT_SCOPES: Final[Mapping[str, RateLimit]] = {
+    "slack": RateLimit(50 / 60, 50.0),
+    "gh": RateLimit(5_000 / 3_600, 5_000.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireOutcome:
+    """Whether a permit was granted; if not, ``retry_after`` is how many seconds to wait for one.
+
+    True in a condition when granted.
+    """
+
+    granted: bool
+    retry_after: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.granted
+
+
+_GRANTED: Final = AcquireOutcome(True)
+
+
+def store_of(store: Store) -> Ready:
+    """Where the store is open already."""
+
+    async def ready() -> Store:
+        return store
+
+    return ready
+
+
+async def ensure_default_rate_limits(
+    storage: Store, scopes: Mapping[str, RateLimit] = DEFAULT_RATE_LIMIT_SCOPES
+) -> list[TokenBucket]:
+    """Create the buckets that do not exist yet; what an operator set stays as it is."""
+    return [
+        await storage.schedules.ensure_token_bucket(
+            scope, capacity=limit.burst, refill_per_s=limit.per_s
+        )
+        for scope, limit in scopes.items()
+    ]
+
+
+class _LocalPermits:
+    """What this process has of one scope: permits in hand, or a time until which there is none."""
+
+    __slots__ = ("block", "closed_until", "fetched_at", "filling", "good_until", "most", "permits")
+
+    def __init__(self) -> None:
+        self.permits = 0
+        self.good_until = -1.0
+        self.closed_until = -1.0
+        self.fetched_at = -1.0
+        self.block = 1
+        self.most = 1
+        self.filling: Future[None] | None = None
+
+    def hand(self, now: float) -> AcquireOutcome | None:
+        """An answer from what is at hand; None: ask the store."""
+        if self.permits and now < self.good_until:
+            self.permits -= 1
+            return _GRANTED
+        if now < self.closed_until:
+            return AcquireOutcome(False, self.closed_until - now)
+        return None
+
+    def wanted(self, now: float) -> int:
+        """How many to fetch: more as long as they are used up at once."""
+        used_up = self.permits == 0 and now - self.fetched_at < _EAGER_S
+        self.block = min(self.block * 2, self.most) if used_up else 1
+        return self.block
+
+
+class RateLimiter:
+    """The permits of one process. All methods may be called from any thread or coroutine; those
+    that end in ``_sync`` wait, the others are awaited."""
+
+    def __init__(
+        self,
+        ready: Ready,
+        io: IoPort,
+        *,
+        declared: Mapping[str, RateLimit] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._ready = ready
+        self._io = io
+        self._declared = declared or {}
+        self._mono = clock.mono
+        self._guard = threading.Lock()
+        self._pouches: dict[str, _LocalPermits] = {}
+        self._known: dict[str, TokenBucket] = {}
+        self._known_at: float | None = None
+        self._on_this_loop = False
+
+    async def acquire(self, scope: str) -> None:
+        """Take one permit, or raise Throttled with the time to wait: the job is tried again then,
+        without spending an attempt. NotFound for a scope that nobody declared."""
+        _demand(scope, await self.try_acquire(scope))
+
+    def acquire_sync(self, scope: str) -> None:
+        """``acquire`` for plain functions."""
+        _demand(scope, self.try_acquire_sync(scope))
+
+    async def try_acquire(self, scope: str) -> AcquireOutcome:
+        """Take one permit if there is one."""
+        while True:
+            step = self._hand(scope)
+            if isinstance(step, AcquireOutcome):
+                return step
+            await asyncio.shield(asyncio.wrap_future(step))
+
+    def try_acquire_sync(self, scope: str) -> AcquireOutcome:
+        """``try_acquire`` for plain functions."""
+        while True:
+            step = self._hand(scope)
+            if isinstance(step, AcquireOutcome):
+                return step
+            self._wait(step)
+
+    async def drain(self, scope: str) -> None:
+        """The other side said no (a real 429): nobody in the cluster gets a permit until the
+        bucket has refilled. Permits that processes already hold lapse within a second."""
+        await asyncio.shield(asyncio.wrap_future(self._begin(self._drain(scope))))
+
+    def drain_sync(self, scope: str) -> None:
+        """``drain`` for plain functions."""
+        self._wait(self._begin(self._drain(scope)))
+
+    # -------------------------------------------------------------------------- at hand
+
+    def _hand(self, scope: str) -> "AcquireOutcome | Future[None]":
+        """An answer, or what has to end before there may be one."""
+        with self._guard:
+            pouch = self._pouches.get(scope)
+            if pouch is None:
+                pouch = self._pouches[scope] = _LocalPermits()
+            answer = pouch.hand(self._mono())
+            if answer is not None:
+                return answer
+            if pouch.filling is None or pouch.filling.done():
+                pouch.filling = self._begin(self._fill(scope, pouch))
+            return pouch.filling
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
+        """Run it on the I/O port; its end can be waited for by threads and by any loop."""
+        ended: Future[None] = Future()
+
+        async def run() -> None:
+            try:
+                await work
+            except Exception as error:
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        def over(_: object) -> None:
+            work.close()
+            if not ended.done():
+                ended.set_exception(Unavailable("the worker stops: no permit can be fetched"))
+
+        try:
+            spawned = self._io.spawn(run)
+        except BaseException:
+            work.close()
+            raise
+        self._on_this_loop = isinstance(spawned, asyncio.Task)
+        spawned.add_done_callback(over)
+        return ended
+
+    def _wait(self, ended: "Future[None]") -> None:
+        if self._on_this_loop and not ended.done() and _in_a_coroutine():
+            raise BadOption(
+                "a coroutine would wait for itself: use await ctx.rate_limit.acquire(…)"
+            )
+        ended.result()
+
+    # --------------------------------------------------------------------- with the store
+
+    async def _fill(self, scope: str, pouch: _LocalPermits) -> None:
+        store = await self._ready()
+        bucket = await self._bucket(store, scope)
+        with self._guard:
+            pouch.most = _max_block(bucket)
+            count = pouch.wanted(self._mono())
+        grant = await store.schedules.take(scope, count)
+        with self._guard:
+            now = self._mono()
+            pouch.permits = grant.granted
+            pouch.fetched_at, pouch.good_until = now, now + KEEP_S
+            if grant.granted < count:
+                wait_s = _NEVER_REFILLED_S if grant.retry_s is None else grant.retry_s
+                pouch.closed_until = now + wait_s
+
+    async def _drain(self, scope: str) -> None:
+        store = await self._ready()
+        await self._bucket(store, scope)
+        await store.schedules.drain(scope)
+        with self._guard:
+            pouch = self._pouches.setdefault(scope, _LocalPermits())
+            pouch.permits = 0
+            pouch.closed_until = -1.0
+
+    async def _bucket(self, store: Store, scope: str) -> TokenBucket:
+        """What the store says of a scope; read again every few seconds, since operators change it.
+        A scope that the code declares is created by its first use."""
+        now = self._mono()
+        stale = self._known_at is None or not 0 <= now - self._known_at < _KNOWN_S
+        if stale or scope not in self._known:
+            self._known = {one.scope: one for one in await store.schedules.buckets()}
+            self._known_at = now
+        if scope not in self._known:
+            declared = self._declared.get(scope)
+            if declared is None:
+                raise self._unknown(scope)
+            [made] = await ensure_default_rate_limits(store, {scope: declared})
+            self._known[scope] = made
+        return self._known[scope]
+
+    def _unknown(self, scope: str) -> NotFound:
+        known = ", ".join(sorted({*self._known, *self._declared})) or "none"
+        return NotFound(
+            f"rate limit scope {scope!r} is not declared (known: {known}): declare it with "
+            f'forge.rate_limit({scope!r}, "50/m") or `forge limits set {scope} 50/m`'
+        )
+
+
+def _max_block(bucket: TokenBucket) -> int:
+    block = max(bucket.refill_per_s * _BLOCK_OF_RATE_S, bucket.capacity * _BLOCK_OF_BURST)
+    return max(1, int(min(block, bucket.capacity * _MAX_BLOCK_OF_BURST)))
+
+
+def _demand(scope: str, answer: AcquireOutcome) -> None:
+    if not answer.granted:
+        raise Throttled(retry_after=answer.retry_after, scope=scope)
+
+
+def _in_a_coroutine() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

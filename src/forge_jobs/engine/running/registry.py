@@ -1,0 +1,155 @@
+"""Which function runs jobs of which kind, and where it runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from forge_jobs.core import payload
+from forge_jobs.core.errors import KindTaken
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.core.limits import Declared
+from forge_jobs.core.names import kind_name
+from forge_jobs.core.outcome import JobOutcome
+from forge_jobs.core.retry import Retry
+from forge_jobs.kit.hooks import Hooks
+
+from .context import Context
+from .hooks import AnyRunHook, with_hooks
+from .rate_limit import RateLimit
+
+
+class RunIn(StrEnum):
+    """Where a handler runs: on the event loop, in a thread, or in a child process."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    CHILD = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTarget:
+    """How a child process finds the handler again.
+
+    It imports ``module``, or runs ``file`` under another name when the function lives in
+    ``__main__``, and looks there for the object that knows ``kind``.
+    """
+
+    module: str | None
+    file: str | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A kind and how to run it.
+
+    ``call(payload, make_context)`` decodes the arguments and calls the user's function: with LOOP
+    it gives a coroutine, otherwise the value. ``make_context`` is only called for functions that
+    want a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
+    need not be, since it does its work in other processes anyway.
+    """
+
+    kind: str
+    run_in: RunIn
+    call: Callable[[bytes, Callable[[], Context]], Any]
+    queue: str | None = None
+    retry: Retry | None = None
+    timeout_s: float | None = None
+    scopes: tuple[str, ...] = ()
+    result_limit: int = payload.MAX_RESULT_BYTES
+    child: ChildTarget | None = None
+    apart: bool = False
+
+
+class JobHandler(Protocol):
+    """The lower-level form: an object with a kind and an async ``run``."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of job it runs."""
+        ...
+
+    async def run(self, ctx: Context, payload: Any) -> JobOutcome | Any:
+        """Do the work; return an outcome or the result, or raise."""
+        ...
+
+
+class HandlerRegistry:
+    """Every handler of a process, by kind, the rate limits that they declare, by scope, and the
+    declared limits of tasks and queues, by name."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self._bare: dict[str, Handler] = {}
+        self._hooks: list[AnyRunHook] = []
+        self.around_enqueue: Hooks[NewJob, Enqueued] = Hooks()
+        self.rate_limits: dict[str, RateLimit] = {}
+        self.limits: dict[str, Declared] = {}
+
+    def register(
+        self,
+        handler: "JobHandler | Handler",
+        *,
+        queue: str | None = None,
+        timeout_s: float | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        """Add a handler. KindTaken when its kind already has one; BadName for a bad kind.
+
+        The options are for handler objects; a ``Handler`` says all of it itself.
+        """
+        known = handler
+        if not isinstance(known, Handler):
+            known = _adapted(known, queue=queue, timeout_s=timeout_s, retry=retry)
+        kind_name(known.kind)
+        if known.kind in self._handlers:
+            raise KindTaken(
+                f"kind {known.kind!r} is registered twice: give one of the tasks another kind"
+            )
+        self._bare[known.kind] = known
+        self._handlers[known.kind] = self._within_hooks(known)
+
+    def surround(self, hook: AnyRunHook) -> None:
+        """Put a hook around every handler, also of those to come; the first one is outermost."""
+        self._hooks.append(hook)
+        for kind, handler in self._bare.items():
+            self._handlers[kind] = self._within_hooks(handler)
+
+    def _within_hooks(self, handler: Handler) -> Handler:
+        if not self._hooks:
+            return handler
+        on_loop = handler.run_in is RunIn.LOOP
+        return replace(handler, call=with_hooks(handler.call, self._hooks, on_loop=on_loop))
+
+    def get(self, kind: str) -> Handler | None:
+        """The handler of a kind."""
+        return self._handlers.get(kind)
+
+    def kinds(self) -> dict[str, str | None]:
+        """Every kind with the queue its task names, if it names one."""
+        return {kind: handler.queue for kind, handler in self._handlers.items()}
+
+    def handlers(self) -> tuple[Handler, ...]:
+        """All handlers in the order of their registration."""
+        return tuple(self._handlers.values())
+
+
+def _adapted(
+    handler: JobHandler, *, queue: str | None, timeout_s: float | None, retry: Retry | None
+) -> Handler:
+    run, decode = handler.run, payload.decode
+
+    def call(data: bytes, make_context: Callable[[], Context]) -> Any:
+        return run(make_context(), decode(data))
+
+    return Handler(
+        kind=handler.kind,
+        run_in=RunIn.LOOP,
+        call=call,
+        queue=queue,
+        retry=retry,
+        timeout_s=timeout_s,
+        result_limit=getattr(handler, "result_limit", payload.MAX_RESULT_BYTES),
+        apart=getattr(handler, "apart", False),
+    )

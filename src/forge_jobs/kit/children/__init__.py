@@ -1,0 +1,1 @@
+"""Child processes: started without a shell, spoken to in lines, ended with their worker."""

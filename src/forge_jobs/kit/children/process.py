@@ -1,0 +1,266 @@
+"""The life of a child process, seen from its parent: it was started, it ends, it is reaped.
+
+The child leads a session and process group of its own, so that a signal to the group reaches what
+the child itself started, and a Ctrl-C at the terminal does not reach it. A guarded child
+(``child_guard``) is signalled through its guard, which also finds what left the group.
+
+What goes through the pipes is others' business (``child_talk``, ``child_command``). A child belongs
+to the event loop that started it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from .guard import GuardReport
+from .streams import InStream, OutPipe
+
+Self = TypeVar("Self", bound="ChildProcess")
+
+_LAST_WORDS_S: Final = 0.5
+_GUARD_LATEST_S: Final = 20.0
+
+
+class ChildGone(Exception):
+    """The child does not take lines any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """How a child ended: by itself with a code, or by a signal."""
+
+    status: int
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, if one did."""
+        return -self.status if self.status < 0 else None
+
+    def __str__(self) -> str:
+        if self.status >= 0:
+            return f"exit code {self.status}"
+        try:
+            return f"signal {-self.status} ({signal.Signals(-self.status).name})"
+        except ValueError:
+            return f"signal {-self.status}"
+
+
+class ChildProcess:
+    """One running child; end it with ``end`` or ``kill``. ``lifeline`` is a pipe whose end is the
+    end of the child, or of its guard."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        lifeline: int,
+        *,
+        guard: GuardReport | None = None,
+        on_exit: Callable[[], None] | None = None,
+    ) -> None:
+        self._process = process
+        self._lifeline = lifeline
+        self._guard = guard
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._streams: list[InStream] = []
+        self._open: dict[InStream, None] = {}
+        self._writer: asyncio.WriteTransport | None = None
+        self._room = OutPipe()
+        self._pidfd = -1
+        self._ended: asyncio.Future[ChildExit] = self._loop.create_future()
+        _LIVING.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, which is also that of its group."""
+        guard = self._guard
+        return self._process.pid if guard is None or guard.pid is None else guard.pid
+
+    @property
+    def exit(self) -> ChildExit | None:
+        """How it ended; None while it lives."""
+        return self._ended.result() if self._ended.done() else None
+
+    @property
+    def there(self) -> bool:
+        """Whether its process exists. A guard buries its child before this loop hears of it."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            # It exists, under a user of its own.
+            return True
+        return True
+
+    async def wait(self) -> ChildExit:
+        """Until it has ended and been reaped, with everything left in its group killed."""
+        return await asyncio.shield(self._ended)
+
+    async def end(self, grace_s: float) -> ChildExit:
+        """TERM to the whole group, KILL after the grace; returns when the child is reaped."""
+        if grace_s > 0 and not self._ended.done():
+            self._signal(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(grace_s):
+                    return await self.wait()
+            except TimeoutError:
+                pass
+        self.kill()
+        return await self.wait()
+
+    async def end_surely(self, grace_s: float) -> ChildExit:
+        """``end`` for a task that is being cancelled: it is not interrupted, and whoever cancels
+        the task once more is in a hurry, so the grace is over then."""
+        ending = asyncio.ensure_future(self.end(grace_s))
+        while not ending.done():
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:
+                self.kill()
+        return ending.result()
+
+    def kill(self) -> None:
+        """KILL to the whole group, at once; the reaping follows by itself."""
+        if not self._ended.done():
+            self._signal(signal.SIGKILL)
+
+    async def connect(
+        self: Self, streams: Sequence[tuple[int, InStream]], writer: int = -1
+    ) -> Self:
+        """Take the pipes over and watch for the end. OSError when a guard could not start its
+        command; the child is gone then, as after any other error."""
+        self._open = dict.fromkeys(stream for _, stream in streams)
+        waiting = [descriptor for descriptor, _ in streams]
+        self._watch_end()
+        try:
+            if writer >= 0:
+                pipe = os.fdopen(writer, "wb", buffering=0)
+                self._writer, _ = await self._loop.connect_write_pipe(lambda: self._room, pipe)
+            for _, stream in streams:
+                stream.on_close = lambda closed=stream: self._stream_closed(closed)
+                source = os.fdopen(waiting.pop(0), "rb", buffering=0)
+                await self._loop.connect_read_pipe(lambda made=stream: made, source)
+                self._streams.append(stream)
+            if self._guard is not None:
+                await self._guard.came_up()
+        except BaseException:
+            for descriptor in waiting:
+                os.close(descriptor)
+            self._open = dict.fromkeys(stream for stream in self._streams if stream in self._open)
+            await self.end_surely(0)
+            raise
+        return self
+
+    def _watch_end(self) -> None:
+        if sys.platform == "linux":
+            # Refused by some sandboxes; a thread waits then, as it does elsewhere.
+            with contextlib.suppress(OSError):
+                self._pidfd = os.pidfd_open(self._process.pid)
+                self._loop.add_reader(self._pidfd, self._reap)
+                return
+        waiter = threading.Thread(
+            target=self._wait_in_thread, name=f"forge-child-{self._process.pid}", daemon=True
+        )
+        waiter.start()
+
+    def _wait_in_thread(self) -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
+        # A loop that is already closed has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._reap)
+
+    def _reap(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        # Before the reaping: while the dead leader is unreaped its number belongs to its group.
+        _kill_group(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self.let_go()
+        if self._writer is not None:
+            self._writer.close()
+        for stream in self._streams:
+            stream.hurry()
+        # What the dead child left in its pipes is read up to their end; a process that escaped the
+        # group may hold them open, so that end is not waited for without limit.
+        self._loop.call_later(_LAST_WORDS_S, self._close_streams)
+        self._settle()
+
+    def _settle(self) -> None:
+        status = self._process.returncode
+        if status is None or self._open or self._ended.done():
+            return
+        if self._guard is not None:
+            if self._guard.status is not None:
+                status = self._guard.status
+            elif self._guard.pid is not None:
+                # Somebody killed the guard: its word is missing, and its work is ours.
+                _kill_group(self._guard.pid, signal.SIGKILL)
+        _LIVING.discard(self)
+        self._ended.set_result(ChildExit(status))
+        if self._on_exit is not None:
+            self._on_exit()
+
+    def _stream_closed(self, stream: InStream) -> None:
+        self._open.pop(stream, None)
+        self._settle()
+
+    def _close_streams(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._guard is None:
+            _kill_group(self._process.pid, number)
+        elif number == signal.SIGKILL:
+            self._tell_guard(b"K")
+            self.let_go()
+            self._loop.call_later(_GUARD_LATEST_S, self._insist)
+        else:
+            self._tell_guard(b"T")
+
+    def _tell_guard(self, word: bytes) -> None:
+        if self._lifeline >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._lifeline, word)
+
+    def _insist(self) -> None:
+        if not self._ended.done():
+            _kill_group(self._process.pid, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        """Close the lifeline: a child that still lives ends with its whole group."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def _kill_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+_LIVING: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    # A fork of the parent that lives on must not keep the parent's children alive.
+    for child in list(_LIVING):
+        child.let_go()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,205 @@
+"""The pipes of a child process as asyncio protocols: whole lines, printed lines, kept bytes, room.
+
+Each is bounded in memory, whatever the child writes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from .parent_link import BadLine
+
+MAX_OUTPUT_LINE: Final = 8 << 10
+_MAX_AHEAD: Final = 1 << 16
+
+
+class InStream(asyncio.Protocol):
+    """A pipe that is read. ``on_close`` is told once, after ``over``."""
+
+    def __init__(self) -> None:
+        self.on_close: Callable[[], None] = _nothing
+        self._transport: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.ReadTransport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.over()
+        self.on_close()
+
+    def over(self) -> None:
+        """The pipe has ended."""
+
+    def hurry(self) -> None:
+        """The child is dead: take what its pipe still holds, which is little."""
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class LineStream(InStream):
+    """Lines as a program speaks them. It reads ahead a little and then lets the child wait."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+        self._lines: deque[bytes] = deque()
+        self._rest = bytearray()
+        self._held = 0
+        self._paused = False
+        self._hurried = False
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def unread(self) -> bool:
+        """Whether the child said something that nobody has taken yet."""
+        return bool(self._lines or self._rest)
+
+    async def next(self) -> bytes | None:
+        """The next line; None when there will be none. BadLine beyond the limit: the child is of
+        no use after that."""
+        while not self._lines:
+            if len(self._rest) > self._limit:
+                raise BadLine(f"the child sent more than {self._limit:,} bytes without an end")
+            if self._ended:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        line = self._lines.popleft()
+        self._held -= len(line)
+        if self._held < _MAX_AHEAD:
+            self._resume()
+        if len(line) > self._limit:
+            raise BadLine(f"the child sent a line of {len(line):,} bytes, over {self._limit:,}")
+        return line
+
+    def data_received(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._rest += first
+        for other in others:
+            self._add(bytes(self._rest))
+            self._rest = bytearray(other)
+        too_much = self._held > _MAX_AHEAD or len(self._rest) > self._limit
+        if too_much and not (self._paused or self._hurried) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        if others or too_much:
+            self._wake()
+
+    def over(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def hurry(self) -> None:
+        self._hurried = True
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._held += len(line)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class PrintStream(InStream):
+    """What a child prints, as text lines of bounded length."""
+
+    def __init__(self, on_output: Callable[[str], None]) -> None:
+        super().__init__()
+        self._on_output = on_output
+        self._rest = b""
+        self._cutting = False
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if self._cutting:
+                self._cutting = False
+            else:
+                self._tell(line)
+        if len(self._rest) > MAX_OUTPUT_LINE:
+            if not self._cutting:
+                self._tell(self._rest)
+            self._cutting = True
+            self._rest = b""
+
+    def over(self) -> None:
+        if self._rest and not self._cutting:
+            self._tell(self._rest)
+
+    def _tell(self, line: bytes) -> None:
+        text = line[:MAX_OUTPUT_LINE].decode(errors="replace").rstrip("\r")
+        self._on_output(text + " …" if len(line) > MAX_OUTPUT_LINE else text)
+
+
+class KeptStream(InStream):
+    """The first and the last bytes of a stream, half of the limit each; the rest is counted."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.total = 0
+        self._half = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail += data[-self._half :]
+            if len(self._tail) > 2 * self._half:
+                del self._tail[: -self._half]
+
+    @property
+    def left_out(self) -> int:
+        """How many bytes in the middle were not kept."""
+        return max(0, self.total - len(self._head) - self._half)
+
+    def kept(self) -> tuple[bytes, bytes]:
+        """The beginning and the end; nothing is missing between them if ``left_out`` is 0."""
+        return bytes(self._head), bytes(self._tail[-self._half :])
+
+
+class OutPipe(asyncio.BaseProtocol):
+    """Whether the pipe to the child takes more."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        self._room.set()
+
+    async def wait(self) -> None:
+        """Until there is room, or nobody reads any more."""
+        await self._room.wait()
+
+
+def _nothing() -> None:
+    pass

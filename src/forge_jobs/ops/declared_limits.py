@@ -1,0 +1,163 @@
+"""Declared limits and throttle scopes for people: how full they are, what an operator may do."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import UNSET
+
+from forge_jobs.core import names
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant, to_datetime
+from forge_jobs.core.limits import QUEUE, TASK, Limit, rate_of, rate_text
+from forge_jobs.core.throttle import Gate
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.limits import LimitChange
+from forge_jobs.store.store import Store
+
+from .audit import Audit, AuditEntry, StoreAudit
+from .store_time import entry_time, store_now
+from .views import View
+
+
+class LimitView(View, frozen=True, kw_only=True):
+    """The limit of a queue or task. With ``per`` the concurrency counts for each value of that
+    argument, and ``running`` is the total; ``available`` starts are saved up under the rate."""
+
+    name: str
+    concurrency: int | None
+    per: str | None
+    rate: str | None
+    burst: float | None
+    available: int | None
+    running: int
+    scopes: tuple[str, ...]
+    by_operator: bool
+
+
+class ScopeView(View, frozen=True, kw_only=True):
+    """A throttle scope: who declares it, and until when it is closed."""
+
+    scope: str
+    tasks: tuple[str, ...]
+    closed_until: datetime | None
+    closings: int
+
+
+async def declared_limits(store: Store) -> tuple[LimitView, ...]:
+    """All limits with a number, by name."""
+    views: list[LimitView] = []
+    for limit in await store.limits.all():
+        if limit.concurrency is not None or limit.rate_per_s is not None:
+            running = (await store.limits.bucket(limit.name)).taken
+            views.append(_view(limit, running))
+    return tuple(views)
+
+
+async def scopes(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[ScopeView, ...]:
+    """All throttle scopes that a task declares or that were closed lately, by name."""
+    gates, tasks = await store.limits.gates(), await _tasks_by_scope(store)
+    now = await store_now(store, clock)
+    return tuple(
+        _scope(scope, gates.get(scope), tasks.get(scope, ()), now)
+        for scope in sorted({*gates, *tasks})
+    )
+
+
+class LimitActions:
+    """A person (or program) who changes limits; ``actor`` names them in the audit."""
+
+    def __init__(
+        self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._store = store
+        self._actor = actor
+        self._audit = audit or StoreAudit(store)
+        self._clock = clock
+
+    async def set(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        burst: float | None = None,
+        lift: bool = False,
+    ) -> LimitView:
+        """Set numbers of a limit; code does not overwrite them. ``lift`` takes all of them away."""
+        checked = check_name(name)
+        per_s = None if rate is None else rate_of(rate)[0]
+        change = LimitChange(
+            concurrency=None if lift else UNSET if concurrency is None else concurrency,
+            rate_per_s=None if lift else UNSET if per_s is None else per_s,
+            burst=UNSET if burst is None else burst,
+        )
+        if change == LimitChange():
+            raise BadOption("say what to set, for example --concurrency 5 or 50/m")
+        limit = await self._store.limits.change(checked, change)
+        detail = {"concurrency": limit.concurrency, "per_s": limit.rate_per_s}
+        await self._note("set limit", name, detail)
+        return _view(limit, (await self._store.limits.bucket(name)).taken)
+
+    async def reset(self, name: str) -> None:
+        """Let code say again what the limit is."""
+        await self._store.limits.reset(check_name(name))
+        await self._note("reset limit", name)
+
+    async def open_scope(self, scope: str) -> None:
+        """Forget the throttle of a scope: its jobs start again at once."""
+        await self._store.limits.open_scope(scope)
+        await self._note("open scope", scope)
+
+    async def _note(
+        self, action: str, subject: str, detail: Mapping[str, float | None] = {}
+    ) -> None:
+        entry = AuditEntry(
+            at=await entry_time(self._store, self._clock),
+            actor=self._actor,
+            action=action,
+            subject=subject,
+            detail=detail,
+        )
+        await self._audit.record(entry)
+
+
+def check_name(name: str) -> str:
+    """The name of a limit, or BadOption."""
+    if name.startswith(QUEUE):
+        names.queue_name(name.removeprefix(QUEUE))
+    elif name.startswith(TASK):
+        names.kind_name(name.removeprefix(TASK))
+    else:
+        raise BadOption(f"{name!r} is no limit: write queue:NAME or task:KIND")
+    return name
+
+
+async def _tasks_by_scope(store: Store) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for limit in await store.limits.all():
+        for scope in limit.scopes:
+            found[scope] = (*found.get(scope, ()), limit.name.removeprefix(TASK))
+    return found
+
+
+def _scope(scope: str, gate: Gate | None, tasks: tuple[str, ...], now: Instant) -> ScopeView:
+    until = None
+    if gate is not None and gate.until is not None and gate.closed(now):
+        until = to_datetime(gate.until)
+    closings = 0 if gate is None else gate.count
+    return ScopeView(scope=scope, tasks=tasks, closed_until=until, closings=closings)
+
+
+def _view(limit: Limit, running: int) -> LimitView:
+    rated = limit.rate_per_s is not None
+    return LimitView(
+        name=limit.name,
+        concurrency=limit.concurrency,
+        per=limit.per,
+        rate=None if limit.rate_per_s is None else rate_text(limit.rate_per_s),
+        burst=limit.burst if rated else None,
+        available=int(limit.tokens + 1e-6) if rated else None,
+        running=running,
+        scopes=limit.scopes,
+        by_operator=limit.by_operator,
+    )

@@ -1,0 +1,100 @@
+"""Rate limits for people: what handlers ask permits of, and what an operator may do to it."""
+
+from collections.abc import Mapping
+
+from forge_jobs.core import names
+from forge_jobs.core.errors import NotFound
+from forge_jobs.core.limits import rate_of, rate_text
+from forge_jobs.core.token_bucket import TokenBucket
+from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.store import Store
+
+from .audit import Audit, AuditEntry, StoreAudit
+from .store_time import entry_time
+from .views import View
+
+
+class RateLimitView(View, frozen=True, kw_only=True):
+    """A scope of ``ctx.rate_limit``: ``available`` permits now, of at most ``burst``; with none,
+    the next one is there in ``next_in_s``."""
+
+    scope: str
+    rate: str
+    per_s: float
+    burst: float
+    available: int
+    next_in_s: float
+
+
+async def rate_limits(store: Store) -> tuple[RateLimitView, ...]:
+    """All scopes, by name."""
+    return tuple(_view(bucket) for bucket in await store.schedules.buckets())
+
+
+class RateLimitActions:
+    """A person (or program) who changes rate limits; ``actor`` names them in the audit."""
+
+    def __init__(
+        self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._store = store
+        self._actor = actor
+        self._audit = audit or StoreAudit(store)
+        self._clock = clock
+
+    async def set_rate(
+        self, scope: str, rate: str | None = None, *, burst: float | None = None
+    ) -> RateLimitView:
+        """Set rate and burst; a new scope is created full. What is not given stays, or follows
+        the rate. Workers follow within seconds, and code never overwrites it."""
+        names.key_text("scope", scope)
+        known = {bucket.scope: bucket for bucket in await self._store.schedules.buckets()}
+        bucket = known.get(scope)
+        if rate is None and bucket is None:
+            raise NotFound(f"there is no rate limit {scope!r} yet: say its rate, for example 50/m")
+        per_s = bucket.refill_per_s if rate is None and bucket is not None else 0.0
+        size = 1.0 if bucket is None else bucket.capacity
+        if rate is not None:
+            per_s, _ = rate_of(rate)
+            size = max(1.0, float(rate.partition("/")[0]))
+        made = await self._store.schedules.put_token_bucket(
+            scope, capacity=size if burst is None else burst, refill_per_s=per_s
+        )
+        await self._note("set limit", scope, {"per_s": made.refill_per_s, "burst": made.capacity})
+        return _view(made)
+
+    async def drain(self, scope: str) -> RateLimitView:
+        """Let nobody have a permit until the bucket has refilled: the other side said no."""
+        known = await self._store.schedules.buckets()
+        if all(bucket.scope != scope for bucket in known):
+            listed = ", ".join(bucket.scope for bucket in known) or "none"
+            raise NotFound(f"there is no rate limit {scope!r} (known: {listed})")
+        await self._store.schedules.drain(scope)
+        await self._note("drain limit", scope)
+        views = await rate_limits(self._store)
+        return next(view for view in views if view.scope == scope)
+
+    async def _note(self, action: str, subject: str, detail: Mapping[str, float] = {}) -> None:
+        entry = AuditEntry(
+            at=await entry_time(self._store, self._clock),
+            actor=self._actor,
+            action=action,
+            subject=subject,
+            detail=detail,
+        )
+        await self._audit.record(entry)
+
+
+def _view(bucket: TokenBucket) -> RateLimitView:
+    available = int(bucket.tokens + 1e-6)
+    wait_s = 0.0
+    if not available and bucket.refill_per_s > 0:
+        wait_s = round((1 - bucket.tokens) / bucket.refill_per_s, 3)
+    return RateLimitView(
+        scope=bucket.scope,
+        rate=rate_text(bucket.refill_per_s) if bucket.refill_per_s > 0 else "never refilled",
+        per_s=bucket.refill_per_s,
+        burst=bucket.capacity,
+        available=available,
+        next_in_s=wait_s,
+    )

@@ -1,0 +1,267 @@
+"""The whole store: opening, waking up, synchronous calls, upkeep, and two stores on one place."""
+
+import asyncio
+import threading
+from hashlib import sha256
+
+import pytest
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.outcome import Done
+from forge_jobs.core.selection import Selection
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.jobs import Verdict
+from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Severity, Store
+from forge_jobs.testing.clock import MovableClock
+
+from .fixtures import MakeStore, SecondStore
+from .worker import Worker, claim_of, counted, enqueue, everything, new_job, record
+
+# A wake-up is a hint; this long is only waited for one that never comes.
+PATIENCE_S = 60.0
+
+
+class Bell:
+    """Counts rings from whichever thread they come."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._notified = asyncio.Event()
+
+    def notify(self) -> None:
+        self._loop.call_soon_threadsafe(self._notified.set)
+
+    async def heard(self) -> bool:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._notified.wait()
+        except TimeoutError:
+            return False
+        self._notified.clear()
+        return True
+
+
+@pytest.mark.asyncio
+class TestStore:
+    """Opening, closing, looking after it."""
+
+    async def test_opening_and_closing_twice_is_fine(self, make_store: MakeStore) -> None:
+        store = make_store()
+        await store.open()
+        await store.open()
+        answer = await enqueue(store)
+        await store.close()
+        await store.close()
+        await store.open()
+        assert (await record(store, answer.id)).id == answer.id
+        await store.close()
+
+    async def test_stores_on_different_places_do_not_meet(
+        self, store: Store, make_store: MakeStore
+    ) -> None:
+        other = make_store()
+        await other.open()
+        answer = await enqueue(store)
+        assert await everything(other) == []
+        assert await other.jobs.get(answer.id) is None
+        await other.close()
+
+    async def test_the_tag_fits_into_an_id(self, store: Store) -> None:
+        assert 0 <= store.tag < 1 << 16
+
+    async def test_the_schema_is_current_after_opening(self, store: Store) -> None:
+        status = await store.maintenance.schema_status()
+        assert status.current == status.wanted
+        assert await store.maintenance.migrate() == status
+
+    async def test_upkeep_needs_no_open_store(self, make_store: MakeStore) -> None:
+        store = make_store()
+        status = await store.maintenance.migrate()
+        assert status.current == status.wanted
+        await store.open(migrate=False)
+        await enqueue(store)
+        await store.close()
+        await store.maintenance.drop()
+        await store.open()
+        assert await everything(store) == []
+        await store.close()
+
+    async def test_it_describes_and_examines_itself(self, store: Store) -> None:
+        facts = store.maintenance.describe()
+        assert facts["backend"] == store.capabilities.name
+        findings = await store.maintenance.examine()
+        assert findings
+        assert all(finding.severity is not Severity.ERROR for finding in findings)
+        assert all(finding.cure for finding in findings if finding.severity is not Severity.OK)
+
+    async def test_it_knows_how_large_it_is(self, store: Store) -> None:
+        before = await store.maintenance.size()
+        # nothing that a store could press together
+        noise = "".join(sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(4_000))
+        for _ in range(4):
+            await enqueue(store, payload=f'"{noise}"'.encode())
+        after = await store.maintenance.size()
+        assert 0 <= after.log <= after.total == sum(count for _, count in after.parts)
+        assert (after.total > before.total) is store.capabilities.durable
+
+    async def test_an_unknown_transaction_is_refused(self, store: Store) -> None:
+        with pytest.raises(BadOption):
+            store.enqueue_in(object(), [new_job()])
+        assert await everything(store) == []
+
+
+@pytest.mark.asyncio
+class TestSyncEnqueue:
+    """``enqueue_sync``, where there is one."""
+
+    async def test_it_stores_what_enqueue_stores(
+        self, store: Store, worker: Worker, clock: MovableClock
+    ) -> None:
+        if not store.capabilities.sync_enqueue:
+            return
+        requests = [new_job(payload=b"[1]", dedupe_key="a"), new_job(dedupe_key="a")]
+        answers = await asyncio.to_thread(store.enqueue_sync, requests)
+        assert [answer.duplicate for answer in answers] == [False, True]
+        job = await worker.claim_one()
+        assert (job.key, job.payload, job.enqueued_at) == (answers[0].key, b"[1]", clock.now())
+
+    async def test_it_opens_the_store_by_itself(self, make_store: MakeStore) -> None:
+        store = make_store()
+        if not store.capabilities.sync_enqueue:
+            return
+        [answer] = await asyncio.to_thread(store.enqueue_sync, [new_job()])
+        await store.open()
+        assert (await record(store, answer.id)).status is JobStatus.PENDING
+        await store.close()
+
+    async def test_many_threads_at_once(self, store: Store) -> None:
+        if not store.capabilities.sync_enqueue:
+            return
+        failures: list[BaseException] = []
+
+        def produce(number: int) -> None:
+            try:
+                for turn in range(10):
+                    store.enqueue_sync([new_job(kind=f"k{number}-{turn}")])
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=produce, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(asyncio.to_thread(thread.join, 60) for thread in threads))
+        assert not failures
+        assert len(await everything(store)) == 60
+
+
+@pytest.mark.asyncio
+class TestWaking:
+    """``subscribe``: a hint that follows whatever makes jobs due."""
+
+    async def test_A24_whatever_makes_a_job_due_rings(self, store: Store, worker: Worker) -> None:
+        bell = Bell()
+        later = await enqueue(store, delay_s=600.0)
+        dead = await enqueue(store)
+        job = await worker.claim_one()
+        await store.jobs.cancel(Selection(ids=(dead.id,)), reason="x", limit=1)
+        await worker.exchange(release=[claim_of(job)])
+        await enqueue(store, hold=True, limit_key="a")
+        subscription = await store.subscribe(["q"], bell.notify)
+        ways = {
+            "enqueue": lambda: enqueue(store),
+            "run_now": lambda: store.jobs.run_now(Selection(ids=(later.id,)), limit=1),
+            "retry": lambda: store.jobs.retry(Selection(ids=(dead.id,)), limit=1),
+            "unhold": lambda: store.jobs.unhold("a", limit=1),
+        }
+        for name, way in ways.items():
+            await way()
+            assert await bell.heard(), name
+        await subscription.close()
+        await subscription.close()
+
+    async def test_an_operators_change_rings(self, store: Store) -> None:
+        bell = Bell()
+        await store.queues.ensure("q", slots=1)
+        subscription = await store.subscribe(["q"], bell.notify)
+        await store.queues.change("q", QueueChange(paused=True))
+        assert await bell.heard()
+        await subscription.close()
+
+    async def test_a_sync_enqueue_rings(self, store: Store) -> None:
+        if not store.capabilities.sync_enqueue:
+            return
+        bell = Bell()
+        subscription = await store.subscribe(["q"], bell.notify)
+        await asyncio.to_thread(store.enqueue_sync, [new_job()])
+        assert await bell.heard()
+        await subscription.close()
+
+    async def test_A8_a_failing_bell_fails_nothing(self, store: Store) -> None:
+        def broken() -> None:
+            raise RuntimeError("out of order")
+
+        subscription = await store.subscribe(["q"], broken)
+        answer = await enqueue(store)
+        assert (await record(store, answer.id)).status is JobStatus.PENDING
+        await subscription.close()
+
+
+@pytest.mark.asyncio
+class TestTwoStores:
+    """Several processes on one place, where the store allows it."""
+
+    async def test_what_one_writes_the_other_reads(
+        self, store: Store, clock: MovableClock, second_store: SecondStore | None
+    ) -> None:
+        if second_store is None:
+            assert not store.capabilities.multi_process
+            return
+        other = second_store(store)
+        await other.open()
+        answer = await enqueue(store, dedupe_key="a")
+        assert other.tag == store.tag
+        assert (await enqueue(other, dedupe_key="a")).id == answer.id
+        worker = await Worker.join(other, clock)
+        job = await worker.claim_one()
+        assert (await record(store, answer.id)).owner == worker.key
+        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+        assert list((await worker.exchange()).cancels) == [job.key]
+        assert await worker.end(job, Done(), result=b"1") is Verdict.APPLIED
+        assert (await record(store, answer.id)).result == b"1"
+        assert await counted(store) == await counted(other) == {("q", JobStatus.DONE): 1}
+        await other.close()
+
+    async def test_the_other_store_is_woken(
+        self, store: Store, second_store: SecondStore | None
+    ) -> None:
+        if second_store is None:
+            assert not store.capabilities.multi_process
+            return
+        other = second_store(store)
+        await other.open()
+        bell = Bell()
+        subscription = await other.subscribe(["q"], bell.notify)
+        await enqueue(store)
+        assert await bell.heard()
+        await subscription.close()
+        await other.close()
+
+    async def test_racing_stores_make_one_job_per_key(
+        self, store: Store, clock: MovableClock, second_store: SecondStore | None
+    ) -> None:
+        if second_store is None:
+            assert not store.capabilities.multi_process
+            return
+        other = second_store(store)
+        await other.open()
+        both = (store, other)
+        answers = await asyncio.gather(
+            *(enqueue(both[n % 2], dedupe_key=f"k{n // 8}") for n in range(40))
+        )
+        assert sum(not answer.duplicate for answer in answers) == 5
+        workers = [await Worker.join(who, clock, host_id=f"h{n}") for n, who in enumerate(both)]
+        rounds = await asyncio.gather(*(workers[n % 2].claim(free=2) for n in range(4)))
+        keys = [job.key for jobs in rounds for job in jobs]
+        assert len(keys) == len(set(keys)) == 5
+        await other.close()
