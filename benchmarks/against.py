@@ -39,7 +39,7 @@ WARM_UP_JOBS = 100
 # Jobs that are due at once must all be stored, and the worker up, before they are due.
 LEAD_SECONDS = 2.0
 LEAD_JOBS_PER_SECOND = 20_000
-LEAD_MOST = 50.0
+MAX_LEAD_S = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def drained(bench: Bench, one: Contender, problems: list[str]) -> list[Figure]:
             return drain(bench, one, problems)
         except Late as late:
             lead = 2 * one.seed["lead"]
-            if lead > LEAD_MOST:
+            if lead > MAX_LEAD_S:
                 raise AgentError(str(late)) from late
             progress(f"{late}; once more with a lead of {lead:.0f} s")
             one = replace(one, seed={"lead": lead})
