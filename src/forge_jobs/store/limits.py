@@ -36,7 +36,7 @@ class LimitBucket(Struct, frozen=True, kw_only=True):
 class Admitted(Struct, frozen=True):
     """What a pass over the lots did; ``next`` is where to go on, None after the last lot."""
 
-    moved: int = 0
+    admitted: int = 0
     next: str | None = None
 
 

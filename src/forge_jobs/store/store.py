@@ -25,8 +25,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
     ``durable``: survives the end of the process. ``multi_process``: several processes share it.
     ``sync_enqueue``: ``enqueue_sync`` is there. ``transactions``: names of the
-    connection types that ``enqueue_in`` accepts. ``apart``: a server does the work, so that it and
-    the caller can work at the same time.
+    connection types that ``enqueue_in`` accepts. ``server_side``: a server does the work, so that
+    it and the caller can work at the same time.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     multi_process: bool
     sync_enqueue: bool
     transactions: tuple[str, ...] = ()
-    apart: bool = False
+    server_side: bool = False
 
 
 class SchemaStatus(Struct, frozen=True):

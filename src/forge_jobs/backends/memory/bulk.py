@@ -10,7 +10,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, explained, holds
+from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_contains, payload_contains
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
@@ -72,7 +72,7 @@ class Found(Struct, frozen=True):
     rows: list[Row]
     next: Cursor | None
     stopped: bool
-    looked: int
+    rows_read: int
 
 
 def newest(
@@ -85,19 +85,19 @@ def newest(
 ) -> Found:
     """Up to ``limit`` matching rows, newest first; see ``backends.walking``."""
     most = max(limit, 1)
-    look_most = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, most + 1)
+    max_rows = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, most + 1)
     rows: list[Row] = []
-    looked = last = 0
+    rows_read = last = 0
     for row in _older(tables, after):
-        if looked == look_most:
-            return Found(rows, f"{tables.tag:x}-{row.key + 1:x}", True, looked)
-        looked += 1
+        if rows_read == max_rows:
+            return Found(rows, f"{tables.tag:x}-{row.key + 1:x}", True, rows_read)
+        rows_read += 1
         if matches(row, wanted):
             if len(rows) == most:
                 return Found(rows, f"{tables.tag:x}-{rows[-1].key:x}", False, last)
             rows.append(row)
-            last = looked
-    return Found(rows, None, False, looked)
+            last = rows_read
+    return Found(rows, None, False, rows_read)
 
 
 def _older(tables: Tables, after: Cursor | None) -> Iterator[Row]:
@@ -172,8 +172,8 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
-        and explained(wanted.error, row.last_error)
-        and holds(wanted.payload, job.payload)
+        and error_contains(wanted.error, row.last_error)
+        and payload_contains(wanted.payload, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
     )

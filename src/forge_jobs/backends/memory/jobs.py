@@ -130,7 +130,7 @@ class MemoryJobs:
         with self._tables.look():
             found = bulk.newest(self._tables, filter, limit=limit, after=after)
             jobs = tuple(row.record() for row in found.rows)
-            return Page(jobs, found.next, found.stopped, found.looked)
+            return Page(jobs, found.next, found.stopped, found.rows_read)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
         with self._tables.look():

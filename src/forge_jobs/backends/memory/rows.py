@@ -122,7 +122,7 @@ class Row:
             limit_key=job.limit_key,
             lane=job.lane,
             order=job.order,
-            lot=self.lot,
+            limit_bucket=self.lot,
             crashes=self.crashes,
             throttles=self.throttles,
             throttled_since=self.throttled_since,
