@@ -196,7 +196,7 @@ class _CronWorld:
 
     def _leader(self) -> CronNode:
         tables = self._memory._tables  # pyright: ignore[reportPrivateUsage]
-        lead = tables.leads.get(LEAD)
+        lead = tables.leaderships.get(LEAD)
         for node in self._current:
             if lead is not None and node.key == lead.process:
                 return node
