@@ -45,7 +45,7 @@ async def test_lower_forgets() -> None:
     flag = WakeFlag()
     flag.notify()
     await asyncio.sleep(0)
-    flag.lower()
+    flag.clear()
     assert not await flag.wait(0.01)
     flag.notify()
     assert await flag.wait(DEADLINE_S)

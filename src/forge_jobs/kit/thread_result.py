@@ -35,17 +35,17 @@ class ThreadResult(Generic[T]):
 
     # ---------------------------------------------------------------- the thread that answers
 
-    def give(self, value: T) -> None:
+    def set_result(self, value: T) -> None:
         """The call has succeeded."""
         self._value = value
         self.done = True
-        self._tell()
+        self._wake_waiters()
 
-    def fail(self, error: BaseException) -> None:
+    def set_exception(self, error: BaseException) -> None:
         """The call has failed, or was cancelled."""
         self._error = CancelledError() if isinstance(error, asyncio.CancelledError) else error
         self.done = True
-        self._tell()
+        self._wake_waiters()
 
     # ---------------------------------------------------------------- those who wait
 
@@ -59,7 +59,7 @@ class ThreadResult(Generic[T]):
         if self.done:
             return True
         box: SimpleQueue[None] = SimpleQueue()
-        self._listen(partial(box.put, None))
+        self._add_waiter(partial(box.put, None))
         with suppress(Empty):
             box.get(timeout=timeout_s)
         return self.done
@@ -72,12 +72,12 @@ class ThreadResult(Generic[T]):
             raise self._error
         return cast("T", self._value)
 
-    async def arrived(self) -> T:
+    async def aresult(self) -> T:
         """``result`` for coroutines; giving up ends the wait, not the call."""
         if not self.done:
             loop = asyncio.get_running_loop()
             there: asyncio.Future[None] = loop.create_future()
-            self._listen(lambda: loop.call_soon_threadsafe(_set, there))
+            self._add_waiter(lambda: loop.call_soon_threadsafe(_set, there))
             await there
         return self.result()
 
@@ -88,13 +88,13 @@ class ThreadResult(Generic[T]):
             with suppress(RuntimeError):
                 self._cancel()
 
-    def _listen(self, waiter: Callable[[], object]) -> None:
+    def _add_waiter(self, waiter: Callable[[], object]) -> None:
         self._waiters.append(waiter)
         # Whoever answers says so first and looks for waiters then: one of the two sees the other.
         if self.done:
-            self._tell()
+            self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         with suppress(IndexError):
             while True:
                 waiter = self._waiters.popleft()

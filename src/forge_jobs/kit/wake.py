@@ -33,10 +33,10 @@ class WakeFlag:
         except TimeoutError:
             return False
         finally:
-            self.lower()
+            self.clear()
         return True
 
-    def lower(self) -> None:
+    def clear(self) -> None:
         """Forget rings so far; the caller is about to look for itself."""
         self._raised = False
         self._event.clear()
