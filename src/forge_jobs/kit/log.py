@@ -1,7 +1,7 @@
-"""Structured logs: every line has its fields, as text for people or as JSON for machines.
+"""Structured logging: formatters that write each record with its fields, as text or as JSON.
 
-The package logs under ``forge_jobs.*`` and passes fields by ``extra=``. Nothing is configured
-unless somebody asks: a library leaves the logging of its host alone.
+The package logs under ``forge_jobs.*`` and passes fields by ``extra=``. Only ``configure`` installs
+a handler: a library must not change the logging of its host application.
 """
 
 import json
@@ -24,7 +24,8 @@ def configure(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Send the package's logs to ``stream`` (standard error). A second call replaces the first.
+    """Write the package's logs to ``stream`` (default: standard error). A second call replaces the
+    handler of the first.
 
     Raises ValueError for an unknown format or level.
     """
@@ -36,8 +37,8 @@ def configure(
     handler = _ForgeLogHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     logger = logging.getLogger(ROOT)
-    for known in [known for known in logger.handlers if isinstance(known, _ForgeLogHandler)]:
-        logger.removeHandler(known)
+    for previous in [one for one in logger.handlers if isinstance(one, _ForgeLogHandler)]:
+        logger.removeHandler(previous)
     logger.addHandler(handler)
     logger.setLevel(number)
     logger.propagate = False
@@ -53,7 +54,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the fields."""
+    """One JSON object per line: time, level, logger, message and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -70,12 +71,12 @@ class JsonLines(logging.Formatter):
 
 
 class _ForgeLogHandler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second ``configure`` finds it."""
+    """A class of its own, so that a second ``configure`` recognises the handler of the first."""
 
 
 def _timestamp(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    time = datetime.fromtimestamp(record.created, UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
 
 
 def _message(record: logging.LogRecord) -> str:

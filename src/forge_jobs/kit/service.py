@@ -1,8 +1,8 @@
-"""The one periodic loop.
+"""``run_service``: the loop that runs a periodic service.
 
-A service is a ``tick`` that says when to be called again. The loop owns everything that each copy
-of such a loop gets wrong once: jitter, error back-off, a time limit, interruptible sleep, the
-leader check and a last tick on stop.
+A service is an object with a ``tick`` that returns when to call it again. The loop does what every
+hand-written copy of it gets wrong once: jitter, error back-off, a time limit per tick,
+interruptible sleep, the leader check and a last tick on stop.
 """
 
 import asyncio
@@ -19,12 +19,11 @@ from .wake import WakeFlag
 _LOG = logging.getLogger("forge_jobs.service")
 
 _ERROR_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-_AGAIN_S = 0.0
 FOLLOWER_S = 5.0
 
 
 class RunsOn(Enum):
-    """Who runs a service: every node, or only the holder of the coordinator lease."""
+    """Which processes run a service: every one, or only the leader."""
 
     EVERY_PROCESS = "every process"
     LEADER = "leader"
@@ -32,7 +31,10 @@ class RunsOn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """When a service wants its next tick. Times are wall time of the service's clock."""
+    """When a service's next tick is due. ``at`` is wall time of the service's clock.
+
+    ``is_exact``: without jitter.
+    """
 
     after_s: float | None = None
     at: int | None = None
@@ -40,66 +42,66 @@ class Next:
 
     @classmethod
     def again(cls) -> "Next":
-        """There is more to do: come back at once."""
-        return cls(after_s=_AGAIN_S)
+        """At once, because there is more to do."""
+        return cls(after_s=0.0)
 
     @classmethod
     def after(cls, seconds: float) -> "Next":
-        """Nothing to do for that long."""
+        """In ``seconds``, plus jitter."""
         return cls(after_s=seconds)
 
     @classmethod
     def exactly(cls, seconds: float) -> "Next":
-        """Something is due then: neither earlier nor, by jitter, later."""
+        """In ``seconds`` without jitter, because something is due then."""
         return cls(after_s=seconds, is_exact=True)
 
     @classmethod
     def at_instant(cls, instant: int, *, max_wait_s: float) -> "Next":
-        """Something is due then; look again after ``max_wait_s`` all the same."""
+        """At ``instant``, but at the latest after ``max_wait_s``."""
         return cls(at=instant, after_s=max_wait_s)
 
 
 class PeriodicService(Protocol):
-    """A piece of background work."""
+    """Periodic background work."""
 
     @property
     def name(self) -> str:
-        """For logs and metrics."""
+        """The name in logs and metrics."""
         ...
 
     @property
     def runs_on(self) -> RunsOn:
-        """Every node, or only the coordinator."""
+        """Which processes call ``tick``."""
         ...
 
     async def tick(self) -> Next:
-        """Do one bounded step; raise freely, the loop logs and backs off."""
+        """Do one bounded step. The loop logs an exception and backs off."""
         ...
 
 
 class StopFlag:
-    """Tells services to end; wakes their sleep."""
+    """Stops service loops and wakes those that sleep."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._sleepers: list[WakeFlag] = []
 
     def set(self) -> None:
-        """End every loop that watches this flag."""
+        """Stop every loop that uses this flag."""
         self._event.set()
         for sleeper in self._sleepers:
             sleeper.notify()
 
     def add_sleeper(self, sleeper: WakeFlag) -> None:
-        """Ring this one, too, when the end comes."""
+        """Also notify ``sleeper`` when the flag is set."""
         self._sleepers.append(sleeper)
 
     def is_set(self) -> bool:
-        """Whether the end was announced."""
+        """Whether the loops should stop."""
         return self._event.is_set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Sleep; True as soon as the flag is set."""
+        """Sleep for ``timeout_s``; True as soon as the flag is set."""
         if timeout_s <= 0:
             await asyncio.sleep(0)  # noqa: TID251  -- yields to other tasks, no time passes
             return self._event.is_set()
@@ -113,7 +115,10 @@ class StopFlag:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLoop:
-    """What every service loop of a process shares."""
+    """The settings that all service loops of a process share.
+
+    ``follower_s``: how often a process that is not the leader checks whether it has become it.
+    """
 
     clock: Clock
     entropy: Entropy
@@ -131,8 +136,10 @@ async def run_service(
     last_tick: bool = False,
     wake: WakeFlag | None = None,
 ) -> None:
-    """Call ``service.tick`` until told to stop; with ``last_tick`` once more after that. A ring of
-    ``wake`` ends a sleep early."""
+    """Call ``service.tick`` until ``loop.stop`` is set, and once more after it with ``last_tick``.
+
+    ``wake`` ends a sleep early.
+    """
     errors = 0
     if wake is not None:
         loop.stop.add_sleeper(wake)
@@ -160,10 +167,10 @@ async def run_service(
         elif await loop.stop.wait(delay_s):
             break
     if last_tick:
-        await _tick_once_more(service, loop)
+        await _run_last_tick(service, loop)
 
 
-async def _tick_once_more(service: PeriodicService, loop: ServiceLoop) -> None:
+async def _run_last_tick(service: PeriodicService, loop: ServiceLoop) -> None:
     try:
         async with asyncio.timeout(loop.tick_limit_s):
             await service.tick()
