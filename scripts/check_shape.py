@@ -1,4 +1,4 @@
-"""Check what no linter checks: sizes, width of contracts, module names, retired words, class names."""
+"""Check what no linter checks: sizes, width of contracts, names of modules and classes."""
 
 import ast
 import sys
