@@ -59,7 +59,7 @@ class _Line:
                 self._connection = None
 
 
-class PostgresKeeping:
+class PostgresGatewayStore:
     """Two connections: who asks for a session does not wait while messages are counted."""
 
     def __init__(self, url: str) -> None:

@@ -10,13 +10,13 @@ _LOOK_EVERY_S: Final = 2.0
 _OVER: Final = frozenset({JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED})
 
 
-class Depth:
+class Backlog:
     """Counts what waits every two seconds, and in between what came in here."""
 
     def __init__(self, forge: Forge, bot: Bot) -> None:
         self._forge = forge
         self._queue = bot.updates_queue
-        self._most = bot.waiting_most
+        self._most = bot.max_waiting
         self._waiting = 0
         self._look_at = 0.0
 

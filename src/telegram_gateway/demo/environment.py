@@ -13,14 +13,14 @@ from typing import Any, Final
 from forge_jobs import SECRET_ENTROPY, EnqueueOutcome, JobStatus, NewJob, NotFound
 from telegram_gateway.config import load
 from telegram_gateway.fake import FakeBot, FakeTelegram, LeapClock, fake_telegram
-from telegram_gateway.fake.acting import opened
 from telegram_gateway.fake.server import listen, served
+from telegram_gateway.fake.user_actions import opened
 from telegram_gateway.fake.world import Chat
 from telegram_gateway.gateway import Gateway
 
-from .ending import Ending
-from .notes import Notes, read_notes, write_notes
+from .closable_app import ClosableApp
 from .page import chat_page
+from .saved_state import SavedState, read_state, write_state
 from .service import Shop
 
 PERSON: Final = 7
@@ -52,12 +52,12 @@ class Told:
     id: str
     status: str
     attempts: int
-    attempts_most: int
+    max_attempts_shown: int
     due_in_s: float
     error: str
 
 
-class Stage:
+class DemoEnvironment:
     """The demo, from start to end. ``folder`` holds the database; ``port`` 0 means any free one.
 
     In the folder of a demo before it goes on with what that one had; only what was said by then is
@@ -68,7 +68,7 @@ class Stage:
         self._folder = folder
         self._port = port
         self._tokens = {slug: f"{number}:{_random(35)}" for slug, number in _BOTS.items()}
-        self._notes = Notes()
+        self._notes = SavedState()
         self.clock = LeapClock()
         self.shop = Shop()
         self.address = ""
@@ -76,23 +76,23 @@ class Stage:
         self.gateway: Gateway
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator["Stage", None]:
+    async def running(self) -> AsyncGenerator["DemoEnvironment", None]:
         """Everything listens while the block runs."""
         async with AsyncExitStack() as stack:
             place = listen(port=self._port)
             stack.callback(place.close)
-            self._notes = read_notes(self._folder)
+            self._notes = read_state(self._folder)
             self.clock.leap(self._notes.ahead_s)
             self.fake = await stack.enter_async_context(fake_telegram(clock=self.clock))
             self._introduce()
             stack.push_async_callback(self.shop.stop)
             await self.shop.start()
-            door = listen()
-            self.gateway = self._gateway(int(door.getsockname()[1]))
+            receiver = listen()
+            self.gateway = self._gateway(int(receiver.getsockname()[1]))
             await stack.enter_async_context(self.gateway.running())
-            base = await stack.enter_async_context(served(self.gateway.app, door))
+            base = await stack.enter_async_context(served(self.gateway.app, receiver))
             await self._open_bots(base)
-            page = Ending(chat_page(self))
+            page = ClosableApp(chat_page(self))
             self.address = await stack.enter_async_context(served(page, place))
             stack.callback(page.end)
             yield self
@@ -127,7 +127,7 @@ class Stage:
             id=number,
             status=str(job.status),
             attempts=job.attempts,
-            attempts_most=job.max_attempts,
+            max_attempts_shown=job.max_attempts,
             due_in_s=0.0 if over else max(due_in_s, 0.0),
             error="" if job.status is JobStatus.DONE else job.error or "",
         )
@@ -139,7 +139,7 @@ class Stage:
         leap_s = min(max(due_in_s, _MIN_LEAP_S), _MAX_LEAP_S)
         self.clock.leap(leap_s)
         self._notes.ahead_s += leap_s
-        write_notes(self._folder, self._notes)
+        write_state(self._folder, self._notes)
         return leap_s
 
     # ------------------------------------------------------------------ parts
@@ -168,7 +168,7 @@ class Stage:
             _, _, slug = job.kind.rpartition(".")
             if job.kind.startswith("update."):
                 self._notes.jobs[slug] = stored.id
-                write_notes(self._folder, self._notes)
+                write_state(self._folder, self._notes)
 
         return gateway
 

@@ -120,7 +120,7 @@ class _Line:
         return self._connection
 
 
-class SqliteKeeping:
+class SqliteGatewayStore:
     """Two connections: who asks for a session does not wait while messages are counted."""
 
     def __init__(self, path: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rigs.storms.gateway_judge import GatewayEvidence, Place, StoredUpdate, judge
+from rigs.storms.gateway_checks import GatewayEvidence, Place, StoredUpdate, check_gateway
 
 Entry = dict[str, Any]
 CHAT: Place = ("echo", 7)
@@ -42,7 +42,7 @@ class Made:
             expired=self.expired,
             unended=self.unended,
         )
-        return {name: found for name, found in judge(evidence).findings.items() if found}
+        return {name: found for name, found in check_gateway(evidence).findings.items() if found}
 
 
 def good() -> Made:
@@ -96,7 +96,7 @@ def _repeat_before_the_death(made: Made) -> None:
             entry["at"] = 9.0
 
 
-def _send_past_the_outbox(made: Made) -> None:
+def _send_past_the_queue(made: Made) -> None:
     claim = next(entry for entry in made.entries if entry["op"] == "claimed")
     made.entries.remove(claim)
 
@@ -133,7 +133,7 @@ def _leave_unended(made: Made) -> None:
         (_repeat_after_the_mark, "undocumented repetitions"),
         (_repeat_without_a_death, "undocumented repetitions"),
         (_repeat_before_the_death, "undocumented repetitions"),
-        (_send_past_the_outbox, "undocumented repetitions"),
+        (_send_past_the_queue, "undocumented repetitions"),
         (_say_something_else, "messages nobody asked for"),
         (_store_twice, "updates stored twice"),
         (_leave_at_telegram, "updates Telegram still has"),

@@ -8,12 +8,12 @@ from msgspec import structs
 from forge_jobs import Forge, JobRecord, Throttled
 from forge_jobs.core.counters import Count, Minute
 from forge_jobs.core.histogram import histogram
-from rigs.storms.books import compared, every_job, judged
+from rigs.storms.counters import compared, every_job, judged
 
 Books = tuple[list[JobRecord], list[Count], list[Minute], list[Minute]]
 
 
-async def _books() -> Books:
+async def _counters() -> Books:
     async with Forge("memory://") as forge:
 
         @forge.task(max_attempts=2)
@@ -51,6 +51,6 @@ def _changed(parts: list[Minute], **fields: object) -> list[Minute]:
     ],
 )
 async def test_each_difference_is_seen(spoil: Callable[..., Books], words: str) -> None:
-    books = await _books()
+    books = await _counters()
     assert list(judged(*books)) == []
     assert any(words in finding for finding in judged(*spoil(*books)))

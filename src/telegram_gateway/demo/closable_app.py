@@ -5,7 +5,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Ending:
+class ClosableApp:
     """An application whose answers under way are brought to an end by ``end``."""
 
     def __init__(self, app: ASGIApp) -> None:

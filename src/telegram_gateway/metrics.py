@@ -21,13 +21,13 @@ _HELP: Final = {
 _BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
-class Meters:
+class GatewayMetrics:
     """Counters and one histogram of this process."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
         self._shown: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-        self._door = [0] * (len(_BOUNDS_S) + 1)
+        self._receiver = [0] * (len(_BOUNDS_S) + 1)
         self._door_sum = 0.0
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
@@ -43,17 +43,17 @@ class Meters:
         place = name, tuple(sorted(labels.items()))
         return self._shown[place] if place in self._shown else self._counts[place]
 
-    def door(self, seconds: float) -> None:
+    def receiver(self, seconds: float) -> None:
         """One request took that long."""
         self._door_sum += seconds
-        self._door[bisect_left(_BOUNDS_S, seconds)] += 1
+        self._receiver[bisect_left(_BOUNDS_S, seconds)] += 1
 
     def page(self) -> str:
         """Everything, in Prometheus' text format."""
         lines = [*_lines(self._counts, "counter"), *_lines(self._shown, "gauge")]
         name = "gateway_door_seconds"
         lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} histogram"]
-        counts = list(accumulate(self._door))
+        counts = list(accumulate(self._receiver))
         bounds = [*(f"{bound:g}" for bound in _BOUNDS_S), "+Inf"]
         for bound, count in zip(bounds, counts, strict=True):
             lines.append(f'{name}_bucket{{le="{bound}"}} {count}')

@@ -78,7 +78,7 @@ def pressed(
     }
 
 
-def membership(
+def member_update(
     bot: FakeBot, chat: Chat, who: dict[str, Any], now: int, *, blocked: bool
 ) -> dict[str, Any]:
     """The person blocks the bot, or lets it in again."""

@@ -1,5 +1,5 @@
-"""Windows that stay open: `python -m benchmarks.onlookers ADDRESS PAGE …` reads the live stream of
-each page until its input ends, and throws away what comes. Says "open" when all of them are."""
+"""Readers of live pages: `python -m benchmarks.page_readers ADDRESS PAGE …` reads each page's event
+stream until its input ends. Prints "open" when all streams are open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from urllib.parse import quote
 
 
-async def look(host: str, port: int, page: str, opened: asyncio.Semaphore) -> None:
+async def read_page(host: str, port: int, page: str, opened: asyncio.Semaphore) -> None:
     reader, writer = await asyncio.open_connection(host, port)
     request = f"GET /live?view={quote(page, safe='')} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
     writer.write(request.encode())
@@ -27,7 +27,7 @@ async def look(host: str, port: int, page: str, opened: asyncio.Semaphore) -> No
 async def main(address: str, pages: list[str]) -> None:
     host, _, port = address.removeprefix("http://").partition(":")
     opened = asyncio.Semaphore(0)
-    looks = [asyncio.create_task(look(host, int(port), page, opened)) for page in pages]
+    looks = [asyncio.create_task(read_page(host, int(port), page, opened)) for page in pages]
     for _ in pages:
         await opened.acquire()
     print('{"event": "open"}', flush=True)

@@ -19,13 +19,13 @@ from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call, message
 from .config import Bot, HandlerName, Settings, SyncFailure
 from .handlers.contract import Handler
-from .keeping import Keeping, KeepingAtTheDoor, StoreAway
-from .meters import Meters
+from .metrics import GatewayMetrics
 from .queueing import BotQueue
 from .sending import Outgoing
+from .storage import CachedGatewayStore, GatewayStore, StoreAway
 from .update import Update, read_update
 
-_LOG: Final = logging.getLogger("telegram_gateway.door")
+_LOG: Final = logging.getLogger("telegram_gateway.update_receiver")
 _MAX_SEEN: Final = 10_000
 _ESCAPED: Final = re.compile(rb"\\u00([0-7][0-9a-fA-F])")
 _QUARANTINE_BYTES: Final = 4_096
@@ -36,7 +36,7 @@ _PROMPT: Final = "Please open a session first: send /auth and your code to the a
 _SORRY: Final = "Sorry, that did not work. Please try again later."
 
 
-class Verdict(StrEnum):
+class UpdateVerdict(StrEnum):
     """What became of an update at the door."""
 
     ACCEPTED = "accepted"
@@ -53,10 +53,10 @@ class Verdict(StrEnum):
     @property
     def taken(self) -> bool:
         """Whether Telegram may forget the update."""
-        return self not in (Verdict.UNAVAILABLE, Verdict.FULL, Verdict.RUNNING)
+        return self not in (UpdateVerdict.UNAVAILABLE, UpdateVerdict.FULL, UpdateVerdict.RUNNING)
 
 
-class Desk:
+class BotRuntime:
     """One bot with what answers for it."""
 
     def __init__(
@@ -69,12 +69,12 @@ class Desk:
         self._running: set[int] = set()
         self._done: OrderedDict[int, None] = OrderedDict()
 
-    def known(self, update_id: int) -> Verdict | None:
+    def known(self, update_id: int) -> UpdateVerdict | None:
         """What there is to say about an update that is not new. While it is being handled it may
         still fail, so Telegram has to keep it."""
         if update_id in self._running:
-            return Verdict.RUNNING
-        return Verdict.DUPLICATE if update_id in self._done else None
+            return UpdateVerdict.RUNNING
+        return UpdateVerdict.DUPLICATE if update_id in self._done else None
 
     @contextmanager
     def handling(self, update_id: int) -> Generator[None]:
@@ -92,74 +92,74 @@ class Desk:
             self._done.popitem(last=False)
 
 
-class Door:
+class UpdateReceiver:
     """Takes updates in."""
 
     def __init__(
         self,
         settings: Settings,
-        keeping: Keeping,
-        at_the_door: KeepingAtTheDoor,
+        storage: GatewayStore,
+        at_the_door: CachedGatewayStore,
         api: BotApi,
         clock: Clock,
-        meters: Meters,
+        counters: GatewayMetrics,
     ) -> None:
         self._settings = settings
-        self._keeping = keeping
+        self._storage = storage
         self._at_the_door = at_the_door
         self._api = api
         self._clock = clock
-        self._meters = meters
+        self._counters = counters
         self._prompted: dict[int, float] = {}
 
-    async def take(self, desk: Desk, body: bytes) -> Verdict:
+    async def take(self, runtime: BotRuntime, body: bytes) -> UpdateVerdict:
         """Judge and dispatch one body whose sender is known to be Telegram."""
         try:
-            verdict = await self._judge(desk, body)
+            verdict = await self._judge(runtime, body)
         except (StoreError, Closed, StoreAway, OSError) as error:
             _LOG.warning(
-                "bot %s: the store is not available: %s", desk.bot.slug, type(error).__name__
+                "bot %s: the store is not available: %s", runtime.bot.slug, type(error).__name__
             )
-            verdict = Verdict.UNAVAILABLE
+            verdict = UpdateVerdict.UNAVAILABLE
         except Exception:
             # Whatever it was, the update is not stored: Telegram must keep it.
-            _LOG.exception("bot %s: an update could not be taken", desk.bot.slug)
-            verdict = Verdict.UNAVAILABLE
-        self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome=str(verdict))
+            _LOG.exception("bot %s: an update could not be taken", runtime.bot.slug)
+            verdict = UpdateVerdict.UNAVAILABLE
+        self._counters.count("gateway_updates_total", bot=runtime.bot.slug, outcome=str(verdict))
         return verdict
 
-    async def _judge(self, desk: Desk, body: bytes) -> Verdict:
-        bot = desk.bot
+    async def _judge(self, runtime: BotRuntime, body: bytes) -> UpdateVerdict:
+        bot = runtime.bot
         try:
             update = read_update(body)
         except ValueError:
             # What might hold a code is not kept, whatever shape it has.
             kept = b"" if b"auth" in _unescaped(body) else body[:_QUARANTINE_BYTES]
-            await self._keeping.quarantine(bot.id, self._clock.now(), kept)
-            return Verdict.QUARANTINED
-        if not bot.in_queue and (known := desk.known(update.id)) is not None:
+            await self._storage.quarantine(bot.id, self._clock.now(), kept)
+            return UpdateVerdict.QUARANTINED
+        if not bot.in_queue and (known := runtime.known(update.id)) is not None:
             return known
         if not self._is_allowed(bot, update):
-            return Verdict.DROPPED
+            return UpdateVerdict.DROPPED
         if bot.handler is not HandlerName.AUTH:
             if holds_code(update) or self._holds_secret(update):
-                return Verdict.DROPPED
+                return UpdateVerdict.DROPPED
             if bot.require_auth and not await self._has_session(bot, update):
                 if update.user_id is not None:
                     await self._prompt(bot, update)
-                return Verdict.GATED
-        if desk.queue is not None and bot.in_queue:
-            return await self._stored(desk.queue, update)
-        return await self._at_once(desk, update)
+                return UpdateVerdict.GATED
+        if runtime.queue is not None and bot.in_queue:
+            return await self._stored(runtime.queue, update)
+        return await self._at_once(runtime, update)
 
-    async def _stored(self, queue: BotQueue, update: Update) -> Verdict:
+    async def _stored(self, queue: BotQueue, update: Update) -> UpdateVerdict:
         if await queue.depth.is_full():
-            return Verdict.FULL
+            return UpdateVerdict.FULL
         job = await queue.take_in(update)
         if job.duplicate:
-            return Verdict.DUPLICATE
+            return UpdateVerdict.DUPLICATE
         queue.depth.grew()
-        return Verdict.ACCEPTED
+        return UpdateVerdict.ACCEPTED
 
     def _is_allowed(self, bot: Bot, update: Update) -> bool:
         users = self._settings.allowed_users
@@ -178,8 +178,8 @@ class Door:
         if update.user_id is None:
             return False
         # An update that goes into the queue needs the store anyway.
-        keeping = self._keeping if bot.in_queue else self._at_the_door
-        return await keeping.session_until(update.user_id, self._clock.now()) is not None
+        storage = self._storage if bot.in_queue else self._at_the_door
+        return await storage.session_until(update.user_id, self._clock.now()) is not None
 
     async def _prompt(self, bot: Bot, update: Update) -> None:
         """One prompt a minute and user; it is not queued."""
@@ -195,26 +195,26 @@ class Door:
             self._prompted.pop(user, None)
             raise
 
-    async def _at_once(self, desk: Desk, update: Update) -> Verdict:
+    async def _at_once(self, runtime: BotRuntime, update: Update) -> UpdateVerdict:
         # It may have come a second time while the session was looked up.
-        if (known := desk.known(update.id)) is not None:
+        if (known := runtime.known(update.id)) is not None:
             return known
         try:
-            with desk.handling(update.id):
-                return await self._handled(desk, update)
+            with runtime.handling(update.id):
+                return await self._handled(runtime, update)
         finally:
-            if desk.bot.handler is HandlerName.AUTH and update.user_id is not None:
+            if runtime.bot.handler is HandlerName.AUTH and update.user_id is not None:
                 self._at_the_door.forget_session(update.user_id)
 
-    async def _handled(self, desk: Desk, update: Update) -> Verdict:
-        bot = desk.bot
+    async def _handled(self, runtime: BotRuntime, update: Update) -> UpdateVerdict:
+        bot = runtime.bot
         limit = asyncio.timeout(_MAX_SYNC_S)
         try:
             async with limit:
-                for call in await desk.handler.answer(update, 1):
-                    await desk.outgoing.send_now(call)
-                desk.done(update.id)
-            return Verdict.HANDLED
+                for call in await runtime.handler.answer(update, 1):
+                    await runtime.outgoing.send_now(call)
+                runtime.done(update.id)
+            return UpdateVerdict.HANDLED
         except JobOutcome as error:
             _LOG.warning("bot %s: update %d failed: %s", bot.slug, update.id, error)
         except TimeoutError:
@@ -223,10 +223,10 @@ class Door:
                 raise
             _LOG.warning("bot %s: update %d failed: timeout", bot.slug, update.id)
         if bot.sync_failure is SyncFailure.REDELIVER:
-            return Verdict.UNAVAILABLE
+            return UpdateVerdict.UNAVAILABLE
         if update.chat_id is not None:
             await self._excuse(bot, message(update.chat_id, _SORRY, thread_id=update.thread_id))
-        return Verdict.FAILED
+        return UpdateVerdict.FAILED
 
     async def _excuse(self, bot: Bot, call: Call) -> None:
         """As well as it can be, and soon: Telegram waits 60 s for our answer."""

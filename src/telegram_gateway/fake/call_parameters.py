@@ -16,7 +16,7 @@ from .refusal import bad
 _TRUE: Final = ("true", "yes", "1")
 
 
-class Given:
+class CallParameters:
     """Reads parameters; what cannot be read is refused."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -72,12 +72,12 @@ class Given:
         return cast("list[Any] | None", found)
 
 
-def read_given(query: str, content_type: str, body: bytes) -> Given:
+def read_call_parameters(query: str, content_type: str, body: bytes) -> CallParameters:
     """What a request says; the body counts more than the query."""
     values: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
     kind = content_type.partition(";")[0].strip().lower()
     if not body:
-        return Given(values)
+        return CallParameters(values)
     match kind:
         case "application/json":
             values |= _from_json(body)
@@ -87,7 +87,7 @@ def read_given(query: str, content_type: str, body: bytes) -> Given:
             values |= _from_parts(content_type, body)
         case _:
             pass
-    return Given(values)
+    return CallParameters(values)
 
 
 def _from_json(body: bytes) -> dict[str, Any]:

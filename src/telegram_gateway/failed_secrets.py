@@ -9,11 +9,11 @@ from typing import Final
 from forge_jobs import Clock
 
 _WITHIN_S: Final = 60.0
-_MOST: Final = 20
+_MAX_FAILURES: Final = 20
 _MAX_KEPT: Final = 10_000
 
 
-class Strangers:
+class FailedSecrets:
     """Failures per source address, within a minute."""
 
     def __init__(self, clock: Clock) -> None:
@@ -29,7 +29,7 @@ class Strangers:
         if source not in self._failures and len(self._failures) >= _MAX_KEPT:
             self._forget(now)
         self._failures[source] = (since, count + 1)
-        return count >= _MOST
+        return count >= _MAX_FAILURES
 
     def _forget(self, now: float) -> None:
         recent = {

@@ -11,7 +11,7 @@ _MAX_QUARANTINE: Final = 100
 _MAX_LEVELS: Final = 10_000
 
 
-class MemoryKeeping:
+class MemoryGatewayStore:
     """Dictionaries."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class _Message:
 _NOTES = {"sending": "requests", "claimed": "claims", "settled": "marks", "unsent": "refusals"}
 
 
-def judge(evidence: GatewayEvidence) -> Judgement:
+def check_gateway(evidence: GatewayEvidence) -> Judgement:
     """Every check over one storm."""
     notes = _notes(evidence.entries)
     deaths = _deaths(evidence.entries)
@@ -113,8 +113,8 @@ def _stored_twice(evidence: GatewayEvidence) -> Iterator[str]:
 def _disordered(evidence: GatewayEvidence) -> Iterator[str]:
     """A repetition comes at once or not at all: nothing may overtake it."""
     for (slug, chat), texts in evidence.got.items():
-        places = {text: at for at, text in enumerate(evidence.wanted.get((slug, chat), ()))}
-        order = [places[text] for text in texts if text in places]
+        schemas = {text: at for at, text in enumerate(evidence.wanted.get((slug, chat), ()))}
+        order = [schemas[text] for text in texts if text in schemas]
         for earlier, later in itertools.pairwise(order):
             if later < earlier:
                 yield f"{slug}, chat {chat}: answer {later} came after answer {earlier}"

@@ -11,13 +11,12 @@ import asyncpg
 import pytest
 
 from forge_jobs.backends.postgres import schema
-
-from .server import PrivateServer
+from tests.postgres.server import PrivateServer
 
 _MAX_TRACES = 300
 
 
-class Places:
+class Schemas:
     """Schemas that are free. One that comes back is emptied before it is given out again: that
     takes a hundredth of the time of making one."""
 
@@ -74,7 +73,7 @@ class Places:
 
 
 @pytest.fixture(scope="session")
-def places(postgres: PrivateServer) -> Iterator[Places]:
-    made = Places(postgres)
+def schemas(postgres: PrivateServer) -> Iterator[Schemas]:
+    made = Schemas(postgres)
     yield made
     made.close()

@@ -10,8 +10,7 @@ from forge_jobs.core.job import ClaimedJob, NewJob
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.testing.clock import MovableClock
-
-from .places import Places
+from tests.postgres.schemas import Schemas
 
 WANT = [Want("q", 10)]
 FAR = MANY * 100
@@ -81,18 +80,18 @@ def test_what_is_put_back_is_looked_for_at_once() -> None:
 
 
 @pytest.fixture
-def unused(places: Places) -> Iterator[str]:
+def unused(schemas: Schemas) -> Iterator[str]:
     """A schema whose index has no traces of removed jobs: those are walked over and counted."""
-    name = places.unused()
+    name = schemas.unused()
     yield name
-    places.give_back(name)
+    schemas.give_back(name)
 
 
 async def test_the_server_tells_how_many_entries_a_search_went_over(
-    unused: str, places: Places
+    unused: str, schemas: Schemas
 ) -> None:
     """Those it claimed, and those that earlier claims have left in front of them."""
-    store = PostgresStore(places.url(unused))
+    store = PostgresStore(schemas.url(unused))
     await store.open()
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b", lease_s=600.0)
     owner = await store.processes.register(me)

@@ -17,14 +17,14 @@ from rigs.simulation.faults import MAX_LATE_S, MAX_SLOW_S
 _ON_ITS_WAY = int((MAX_LATE_S + MAX_SLOW_S) * SECOND)
 
 
-def judge_cron(ended: CronEnded) -> list[str]:
+def check_cron(ended: CronEnded) -> list[str]:
     """Every promise that was broken, in words."""
     broken = [f"trouble: {trouble}" for trouble in ended.troubles]
     for said in ended.options.timetable:
         fires = [one.fire for one in ended.ticked if one.name == said.name]
         clock = cron.read(said.expression, said.zone)
         wanted = list(clock.ticks(ended.began_at, ended.ended_at))
-        broken += [f"{said.name}: {text}" for text in _judge(said, wanted, fires)]
+        broken += [f"{said.name}: {text}" for text in _check(said, wanted, fires)]
     for one in ended.ticked:
         if one.fire.tick > one.furthest:
             broken.append(f"{one.name}: {_shown(one.fire.tick)} fired early")
@@ -32,7 +32,7 @@ def judge_cron(ended: CronEnded) -> list[str]:
     return broken
 
 
-def _judge(said: CronSpec, wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
+def _check(said: CronSpec, wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
     known, last = set(wanted), 0
     for fire in fires:
         if fire.tick <= last:
@@ -75,11 +75,11 @@ def _late_let_go(wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[s
     for fire in fires:
         if fire.outcome is FireOutcome.FIRED and fire.at - fire.tick > grace + _ON_ITS_WAY:
             yield f"{_shown(fire.tick)} fired {(fire.at - fire.tick) / SECOND:.0f} s late"
-    places = iter(fires)
-    place = next(places, None)
+    schemas = iter(fires)
+    place = next(schemas, None)
     for tick in wanted:
         while place is not None and place.tick < tick:
-            place = next(places, None)
+            place = next(schemas, None)
         if place is None:
             yield f"{_shown(tick)} was never looked at"
             return

@@ -22,7 +22,7 @@ class Reply(Protocol):
         ...
 
 
-class Keeping(Protocol):
+class GatewayStore(Protocol):
     """Sessions hold for all bots of the gateway."""
 
     async def open(self) -> None:

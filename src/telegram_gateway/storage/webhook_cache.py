@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from forge_jobs import Clock
 from telegram_gateway.flood import Allowance
 
-from .contract import Keeping
-from .memory import MemoryKeeping
+from .contract import GatewayStore
+from .memory import MemoryGatewayStore
 
 T = TypeVar("T")
 ANSWERS_WITHIN_S: Final = 1.0
@@ -23,7 +23,7 @@ AGAIN_AFTER_S: Final = 5.0
 # elsewhere since.
 TRUSTED_S: Final = 600.0
 _MAX_SESSIONS: Final = 10_000
-_LOG: Final = logging.getLogger("telegram_gateway.keeping")
+_LOG: Final = logging.getLogger("telegram_gateway.storage")
 
 
 class StoreAway(Exception):
@@ -35,13 +35,13 @@ class _Session(NamedTuple):
     read_at_s: float
 
 
-class KeepingAtTheDoor:
+class CachedGatewayStore:
     """The store's answers, or what this process knows by itself."""
 
-    def __init__(self, keeping: Keeping, clock: Clock) -> None:
-        self._keeping = keeping
+    def __init__(self, storage: GatewayStore, clock: Clock) -> None:
+        self._storage = storage
         self._clock = clock
-        self._own = MemoryKeeping()
+        self._own = MemoryGatewayStore()
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
         self._away = False
         self._trying = False
@@ -55,7 +55,7 @@ class KeepingAtTheDoor:
             known = None
         try:
             until = await self._asked(
-                lambda: self._keeping.session_until(user_id, now), needed=known is None
+                lambda: self._storage.session_until(user_id, now), needed=known is None
             )
         except StoreAway:
             if known is None:
@@ -73,9 +73,9 @@ class KeepingAtTheDoor:
         self._sessions.pop(user_id, None)
 
     async def take(self, wanted: Sequence[Allowance], now: int) -> int:
-        """``Keeping.take``; while the store is away the limits are those of this process alone."""
+        """``GatewayStore.take``. While the store is away this process limits by itself."""
         try:
-            return await self._asked(lambda: self._keeping.take(wanted, now))
+            return await self._asked(lambda: self._storage.take(wanted, now))
         except StoreAway:
             return await self._own.take(wanted, now)
 

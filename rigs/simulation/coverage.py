@@ -65,7 +65,7 @@ def sightings(history: History) -> Counter[str]:
             case Moved(event=Event.ENQUEUE):
                 seen["jobs stored"] += 1
             case Moved():
-                seen.update(_of_move(record))
+                seen.update(_of_transition(record))
             case Ran(end=""):
                 seen["runs"] += 1
             case Fault(what=what):
@@ -87,7 +87,7 @@ def sightings(history: History) -> Counter[str]:
     return seen
 
 
-def _of_move(move: Moved) -> list[str]:
+def _of_transition(move: Moved) -> list[str]:
     names = [_EVENTS[move.event]] if move.event in _EVENTS else []
     if move.target is JobStatus.DEAD:
         names.append("jobs dead")

@@ -7,7 +7,7 @@ from forge_jobs import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FloodRate:
     """``burst`` messages at once, ``rate`` of them a second in the long run."""
 
     rate: float
@@ -24,11 +24,11 @@ class _Level:
 
 
 @dataclass(slots=True)
-class Flooding:
+class FloodControl:
     """Limits for every chat and for every bot; the real ones are not published."""
 
-    chat: Patience = field(default_factory=lambda: Patience(1.0, 3))
-    bot: Patience = field(default_factory=lambda: Patience(30.0, 30))
+    chat: FloodRate = field(default_factory=lambda: FloodRate(1.0, 3))
+    bot: FloodRate = field(default_factory=lambda: FloodRate(30.0, 30))
     _levels: dict[tuple[int, str], _Level] = field(
         default_factory=dict[tuple[int, str], _Level], init=False
     )
@@ -51,7 +51,7 @@ class Flooding:
             level.full += 1
         return 0
 
-    def _level(self, bot_id: int, chat_id: str, now: float, patience: Patience) -> _Level:
+    def _level(self, bot_id: int, chat_id: str, now: float, patience: FloodRate) -> _Level:
         level = self._levels.setdefault((bot_id, chat_id), _Level(at=now))
         level.full = max(level.full - (now - level.at) * patience.rate, 0.0)
         level.at = now

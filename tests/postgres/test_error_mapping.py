@@ -24,9 +24,8 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
-
-from .proxy import faulty_line
-from .server import PrivateServer, private_server
+from tests.postgres.proxy import faulty_line
+from tests.postgres.server import PrivateServer, private_server
 
 JOB = NewJob(kind="work", queue="q")
 KEYED = NewJob(kind="work", queue="q", dedupe_key="once")
