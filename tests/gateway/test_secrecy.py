@@ -75,7 +75,7 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
     """Everything that could spill something: good and bad updates, codes, errors that repeat it."""
     back.say(500, TOKENS["back"].encode())
     bots.api.faults.append((403, {"description": f"bad {TOKENS['echo']} {SECRETS['echo']}"}))
-    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['receiver']}"}))
+    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['door']}"}))
     numbers = iter(range(1, 100))
 
     async def say(slug: str, text: str, secret: str | None = None, **more: Any) -> int:
