@@ -86,7 +86,7 @@ class Commands:
         self._mark = f"storm-{os.getpid()}-{seed}"
         self._scratch = folder / "scratch"
         self._around = RunEnvironment(
-            "HOST",
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             None,

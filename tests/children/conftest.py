@@ -33,8 +33,8 @@ class Bench:
     """Gives runs to an executor and keeps what it reports."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.around = RunEnvironment(
-            "HOST",
+        self.environment = RunEnvironment(
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             NoEnqueuer(),
@@ -75,7 +75,7 @@ class Bench:
             call=lambda data, make_context: None,
             child=chosen,
         )
-        run = Run(job, handler, self, SYSTEM_CLOCK.mono())  # type: ignore[arg-type]
+        run = Run(job, handler, self, None, SYSTEM_CLOCK.mono())  # type: ignore[arg-type]
         run.state = RunState.RUNNING
         if timeout_s is not None:
             run.deadline = run.started_at + timeout_s

@@ -32,8 +32,8 @@ class _Processes:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def share(self, *, most: int) -> int:
-        changed = await self._inner.share(max_slots=most)
+    async def share(self, *, max_slots: int) -> int:
+        changed = await self._inner.share(max_slots=max_slots)
         if _is_the_look():
             self.shared.set()
             await self.answer.wait()
@@ -78,7 +78,7 @@ async def test_r13_a_look_that_began_in_a_former_life_sets_no_slots(store: Store
     await _join(store, "00-first", "other")
     settings = dataclasses.replace(FAST, lease_s=600.0, heartbeat_s=0.05)
     async with rig.working({"q": 1, "other": 1}, settings=settings) as handle:
-        lane = handle._process.floor.lanes["q"]
+        lane = handle._process.parts.local_queues.by_name["q"]
         await until(lambda: lane.target == 1)
         former = handle.host_id
         look = asyncio.create_task(handle._process._supervisor.look(), name=_LOOK)

@@ -28,7 +28,7 @@ async def _member(store: Any, host_id: str, queue: str = "q", lease_s: float = 1
 
 
 def _target(handle: QueueHandle) -> int:
-    return handle._process.floor.lanes["q"].target
+    return handle._process.parts.local_queues.by_name["q"].target
 
 
 async def test_ten_slots_over_three_processes(rig: Rig) -> None:
@@ -85,22 +85,22 @@ async def test_a_quiet_process_gives_its_share_to_the_others(rig: Rig) -> None:
 
 async def test_the_dead_use_no_slots_until_they_have_a_share_again(rig: Rig) -> None:
     async with rig.working(settings=dataclasses.replace(FAST, lease_s=600.0)) as handle:
-        lane = handle._process.floor.lanes["q"]
+        lane = handle._process.parts.local_queues.by_name["q"]
         assert lane.target == 10
         seen: list[int] = []
-        real = handle._process._member.join_anew
+        real = handle._process._registration.join_anew
 
         async def join_anew() -> None:
             seen.append(lane.target)
             await real()
 
-        handle._process._member.join_anew = join_anew  # type: ignore[method-assign]
+        handle._process._registration.join_anew = join_anew  # type: ignore[method-assign]
         await _member(rig.store, "parent", "other")
         await rig.store.processes.register(
             NewProcess(host_id="new", label="new", queues=(), pid=1, hostname="h", lease_s=600.0),
             replaces=handle.host_id,
         )
-        handle._process._member.lease.hurry()
+        handle._process._registration.lease.hurry()
         await until(lambda: bool(seen))
         assert seen == [0]
         await until(lambda: lane.target == 10)
@@ -112,7 +112,7 @@ async def test_rebalance_once_is_the_same_on_every_node_at_once() -> None:
     await store.queues.ensure("q", slots=10)
     for name in "abc":
         await _member(store, name)
-    services = [Rebalance(store, most=256) for _ in range(5)]
+    services = [Rebalance(store, max_slots=256) for _ in range(5)]
     await asyncio.gather(*(service.tick() for service in services))
     shares = {one.host_id: one.shares["q"].slots for one in await store.processes.all()}
     assert shares == {"a": 4, "b": 3, "c": 3}

@@ -57,7 +57,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.around = RunEnvironment(
-            "HOST",
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             NoEnqueuer(),

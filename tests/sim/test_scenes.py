@@ -229,9 +229,9 @@ class SlowFarewell:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def leave(self, owner: int) -> None:
+    async def deregister(self, owner: int) -> None:
         await pass_time(self._seconds)
-        await self._inner.leave(owner)
+        await self._inner.deregister(owner)
 
 
 @pytest.mark.parametrize(("takes_s", "heard"), [(0.8, True), (60, False)])
@@ -240,7 +240,7 @@ def test_a_slow_store_hears_of_a_graceful_end_too(seed: int, takes_s: float, hea
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         assert first.handle is not None
-        member = first.handle._process._member
+        member = first.handle._process._registration
         member._processes = SlowFarewell(member._processes, takes_s)
         began = scene.ground.loop.time()
         await first.shutdown(3)

@@ -68,7 +68,7 @@ class LocalRuns:
             tags=template.tags,
         )
         around = RunEnvironment(
-            host_id=HOST_ID,
+            host_id=lambda: HOST_ID,
             tag=0,
             clock=self.clock,
             enqueuer=self.access,

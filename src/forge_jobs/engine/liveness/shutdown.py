@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from forge_jobs.engine.claiming.exchange_loop import ExchangeLoop
+from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
+from forge_jobs.engine.claiming.local_queues import LocalQueues
 from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.run import StopReason
 from forge_jobs.engine.services.leadership import Leadership
@@ -38,8 +39,9 @@ class Shutdown:
 
     def __init__(
         self,
-        floor: InFlightJobs,
-        exchange_loop: ExchangeLoop,
+        in_flight: InFlightJobs,
+        local_queues: LocalQueues,
+        finish_buffer: FinishBuffer,
         member: Registration,
         leadership: Leadership,
         *,
@@ -48,8 +50,9 @@ class Shutdown:
         grace_s: float,
         shutdown_s: float,
     ) -> None:
-        self._floor = floor
-        self._exchange_loop = exchange_loop
+        self._in_flight = in_flight
+        self._local_queues = local_queues
+        self._finish_buffer = finish_buffer
         self._member = member
         self._leadership = leadership
         self._pass_on = pass_on
@@ -60,23 +63,22 @@ class Shutdown:
 
     async def wind_down(self) -> None:
         """Everything that can still be written is written; the pump runs on meanwhile."""
-        floor = self._floor
-        self._exchange_loop.claiming = False
-        floor.is_open = False
-        floor.hand_back_ready()
+        in_flight, finish_buffer = self._in_flight, self._finish_buffer
+        self._local_queues.close()
+        self._local_queues.hand_back_all()
         try:
-            await self._until(lambda: floor.running == 0, self._clock.mono() + self._grace_s)
+            await self._until(lambda: in_flight.running == 0, self._clock.mono() + self._grace_s)
         finally:
             self._grace_over = self._clock.mono()
-        flushed = _FLUSHED if floor.running else _HANDED_BACK
-        await self._until(lambda: floor.finish_buffer.is_empty, self._end_of(flushed))
-        if floor.running:
-            _LOG.info("handing back what still runs", extra={"running": floor.running})
+        flushed = _FLUSHED if in_flight.running else _HANDED_BACK
+        await self._until(lambda: finish_buffer.is_empty, self._end_of(flushed))
+        if in_flight.running:
+            _LOG.info("handing back what still runs", extra={"running": in_flight.running})
             for _ in range(_TELLINGS):
                 # A handler may swallow the first cancellation while it tidies up.
-                floor.interrupt_all(StopReason.SHUTDOWN)
-                await self._until(lambda: floor.running == 0, self._clock.mono() + _TELLING_S)
-            await self._until(lambda: floor.finish_buffer.is_empty, self._end_of(_HANDED_BACK))
+                in_flight.interrupt_all(StopReason.SHUTDOWN)
+                await self._until(lambda: in_flight.running == 0, self._clock.mono() + _TELLING_S)
+            await self._until(lambda: finish_buffer.is_empty, self._end_of(_HANDED_BACK))
 
     async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
         """Wait for the parts (already told to end), close, leave, give up the lead."""
@@ -84,7 +86,7 @@ class Shutdown:
         for end in late:
             end.cancel()
         # First, so that nothing of ours runs beside its next run elsewhere.
-        await self._floor.places.close()
+        await self._in_flight.executors.close()
         # Leaving releases whatever the process still owns; without it the reaper does that.
         await self._bounded(self._member.leave(), _LEFT)
         await self._bounded(self._leadership.give_up(), _YIELDED)

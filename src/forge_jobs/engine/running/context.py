@@ -72,11 +72,15 @@ C = TypeVar("C", bound=Closable)
 
 @dataclass(frozen=True, slots=True)
 class RunEnvironment:
-    """What all contexts of a process share. ``request`` makes the request for a job of a kind with
-    a payload; ``shared`` is what handlers keep for all their jobs, closed when the process stops;
-    ``limiter`` gives the permits of the process."""
+    """What all contexts of a process share.
 
-    host_id: str
+    ``host_id`` is called at each use: a process that was declared dead registers under another
+    one. ``request`` makes the request for a job of a kind with a payload. ``shared`` is what
+    handlers keep for all their jobs, closed when the process stops. ``limiter`` gives the permits
+    of the process.
+    """
+
+    host_id: Callable[[], str]
     tag: int
     clock: Clock
     enqueuer: Enqueuer
@@ -177,7 +181,7 @@ class Context:
     @property
     def host_id(self) -> str:
         """The worker process that runs this job."""
-        return self._around.host_id
+        return self._around.host_id()
 
     @property
     def cancelled(self) -> bool:

@@ -6,35 +6,21 @@ job, since nearly every job ends long before its deadline.
 """
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from forge_jobs.engine.liveness.lease_state import LeaseState
+from .run import NEVER, RunState, StopReason
 
-from .run import NEVER, Run, RunState, StopReason
-
-
-class DeadlineHost(Protocol):
-    """What the watch looks at."""
-
-    held: dict[int, Run]
-    standing: LeaseState
-
-    def mono(self) -> float:
-        """The clock of the deadlines."""
-        ...
-
-    def interrupt(self, run: Run, stop: StopReason) -> None:
-        """Tell a handler to end."""
-        ...
+if TYPE_CHECKING:
+    from .in_flight import InFlightJobs
 
 
 class Deadlines:
     """Ends handlers whose time is up. Everything happens on the job loop."""
 
-    __slots__ = ("_floor", "_loop", "_set_for", "_timer")
+    __slots__ = ("_in_flight", "_loop", "_set_for", "_timer")
 
-    def __init__(self, floor: DeadlineHost, loop: asyncio.AbstractEventLoop) -> None:
-        self._floor = floor
+    def __init__(self, in_flight: "InFlightJobs", loop: asyncio.AbstractEventLoop) -> None:
+        self._in_flight = in_flight
         self._loop = loop
         self._set_for = NEVER
         self._timer: asyncio.TimerHandle | None = None
@@ -46,25 +32,25 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._set_for = at
-        self._timer = self._loop.call_later(max(0.0, at - self._floor.mono()), self.look)
+        self._timer = self._loop.call_later(max(0.0, at - self._in_flight.mono()), self.look)
 
     def look(self) -> None:
         """End what is overdue and set the timer for the next deadline."""
-        floor = self._floor
-        now, trust_until = floor.mono(), floor.standing.trust_until
+        in_flight = self._in_flight
+        now, trust_until = in_flight.mono(), in_flight.lease_state.trust_until
         self._set_for, self._timer = NEVER, None
         following = NEVER
-        for run in list(floor.held.values()):
+        for run in list(in_flight.held.values()):
             if run.state is not RunState.RUNNING or run.stop is not None:
                 continue
             if run.deadline <= now:
-                floor.interrupt(run, StopReason.TIMEOUT)
+                in_flight.interrupt(run, StopReason.TIMEOUT)
                 continue
             following = min(following, run.deadline)
             if run.job.limit_key is not None:
                 # Another process may hold the limit by now: exclusive work must not go on.
                 if trust_until <= now:
-                    floor.interrupt(run, StopReason.LOST)
+                    in_flight.interrupt(run, StopReason.LOST)
                 else:
                     following = min(following, trust_until)
         if following != NEVER:

@@ -19,8 +19,10 @@ _DELAYS_S = (0.1, 0.3, 1.0)
 class LocalCancels:
     """Without the record the store would judge a cancelled run as a failure and retry it."""
 
-    def __init__(self, floor: InFlightJobs, store: Store, job_loop: JobLoop, clock: Clock) -> None:
-        self._floor = floor
+    def __init__(
+        self, in_flight: InFlightJobs, store: Store, job_loop: JobLoop, clock: Clock
+    ) -> None:
+        self._in_flight = in_flight
         self._store = store
         self._job_loop = job_loop
         self._clock = clock
@@ -32,7 +34,7 @@ class LocalCancels:
         if place is None:
             return False
         key, millisecond = place
-        run = self._floor.held.get(key)
+        run = self._in_flight.held.get(key)
         if run is None or run.job.enqueued_at // 1000 != millisecond:
             return False
         if run.state not in (RunState.READY, RunState.RUNNING):
@@ -51,7 +53,7 @@ class LocalCancels:
     def _cancel(self, run: Run) -> None:
         if run.recording or run.state not in (RunState.READY, RunState.RUNNING):
             return
-        self._floor.cancel_here(run)
+        self._in_flight.cancel_here(run)
         task = self._job_loop.loop.create_task(self._record(run))
         self._tasks[task] = None
         task.add_done_callback(self._forget)
@@ -67,7 +69,7 @@ class LocalCancels:
                         return
                 await self._clock.sleep(delay_s)
         finally:
-            self._floor.cancel_recorded(run)
+            self._in_flight.cancel_recorded(run)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import after, to_datetime
@@ -15,6 +15,12 @@ from forge_jobs.store.jobs import Note
 
 from .context import Context, JobInfo, RunEnvironment
 from .registry import Handler
+
+if TYPE_CHECKING:
+    from forge_jobs.engine.claiming.local_queue import LocalQueue
+
+    from .executors import Executor
+    from .in_flight import InFlightJobs
 
 MAX_LINES = 1_000
 NEVER = float("inf")
@@ -65,27 +71,6 @@ class RunNotes:
         self.lines: list[LogLine] = []
 
 
-class RunExecutor(Protocol):
-    """The part of an executor that a run keeps to: where it can be told to end."""
-
-    def interrupt(self, run: "Run") -> None:
-        """End this run's handler."""
-        ...
-
-
-class RunHost(Protocol):
-    """What a run needs to know of the process it runs in."""
-
-    @property
-    def around(self) -> RunEnvironment:
-        """What contexts share."""
-        ...
-
-    def noted(self, run: "Run") -> None:
-        """The run has something to say; called once until its notes are taken. Any thread."""
-        ...
-
-
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _READY = RunState.READY
 
@@ -95,28 +80,36 @@ class Run:
 
     ``claimed_at``, ``started_at``, ``ended_at`` and ``deadline`` are seconds on ``clock.mono()``;
     ``deadline`` is infinite without a timeout; an executor that knows the exact end sets
-    ``ended_at``. ``stop`` is set once the handler was told to end. ``place`` and ``launch`` say
+    ``ended_at``. ``stop`` is set once the handler was told to end. ``executor`` and ``launch`` say
     which executor runs it (``launch`` None: a slot of the loop fetches it). ``unit``: it keeps its
     place in the queue's slots until the store has judged it.
     """
 
     __slots__ = (
-        "carried", "claimed_at", "deadline", "ended_at", "handler", "host", "job", "launch",
-        "notes", "place", "recording", "said", "slot", "started_at", "state", "stop",
-        "unit",
+        "carried", "claimed_at", "deadline", "ended_at", "executor", "handler", "in_flight", "job",
+        "launch", "local_queue", "notes", "recording", "said", "slot", "started_at", "state",
+        "stop", "unit",
     )  # fmt: skip
 
-    def __init__(self, job: ClaimedJob, handler: Handler, host: RunHost, claimed_at: float) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        handler: Handler,
+        in_flight: "InFlightJobs",
+        local_queue: "LocalQueue",
+        claimed_at: float,
+    ) -> None:
         self.job = job
         self.handler = handler
-        self.host = host
+        self.in_flight = in_flight
+        self.local_queue = local_queue
         self.claimed_at = claimed_at
         self.started_at = claimed_at
         self.ended_at = 0.0
         self.deadline = NEVER
         self.state = _READY
         self.stop: StopReason | None = None
-        self.place: RunExecutor | None = None
+        self.executor: Executor | None = None
         self.launch: Callable[[Run], None] | None = None
         self.slot: object = None
         self.unit = False
@@ -128,7 +121,7 @@ class Run:
     @property
     def id(self) -> str:
         """The job's public id."""
-        return job_id(self.job.key, self.job.enqueued_at, self.host.around.tag)
+        return job_id(self.job.key, self.job.enqueued_at, self.in_flight.environment.tag)
 
     @property
     def timeout_s(self) -> float | None:
@@ -149,7 +142,7 @@ class Run:
 
     def make_context(self) -> Context:
         """The context for this run's handler."""
-        around = self.host.around
+        around = self.in_flight.environment
         return Context(
             JobInfo.of(self.job, around.tag), self, around, deadline=self._deadline_at(around)
         )
@@ -172,7 +165,7 @@ class Run:
             if line is not None:
                 notes.lines.append(line)
         if fresh:
-            self.host.noted(self)
+            self.in_flight.noted(self)
 
     def take_notes(self) -> Note | None:
         """What was said since the last time, as the store wants it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.retry import Backoff
 from forge_jobs.engine.claiming.local_queue import LocalQueue
-from forge_jobs.engine.running.in_flight import InFlightJobs
+from forge_jobs.engine.claiming.local_queues import LocalQueues
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.processes import ProcessRecord, Share, SlotsInUse
 from forge_jobs.store.queues import QueueConfig
@@ -35,14 +35,14 @@ class SlotSync:
 
     def __init__(
         self,
-        floor: InFlightJobs,
+        local_queues: LocalQueues,
         store: Store,
         *,
         settings: EngineSettings,
         host_id: Callable[[], str],
         on_change: Callable[[], None],
     ) -> None:
-        self._floor = floor
+        self._local_queues = local_queues
         self._store = store
         self._settings = settings
         self._host_id = host_id
@@ -104,12 +104,12 @@ class SlotSync:
             (config := configs.get(name)) is not None
             and config.slots > 0
             and not mine.shares.get(name, _NOTHING).slots
-            for name in self._floor.lanes
+            for name in self._local_queues.by_name
         )
 
     def forget(self) -> None:
         """The process was declared dead: its slots are no longer its own."""
-        for lane in self._floor.lanes.values():
+        for lane in self._local_queues.by_name.values():
             lane.retarget(0)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class SlotSync:
 
     def _follow(self, configs: Mapping[str, QueueConfig], mine: ProcessRecord) -> bool:
         changed = False
-        for name, lane in self._floor.lanes.items():
+        for name, lane in self._local_queues.by_name.items():
             config = configs.get(name)
             if config is not None:
                 changed = self._set(lane, config, mine.shares.get(name, _NOTHING)) or changed
@@ -132,7 +132,7 @@ class SlotSync:
             if config.backoff_enabled
             else self._settings.backoff
         )
-        is_open = self._floor.is_open and not config.paused and not self.quiet
+        is_open = self._local_queues.is_open and not config.paused and not self.quiet
         slots = share.slots if is_open else 0
         if slots == lane.target:
             return False
@@ -144,7 +144,7 @@ class SlotSync:
         """What still runs in queues of which more is held than may be used."""
         return [
             SlotsInUse(name, share.version, lane.busy)
-            for name, lane in self._floor.lanes.items()
+            for name, lane in self._local_queues.by_name.items()
             if (share := mine.shares.get(name, _NOTHING)).held > max(share.slots, lane.busy)
         ]
 

@@ -32,17 +32,3 @@ class Executor(Protocol):
         """The process stops: let go of threads, kill children. Runs still going on are no longer
         reported."""
         ...
-
-
-class ChildRunner(Executor, Protocol):
-    """The executor for child processes.
-
-    The engine builds it when the first job needs one, on the job loop, as
-    ``executors.child.ChildExecutor(ended, clock=…, entropy=…, settings=…)``.
-    """
-
-    def run_isolated(self, run: Run) -> None:
-        """Like ``submit``, but alone in a fresh child that runs nothing else before or after,
-        whatever ``run.handler.run_in`` says. If the child dies by itself the ending's outcome is
-        ``Crashed``; a child that we killed (``run.stop`` is set) did not crash."""
-        ...

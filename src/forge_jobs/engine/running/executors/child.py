@@ -33,7 +33,7 @@ class _ChildRun:
 
 
 class ChildExecutor:
-    """Runs handlers in child processes; see ``executors.ChildRunner``."""
+    """Runs handlers in child processes. Built on the job loop when the first job needs a child."""
 
     def __init__(
         self, ended: OnRunEnd, *, clock: Clock, entropy: Entropy, settings: EngineSettings
@@ -57,7 +57,9 @@ class ChildExecutor:
         self._place(run, isolated=False)
 
     def run_isolated(self, run: Run) -> None:
-        """Run this handler alone in a child of its own."""
+        """Like ``submit``, but alone in a fresh child that runs nothing else before or after,
+        whatever ``run.handler.run_in`` says. If the child dies by itself the outcome is
+        ``Crashed``; a child that we killed (``run.stop`` is set) did not crash."""
         self._place(run, isolated=True)
 
     def interrupt(self, run: Run) -> None:

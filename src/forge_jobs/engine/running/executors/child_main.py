@@ -70,7 +70,7 @@ class ChildJob:
             trace=take.trace,
         )
         around = RunEnvironment(
-            host_id=take.host_id,
+            host_id=lambda: take.host_id,
             tag=take.store_tag,
             clock=SYSTEM_CLOCK,
             enqueuer=found.enqueuer or _NoEnqueuer(),

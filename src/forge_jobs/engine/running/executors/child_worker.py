@@ -141,14 +141,14 @@ def _is_ready(line: bytes) -> bool:
 
 
 def _take(run: Run, number: int) -> Take:
-    job, around, target = run.job, run.host.around, run.handler.child
+    job, around, target = run.job, run.in_flight.environment, run.handler.child
     assert target is not None
     now, mono = around.clock.now(), around.clock.mono()
     endless = run.deadline == float("inf")
     return Take(
         number=number,
         target=Target(target.module, target.file, target.kind),
-        host_id=around.host_id,
+        host_id=around.host_id(),
         store_tag=around.tag,
         id=run.id,
         kind=job.kind,

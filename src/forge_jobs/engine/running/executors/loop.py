@@ -7,40 +7,14 @@ a fresh one whenever a job leaves something behind in it: a context variable, or
 import asyncio
 import contextlib
 import contextvars
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
-from forge_jobs.engine.running.run import Run, RunOutcome
+from forge_jobs.engine.running.run import Run
 
-
-class SlotSource(Protocol):
-    """Where a slot gets its runs from: a lane."""
-
-    def pull(self, now: float) -> Run | None:
-        """The next run; None: there is none, and the slot's unit is gone."""
-        ...
-
-
-class SlotHost(Protocol):
-    """Where a slot hands its endings in: the floor."""
-
-    strict: bool
-
-    def mono(self) -> float:
-        """The clock of the runs."""
-        ...
-
-    def done(self, run: Run, now: float) -> None:
-        """A plain success."""
-        ...
-
-    def concluded(self, run: Run, ending: RunOutcome, at: float) -> None:
-        """Any other ending."""
-        ...
-
-    def free_unit(self, run: Run, now: float) -> None:
-        """The run's place in the queue's slots is free."""
-        ...
+if TYPE_CHECKING:
+    from forge_jobs.engine.claiming.local_queue import LocalQueue
+    from forge_jobs.engine.running.in_flight import InFlightJobs
 
 
 class Slot:
@@ -48,7 +22,7 @@ class Slot:
 
     __slots__ = ("run", "source", "task", "waiter")
 
-    def __init__(self, source: SlotSource) -> None:
+    def __init__(self, source: "LocalQueue") -> None:
         self.source = source
         self.run: Run | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -58,14 +32,14 @@ class Slot:
 class LoopExecutor:
     """All slots of the process. Slots are made when they are needed and then kept."""
 
-    def __init__(self, office: SlotHost, loop: asyncio.AbstractEventLoop) -> None:
-        self._office = office
+    def __init__(self, in_flight: "InFlightJobs", loop: asyncio.AbstractEventLoop) -> None:
+        self._in_flight = in_flight
         self._loop = loop
         self._baseline = contextvars.copy_context()
         self._parked: list[Slot] = []
         self._tasks: dict[Slot, asyncio.Task[Any]] = {}
 
-    def wake(self, source: SlotSource) -> None:
+    def wake(self, source: "LocalQueue") -> None:
         """Let a slot serve this lane; it holds one of the lane's units."""
         parked = self._parked
         if not parked:
@@ -91,7 +65,7 @@ class LoopExecutor:
         if tasks:
             await asyncio.wait(tasks, timeout=0.2)
 
-    def _spawn(self, source: SlotSource) -> None:
+    def _spawn(self, source: "LocalQueue") -> None:
         slot = Slot(source)
         # A copy, so that what handlers set stays out of the worker's own context.
         context = self._baseline.copy()
@@ -100,7 +74,7 @@ class LoopExecutor:
             slot.task = self._tasks[slot] = task
 
     async def _serve(self, slot: Slot) -> None:
-        office, mono = self._office, self._office.mono
+        in_flight, mono = self._in_flight, self._in_flight.mono
         copy_context, baseline = contextvars.copy_context, self._baseline
         # An eager loop runs the first job before whoever made this task has it in hand.
         task = asyncio.current_task()
@@ -121,19 +95,19 @@ class LoopExecutor:
                         slot.run = None
                         now = mono()
                         spoilt = not isinstance(error, Exception)
-                        office.concluded(run, outcome_of_error(handler, error), now)
+                        in_flight.concluded(run, outcome_of_error(handler, error), now)
                     else:
                         slot.run = None
                         now = mono()
                         if value is None and run.is_plain():
-                            office.done(run, now)
+                            in_flight.done(run, now)
                         else:
-                            office.concluded(run, outcome_of_value(handler, value), now)
+                            in_flight.concluded(run, outcome_of_value(handler, value), now)
                     if spoilt or run.stop is not None or copy_context() != baseline:
                         self._retire(run, now)
                         return
-                    if office.strict:
-                        office.free_unit(run, now)
+                    if in_flight.strict:
+                        source.free_unit(run, now)
                         break
                     run = source.pull(now)
                 await self._park(slot)
@@ -154,4 +128,4 @@ class LoopExecutor:
         # The slot's task ends; the next job gets a fresh one. Not from here: a coroutine that is
         # being closed by a dying loop must not start anything.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon(self._office.free_unit, run, now)
+            self._loop.call_soon(run.local_queue.free_unit, run, now)
