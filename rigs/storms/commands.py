@@ -69,10 +69,10 @@ class _Silent:
 
     stop_reason = None
 
-    def say(self, **said: object) -> None:
+    def report(self, **said: object) -> None:
         pass
 
-    def carry(self, job: object) -> None:
+    def add_successor(self, job: object) -> None:
         raise AssertionError("commands carry nothing")
 
 

@@ -46,11 +46,11 @@ class Bench:
         self._waiting: dict[Run, asyncio.Future[RunOutcome]] = {}
         self._keys = 0
 
-    def noted(self, run: Run) -> None:
+    def add_notes(self, run: Run) -> None:
         pass
 
     def _ended(self, run: Run, ending: RunOutcome) -> None:
-        run.state = RunState.ENDED
+        run.state = RunState.FINISHED
         self._waiting[run].set_result(ending)
 
     def begin(

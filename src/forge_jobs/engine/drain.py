@@ -1,6 +1,6 @@
-"""Run everything that is due, here and now: a worker process for the length of one call.
+"""Runs everything that is due, here and now: a worker process for the length of one call.
 
-It registers, claims and leaves like any other, on the caller's loop and without services. For
+It registers, claims and deregisters like any other, on the caller's loop and without services. For
 tests and scripts.
 """
 
@@ -35,7 +35,7 @@ from .running.run_log import RunLog
 from .worker_parts import WorkerInputs, WorkerParts
 
 T = TypeVar("T")
-_LOOK_S = 0.002
+_POLL_S = 0.002
 _MAX_ERRORS = 5
 
 
@@ -51,14 +51,14 @@ class DrainReport(Struct, frozen=True, kw_only=True):
 
 
 class _CountingLog(RunLog):
-    """A journal that also counts; successes are what is left."""
+    """A run log that also counts; what it does not count are successes."""
 
     def __init__(self, tag: int) -> None:
         super().__init__(tag)
         self.failed = self.dead = self.put_off = 0
 
-    def ended(self, run: Run, finish: Finish) -> None:
-        super().ended(run, finish)
+    def finished(self, run: Run, finish: Finish) -> None:
+        super().finished(run, finish)
         if finish.status is JobStatus.DEAD:
             self.dead += 1
         elif finish.event in (Event.FAIL, Event.CRASH):
@@ -68,7 +68,7 @@ class _CountingLog(RunLog):
 
 
 class _InlineIo:
-    """An I/O port on the caller's own loop, also for handlers in threads."""
+    """An I/O port on the caller's own loop; handlers in threads may use it too."""
 
     def __init__(self, job_loop: JobLoop) -> None:
         self._job_loop = job_loop
@@ -81,7 +81,7 @@ class _InlineIo:
 
 
 class _Drain:
-    """The parts of a worker process, and when their work is over."""
+    """The parts of a worker process, used until there is nothing left to do."""
 
     def __init__(self, inputs: WorkerInputs, limit: int | None) -> None:
         self._clock = inputs.clock
@@ -90,40 +90,40 @@ class _Drain:
             inputs,
             stats=lambda: ProcessStats(running=self.parts.in_flight.running),
             run_log=self.run_log,
-            # A drain follows no operator: the store itself refuses paused queues.
+            # Operators do not change a drain: the store itself claims nothing from paused queues.
             on_control_change=lambda: None,
             max_claims=limit,
         )
         for name, slots in inputs.queues.items():
-            self.parts.local_queues.by_name[name].retarget(slots)
+            self.parts.local_queues.by_name[name].set_slots(slots)
 
     async def work(self) -> None:
-        """Until nothing is due and nothing runs."""
+        """Wait until nothing is due and nothing runs."""
         parts, exchange_loop = self.parts, self.parts.exchange_loop
-        while not self._is_over():
-            if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.trouble is not None:
-                raise exchange_loop.trouble
+        while not self._is_finished():
+            if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.last_error is not None:
+                raise exchange_loop.last_error
             if not parts.in_flight.held and parts.finish_buffer.is_empty:
-                exchange_loop.hint()
-            await self._clock.sleep(_LOOK_S)
+                exchange_loop.notify()
+            await self._clock.sleep(_POLL_S)
         parts.local_queues.close()
 
-    def _is_over(self) -> bool:
+    def _is_finished(self) -> bool:
         parts, exchange_loop = self.parts, self.parts.exchange_loop
         spent = exchange_loop.claims_left is not None and exchange_loop.claims_left <= 0
         return (
-            (exchange_loop.came_back_empty or spent)
+            (exchange_loop.found_nothing or spent)
             and not parts.in_flight.held
             and parts.finish_buffer.is_empty
         )
 
     async def run(self) -> DrainReport:
-        """Register, work, leave."""
+        """Register, run what is due, deregister."""
         parts = self.parts
-        await parts.registration.join()
+        await parts.registration.register()
         tasks = [
             asyncio.create_task(parts.exchange_loop.run()),
-            asyncio.create_task(parts.registration.lease.keep()),
+            asyncio.create_task(parts.registration.lease.run()),
         ]
         try:
             await self.work()
@@ -134,7 +134,7 @@ class _Drain:
                 task.cancel()
             await asyncio.wait(tasks)
             await parts.in_flight.executors.close()
-            await parts.registration.leave()
+            await parts.registration.deregister()
         return self._report()
 
     def _report(self) -> DrainReport:
@@ -172,11 +172,11 @@ async def drain(
     if not names:
         return DrainReport()
 
-    here = _InlineIo(JobLoop(asyncio.get_running_loop()))
-    # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored from elsewhere.
-    aside = IoThread()
+    inline_io = _InlineIo(JobLoop(asyncio.get_running_loop()))
+    # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored by this thread.
+    enqueue_io = IoThread()
     routes = router or DefaultRouter()
-    others = PublishedKinds(store_of(store), here.spawn, clock)
+    published_kinds = PublishedKinds(store_of(store), inline_io.spawn, clock)
     inputs = WorkerInputs(
         store=store,
         handlers=registry,
@@ -185,15 +185,15 @@ async def drain(
         settings=settings or EngineSettings(),
         clock=clock,
         entropy=entropy,
-        io=here,
-        enqueuer=StoreEnqueuer(store, aside, registry.around_enqueue),
-        requests=requests or ByKind(registry, routes, others),
-        card=ProcessInfo(tuple(names), lambda host_id: f"drain-{host_id}"),
+        io=inline_io,
+        enqueuer=StoreEnqueuer(store, enqueue_io, registry.around_enqueue),
+        requests=requests or ByKind(registry, routes, published_kinds),
+        info=ProcessInfo(tuple(names), lambda host_id: f"drain-{host_id}"),
     )
     try:
         return await _Drain(inputs, limit).run()
     finally:
-        await asyncio.to_thread(aside.close)
+        await asyncio.to_thread(enqueue_io.close)
 
 
 async def _queues(store: Store, registry: HandlerRegistry) -> list[str]:

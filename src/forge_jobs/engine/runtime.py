@@ -214,7 +214,7 @@ class QueueRuntime:
                 io=io,
                 enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
                 requests=self._requests or ask.by_kind,
-                card=ProcessInfo(
+                info=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
                         host_id, prefix=prefix, version=version, worker_id=worker_id

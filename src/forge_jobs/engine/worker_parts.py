@@ -51,7 +51,7 @@ class WorkerInputs:
     io: IoPort
     enqueuer: Enqueuer
     requests: RequestFactory
-    card: ProcessInfo
+    info: ProcessInfo
     replaces: str | None = None
     schedules: Sequence[CronSpec] = ()
 
@@ -88,12 +88,12 @@ class WorkerParts:
         self.job_loop = JobLoop(asyncio.get_running_loop())
         self.registration = Registration(
             store.processes,
-            inputs.card,
+            inputs.info,
             settings=inputs.settings,
             clock=clock,
             entropy=inputs.entropy,
             stats=stats,
-            news=lambda: self.job_loop.post(self._lease_changed),
+            on_change=lambda: self.job_loop.post(self._lease_changed),
         )
         self.rate_limit = RateLimiter(
             store_of(store), inputs.io, declared=inputs.handlers.rate_limits, clock=clock
@@ -120,7 +120,7 @@ class WorkerParts:
             settings=inputs.settings,
             clock=clock,
             entropy=inputs.entropy,
-            register_again=register_again or self.registration.join_anew,
+            register_again=register_again or self.registration.register_again,
             on_control_change=on_control_change,
             overlap=overlap,
             max_claims=max_claims,
@@ -130,9 +130,9 @@ class WorkerParts:
         usual = _MAX_UNWRITTEN_OVERLAPPED if overlap else _MAX_UNWRITTEN
         return FinishBuffer(
             self.wake,
-            most=settings.max_unwritten or usual,
-            span_s=settings.unwritten_s,
-            mark_s=settings.prefetch_s,
+            max_unwritten=settings.max_unwritten or usual,
+            max_age_s=settings.unwritten_s,
+            mark_delay_s=settings.prefetch_s,
             overlap=overlap,
         )
 
@@ -149,7 +149,7 @@ class WorkerParts:
             environment,
             self.finish_buffer,
             store_time=self.store_time,
-            lease_state=self.registration.standing,
+            lease_state=self.registration.lease_state,
             run_log=run_log,
             settings=inputs.settings,
             clock=inputs.clock,
@@ -162,7 +162,7 @@ class WorkerParts:
             inputs.queues,
             self.in_flight,
             self.finish_buffer,
-            lease_state=self.registration.standing,
+            lease_state=self.registration.lease_state,
             wake=self.wake,
             loop=self.job_loop.loop,
             clock=inputs.clock,
@@ -170,8 +170,8 @@ class WorkerParts:
         )
 
     def _lease_changed(self) -> None:
-        if self.registration.standing.dead:
+        if self.registration.lease_state.dead:
             self.exchange_loop.lose_claims()
         else:
-            self.local_queues.pour()
+            self.local_queues.start_ready()
         self.wake.notify()

@@ -1,8 +1,4 @@
-"""One worker process, put together: registered, leased, pumping, served by its services.
-
-The order of things lives here: how a process starts, what it does when it is declared dead, and
-how it goes.
-"""
+"""One worker process: its parts, its services, and the order of start and stop."""
 
 import asyncio
 import contextlib
@@ -46,7 +42,7 @@ _LOG = logging.getLogger("forge_jobs.worker")
 
 
 class WorkerProcess:
-    """Made and used on the job loop, with an open store; ``request_cancel`` from any thread."""
+    """Made and used on the job loop, with an open store; any thread may call ``request_cancel``."""
 
     def __init__(self, inputs: WorkerInputs) -> None:
         store, settings, clock = inputs.store, inputs.settings, inputs.clock
@@ -60,7 +56,7 @@ class WorkerProcess:
             overlap=store.capabilities.apart,
         )
         self._registration = parts.registration
-        self._supervisor = SlotSync(
+        self._slot_sync = SlotSync(
             parts.local_queues,
             store,
             settings=settings,
@@ -69,14 +65,14 @@ class WorkerProcess:
         )
         self._listener = Listener(
             store,
-            self._registration.standing,
+            self._registration.lease_state,
             parts.job_loop,
             clock=clock,
-            on_hint=parts.exchange_loop.hint,
-            on_mail=self._read_mail,
+            on_notify=parts.exchange_loop.notify,
+            on_control=self._read_controls,
         )
         self._cancels = LocalCancels(parts.in_flight, store, parts.job_loop, clock)
-        # A dead coordinator is missed no longer than its lease.
+        # Another process takes over from a dead coordinator after at most one lease.
         ttl_s = min(LEAD_TTL_S, settings.lease_s)
         self._leadership = Leadership(
             store.processes, lambda: self._registration.owner, clock=clock, ttl_s=ttl_s
@@ -85,11 +81,11 @@ class WorkerProcess:
         self._cores = Cores(clock.mono)
         self._wakes = {Cron.name: WakeFlag(parts.job_loop.loop)}
         self._tasks: list[asyncio.Task[None]] = []
-        self._afar = IoTasks(inputs.io, parts.job_loop)
+        self._io_tasks = IoTasks(inputs.io, parts.job_loop)
 
     @property
     def host_id(self) -> str:
-        """The name of the present life."""
+        """The name of this process in the store; another one after it was declared dead."""
         return self._registration.host_id
 
     @property
@@ -103,7 +99,7 @@ class WorkerProcess:
         return self.parts.in_flight.running
 
     async def start(self) -> None:
-        """Take part. Raises what the store raises; nothing is left behind then."""
+        """Register and start working. Raises what the store raises; nothing is left behind then."""
         inputs = self._inputs
         for name, slots in inputs.queues.items():
             await inputs.store.queues.ensure(name, slots=slots)
@@ -113,21 +109,23 @@ class WorkerProcess:
         await publish_limits(inputs.store, inputs.handlers)
         await ensure_schedules(inputs.store, inputs.schedules)
         await ensure_default_rate_limits(inputs.store, inputs.handlers.rate_limits)
-        await self._registration.join(replaces=inputs.replaces)
-        # At once: the lease runs, and a slow store must not make a fresh process look dead.
-        self._spawn_afar()
+        await self._registration.register(replaces=inputs.replaces)
+        # At once: the lease runs, and a slow store must not make a new process look dead.
+        self._start_io_tasks()
         try:
             if inputs.replaces is not None:
-                # Before the first claim: jobs that saw their worker die are looked at with care.
-                # Without a known death it is too early to judge (see Reaper).
+                # Before the first claim, so that jobs of the dead process have their crash counted.
+                # Without a known death it is too early to reap (see Reaper).
                 await reap_stale_jobs(inputs.store)
-            await self._supervisor.share()
-            await self._supervisor.look()
+            await self._slot_sync.share()
+            await self._slot_sync.sync()
         except BaseException:
-            self._afar.cancel()
-            await self._registration.leave()
+            self._io_tasks.cancel()
+            await self._registration.deregister()
             raise
-        self._tasks.append(asyncio.create_task(self.parts.exchange_loop.run(), name="forge-pump"))
+        self._tasks.append(
+            asyncio.create_task(self.parts.exchange_loop.run(), name="forge-exchange-loop")
+        )
         loop = ServiceLoop(
             inputs.clock,
             inputs.entropy,
@@ -144,90 +142,90 @@ class WorkerProcess:
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Go in order; by default within ``grace_s`` and two seconds, whatever the store does."""
+        """Shut down; by default within ``grace_s`` and two seconds, whatever the store does."""
         parts = self.parts
-        leaving = Shutdown(
+        shutdown = Shutdown(
             parts.in_flight,
             parts.local_queues,
             parts.finish_buffer,
             self._registration,
             self._leadership,
-            pass_on=self._supervisor.share,
+            share_slots=self._slot_sync.share,
             clock=self._inputs.clock,
             grace_s=grace_s,
             shutdown_s=self._inputs.settings.shutdown_s,
         )
         self._stop.set()
         if parts.in_flight.running and grace_s > 0:
-            self._tasks.append(asyncio.create_task(self._retire(), name="forge-retire"))
+            self._tasks.append(
+                asyncio.create_task(self._give_up_slots(), name="forge-give-up-slots")
+            )
         try:
-            await leaving.wind_down()
+            await shutdown.wind_down()
         finally:
-            self._supervisor.close()
+            self._slot_sync.close()
             self._cancels.close()
             parts.in_flight.deadlines.close()
-            self._afar.cancel()
+            self._io_tasks.cancel()
             for task in self._tasks:
                 task.cancel()
-            await leaving.go([*self._tasks, asyncio.ensure_future(self._afar.ended())])
+            await shutdown.leave([*self._tasks, asyncio.ensure_future(self._io_tasks.wait())])
         _LOG.info("worker stopped", extra={"host_id": self.host_id})
 
-    async def _retire(self) -> None:
-        """While the last jobs run: want no slots any more, and give up those that came free."""
+    async def _give_up_slots(self) -> None:
+        """While the last jobs run: take no new slots, and give up those that become free."""
         inputs = self._inputs
         with contextlib.suppress(ForgeError):
             await inputs.store.processes.quiet(self.host_id, quiet=True)
         loop = ServiceLoop(inputs.clock, inputs.entropy, StopFlag(), self._leadership.is_leader)
-        await run_service(self._supervisor, loop)
+        await run_service(self._slot_sync, loop)
 
     def request_cancel(self, job_id: str) -> bool:
-        """Cancel a job of this process; whether it is one. From any thread."""
+        """Cancel a job if this process holds it; whether it does. Any thread may call it."""
         return self._cancels.request(job_id)
 
-    # -- what the exchange loop calls ------------------------------------------------------------
+    # -- callbacks ------------------------------------------------------------------------------
 
     def _control_changed(self) -> None:
-        # Operators did something: look at queues and at what they want of this process.
-        self._supervisor.look_soon()
+        # Operators changed something: read the settings of queues and of this process again.
+        self._slot_sync.sync_soon()
         self._wakes[Cron.name].notify()
 
     async def _register_again(self) -> None:
-        _LOG.warning("declared dead; registering anew", extra={"host_id": self.host_id})
-        self._supervisor.forget()
-        await self._registration.join_anew()
-        self._supervisor.look_soon()
-
-    # -- what others report ---------------------------------------------------------------------
+        _LOG.warning("declared dead; registering again", extra={"host_id": self.host_id})
+        self._slot_sync.drop_slots()
+        await self._registration.register_again()
+        self._slot_sync.sync_soon()
 
     def _slots_changed(self) -> None:
-        # The others take what we gave up only when they know of it.
-        self._registration.lease.hurry()
-        self.parts.local_queues.pour()
+        # Other processes take what was given up only when a heartbeat has reported it.
+        self._registration.lease.beat_now()
+        self.parts.local_queues.start_ready()
         self.parts.wake.notify()
 
-    def _read_mail(self) -> None:
-        mailbox = self._registration.standing.mailbox
-        while mailbox:
-            control = mailbox.popleft()
+    def _read_controls(self) -> None:
+        control_inbox = self._registration.lease_state.control_inbox
+        while control_inbox:
+            control = control_inbox.popleft()
             for key in control.cancels:
                 self.parts.in_flight.cancel(key)
-        self._supervisor.look_soon()
+        self._slot_sync.sync_soon()
 
     def _stats(self) -> ProcessStats:
-        parts, seen = self.parts, read_usage()
+        parts, usage = self.parts, read_usage()
         return ProcessStats(
             running=parts.in_flight.running,
             slots={
-                name: max(queue.target, queue.busy)
+                name: max(queue.slots, queue.busy)
                 for name, queue in parts.local_queues.by_name.items()
             },
-            memory_bytes=seen.memory_bytes,
-            cores=round(self._cores.of(seen.cpu_s), 3),
-            disk_share=seen.disk_share,
+            memory_bytes=usage.memory_bytes,
+            cores=round(self._cores.of(usage.cpu_s), 3),
+            disk_share=usage.disk_share,
         )
 
     def _running_kinds(self) -> list[str]:
-        # Only asked for while the job loop stands still, so nothing changes underneath.
+        # Only called while the job loop is blocked, so that nothing changes meanwhile.
         runs = list(self.parts.in_flight.held.values())
         return [run.job.kind for run in runs if run.state is RunState.RUNNING]
 
@@ -236,7 +234,7 @@ class WorkerProcess:
     def _services(self) -> list[PeriodicService]:
         inputs, store = self._inputs, self._inputs.store
         return [
-            self._supervisor,
+            self._slot_sync,
             Reaper(
                 store,
                 lease_s=inputs.settings.lease_s,
@@ -248,7 +246,7 @@ class WorkerProcess:
             LimitRepair(store),
             Cleanup(store, settings=inputs.settings),
             RollUp(store),
-            *self._reports(),
+            *self._report_services(),
             Rebalance(store, max_slots=inputs.settings.max_slots),
             Unserved(store, clock=inputs.clock),
             Cron(
@@ -260,36 +258,36 @@ class WorkerProcess:
             ),
         ]
 
-    def _reports(self) -> list[PeriodicService]:
+    def _report_services(self) -> list[PeriodicService]:
         if not self._inputs.settings.metrics:
             return []
         parts, registration = self.parts, self._registration
         return [
             VitalsReport(
                 self._inputs.store.metrics,
-                who=lambda: (
+                identity=lambda: (
                     registration.host_id,
-                    self._inputs.card.label(registration.host_id),
+                    self._inputs.info.label(registration.host_id),
                 ),
                 running=lambda: parts.in_flight.running,
-                trips=parts.exchange_loop.trips,
+                store_latency=parts.exchange_loop.store_latency,
                 usage=read_usage,
                 clock=self._inputs.clock,
                 store_now=parts.store_time.now,
             )
         ]
 
-    def _spawn_afar(self) -> None:
+    def _start_io_tasks(self) -> None:
         inputs, listener, registration = self._inputs, self._listener, self._registration
-        watch = LoopWatch(self.parts.job_loop, inputs.clock, self._running_kinds)
+        run = LoopWatch(self.parts.job_loop, inputs.clock, self._running_kinds)
         queues = list(inputs.queues)
         control_s = inputs.settings.control_s
-        spawn = self._afar.spawn
-        spawn(self._registration.lease.keep)
+        spawn = self._io_tasks.spawn
+        spawn(self._registration.lease.run)
         spawn(lambda: listener.listen(queues))
         spawn(
             lambda: listener.follow(
                 control_s, lambda: registration.owner, lambda: bool(self.parts.in_flight.held)
             )
         )
-        spawn(watch.watch)
+        spawn(run.run)

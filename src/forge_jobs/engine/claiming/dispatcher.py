@@ -1,4 +1,4 @@
-"""Takes claims over from the store: which handler, where it runs, which lane it waits in."""
+"""Takes over new claims: finds the handler, chooses the executor, fills the local queue."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _LOOP = RunIn.LOOP
 
 
 class Dispatcher:
-    """The door of the floor. Jobs that cannot run here are concluded on the spot."""
+    """Turns claimed jobs into runs. Jobs that cannot run here are finished at once."""
 
     def __init__(
         self,
@@ -32,30 +32,30 @@ class Dispatcher:
         self._isolate_from = isolate_from
 
     def accept(self, jobs: Sequence[ClaimedJob], now: float) -> None:
-        """Take claims in; nothing starts yet."""
+        """Take over new claims; nothing starts yet."""
         in_flight, get, isolate_from = self._in_flight, self._handlers.get, self._isolate_from
         held, by_name = in_flight.held, self._local_queues.by_name
-        careful: dict[str, LocalQueue] = {}
+        suspended: dict[str, LocalQueue] = {}
         for job in jobs:
             handler = get(job.kind)
             queue = by_name[job.queue]
-            queue.wanted -= 1
+            queue.want_left -= 1
             run = Run(job, _NO_HANDLER if handler is None else handler, in_flight, queue, now)
             held[job.key] = run
             if handler is None:
-                in_flight.conclude(run, RunOutcome(Missing()), now)
+                in_flight.finish(run, RunOutcome(Missing()), now)
                 continue
             alone = job.crashes >= isolate_from and not handler.apart
             special = alone or handler.run_in is not _LOOP
             if special and not in_flight.executors.assign(run, alone=alone):
-                in_flight.conclude(run, RunOutcome(Dead(_cannot_isolate(job))), now)
+                in_flight.finish(run, RunOutcome(Dead(_cannot_isolate(job))), now)
                 continue
             if job.limit_key is not None or job.crashes:
-                queue.be_careful(now)
-                careful[job.queue] = queue
+                queue.suspend_prefetch(now)
+                suspended[job.queue] = queue
             queue.ready.append(run)
-        for queue in careful.values():
-            queue.hand_back_ahead()
+        for queue in suspended.values():
+            queue.release_prefetched()
 
 
 def _cannot_isolate(job: ClaimedJob) -> str:

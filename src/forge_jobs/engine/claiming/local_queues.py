@@ -14,7 +14,10 @@ from .wake_signal import WakeSignal
 
 
 class LocalQueues:
-    """Starts waiting jobs and releases them, over all queues. Only the job loop touches it."""
+    """Decides whether a job may start, and starts or releases ready jobs in all queues.
+
+    Only the job loop uses it.
+    """
 
     __slots__ = ("_finish_buffer", "_is_open", "_lease_state", "_mono", "_turn", "by_name")
 
@@ -49,58 +52,59 @@ class LocalQueues:
         return self._is_open
 
     def close(self) -> None:
-        """Claim and start nothing any more."""
+        """Claim and start nothing more."""
         self._is_open = False
 
     def may_start(self, now: float) -> bool:
-        """Whether a job may start: we are open, our lease holds, and endings get written."""
+        """Whether a job may start: not closed, inside the trust window, few enough unwritten
+        finishes."""
         return (
             self._is_open
             and now < self._lease_state.trust_until
             and self._finish_buffer.has_room(now)
         )
 
-    def pour(self) -> None:
-        """Start whatever may start, in all queues."""
+    def start_ready(self) -> None:
+        """Start what may start, in all queues."""
         now = self._mono()
         self._turn += 1
-        for queue in self.in_turn(self._turn):
+        for queue in self.rotated(self._turn):
             if queue.ready:
-                queue.pour(now)
+                queue.start_ready(now)
 
-    def in_turn(self, turn: int) -> list[LocalQueue]:
-        """All queues, with each turn another one first: it may use up a bound they share."""
+    def rotated(self, turn: int) -> list[LocalQueue]:
+        """All queues, another one first in each turn: the first may use up a bound they share."""
         queues = list(self.by_name.values())
         first = turn % len(queues)
         return queues[first:] + queues[:first]
 
     @property
-    def is_fed(self) -> bool:
-        """Whether there is work, and every queue that works has its next job at hand."""
-        fed = False
+    def all_supplied(self) -> bool:
+        """Whether jobs are ready, and every busy queue has one."""
+        any_ready = False
         for queue in self.by_name.values():
             if queue.ready:
-                fed = True
+                any_ready = True
             elif queue.busy:
                 return False
-        return fed
+        return any_ready
 
-    def hint(self) -> None:
-        """The store may have jobs for every queue."""
+    def expect_jobs(self) -> None:
+        """The store may have jobs for any queue."""
         for queue in self.by_name.values():
-            queue.hungry = True
+            queue.expects_jobs = True
 
-    def hand_back_all(self) -> None:
-        """Everything that has not started goes back."""
+    def release_all(self) -> None:
+        """Release all claims that have not started."""
         for queue in self.by_name.values():
-            queue.hand_back_all()
+            queue.release_all()
 
-    def hand_back_of(self, scope: str) -> None:
-        """What declares this throttle scope and has not started goes back."""
+    def release_scope(self, scope: str) -> None:
+        """Release the claims whose task declares this throttle scope and that have not started."""
         for queue in self.by_name.values():
-            queue.hand_back_of(scope)
+            queue.release_scope(scope)
 
     def clear(self) -> None:
-        """Forget what waits: the store declared this process dead."""
+        """Drop all ready jobs: the store declared this process dead."""
         for queue in self.by_name.values():
             queue.ready.clear()

@@ -1,4 +1,4 @@
-"""The three executors of a process and which of them runs what."""
+"""The three executors of a process, and which of them runs which job."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from .executors.child import ChildExecutor
     from .in_flight import InFlightJobs
 
-_LETTING_GO_S = 1.0
+_CLOSE_SHARED_S = 1.0
 
 
 class ExecutorSet:
-    """Made with the floor; threads and children only come when a job needs them."""
+    """Made with the in-flight jobs; threads and children are started when a job needs them."""
 
     def __init__(
         self,
@@ -37,11 +37,13 @@ class ExecutorSet:
         self._clock = clock
         self._entropy = entropy
         self.loop = LoopExecutor(in_flight, job_loop.loop)
-        self._threads = ThreadExecutor(in_flight.ended, mono=clock.mono, job_loop=job_loop)
+        self._threads = ThreadExecutor(
+            in_flight.finish_and_free_slot, mono=clock.mono, job_loop=job_loop
+        )
         self._children: ChildExecutor | None = None
 
     def assign(self, run: Run, *, alone: bool) -> bool:
-        """Decide where a run goes; False when it must run alone but cannot."""
+        """Choose the executor of a run; False when it must run alone but cannot."""
         if alone:
             if run.handler.child is None:
                 return False
@@ -55,20 +57,20 @@ class ExecutorSet:
         return True
 
     def interrupt(self, run: Run) -> None:
-        """End a handler wherever it runs."""
+        """End a handler, wherever it runs."""
         (run.executor or self.loop).interrupt(run)
 
     async def close(self) -> None:
-        """Let go of slots, threads and children; everyone is told before anyone is waited for."""
+        """Close all executors at once, then what handlers share (``Context.shared``)."""
         closing = [self.loop.close(), self._threads.close()]
         if self._children is not None:
             closing.append(self._children.close())
         await asyncio.gather(*closing, return_exceptions=True)
-        kept = self._in_flight.environment.shared
-        letting_go = [asyncio.ensure_future(one.close()) for one in kept.values()]
-        kept.clear()
-        if letting_go:
-            await asyncio.wait(letting_go, timeout=_LETTING_GO_S)
+        shared = self._in_flight.environment.shared
+        closing_shared = [asyncio.ensure_future(one.close()) for one in shared.values()]
+        shared.clear()
+        if closing_shared:
+            await asyncio.wait(closing_shared, timeout=_CLOSE_SHARED_S)
 
     def _started_children(self) -> "ChildExecutor":
         if self._children is None:
@@ -76,7 +78,7 @@ class ExecutorSet:
             from .executors.child import ChildExecutor
 
             self._children = ChildExecutor(
-                self._in_flight.ended,
+                self._in_flight.finish_and_free_slot,
                 clock=self._clock,
                 entropy=self._entropy,
                 settings=self._settings,

@@ -1,8 +1,8 @@
-"""Everything this process holds: claimed jobs, handlers that run, endings not yet written.
+"""The claims this process holds: waiting for a slot, running, or finished and unwritten.
 
-The floor starts, stops and concludes runs. It does not talk to the store (the pump does) and does
-not decide how many slots there are (the supervisor does). Everything happens on the job loop,
-except ``noted``.
+Begins, finishes, interrupts and cancels runs. Does not call the store (the exchange loop does) and
+does not decide what may start (the local queues do). Everything happens on the job loop, except
+``add_notes``.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,15 @@ from .run import Run, RunOutcome, RunState, StopReason
 from .run_log import RunLog
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_RUNNING, _ENDED, _STALE = RunState.RUNNING, RunState.ENDED, Verdict.STALE
+_RUNNING, _FINISHED, _STALE = RunState.RUNNING, RunState.FINISHED, Verdict.STALE
 _MICRO = 1 / SECOND
 
 
 class InFlightJobs:
-    """The claims of this process by key, from the claim to the verdict of the store."""
+    """All claims by job key (``held``), from the claim to the verdict of the store.
+
+    ``running`` counts handlers that run, ``written`` finishes that the store has answered.
+    """
 
     def __init__(
         self,
@@ -65,19 +68,19 @@ class InFlightJobs:
         self._roll = entropy.roll
         self._budgets = settings.budgets
         self._job_loop = job_loop
-        self._parked: dict[int, Finish] = {}
+        self._awaiting_record: dict[int, Finish] = {}
 
     # -- starting -------------------------------------------------------------------------------
 
     def begin(self, run: Run, now: float) -> None:
-        """A run starts."""
+        """Mark a run as running and arm its deadline."""
         run.state = _RUNNING
         run.started_at = now
         self.running += 1
-        run.unit = self.strict
+        run.keeps_slot = self.strict
         job = run.job
         if not job.started:
-            self._finish_buffer.mark(run, now)
+            self._finish_buffer.mark_started(run, now)
         limit_s = run.handler.timeout_s if job.timeout_s is None else job.timeout_s
         if limit_s is not None:
             run.deadline = now + limit_s
@@ -85,45 +88,45 @@ class InFlightJobs:
         if job.limit_key is not None:
             self.deadlines.arm(self.lease_state.trust_until)
 
-    # -- ending ---------------------------------------------------------------------------------
+    # -- finishing ------------------------------------------------------------------------------
 
     def done(self, run: Run, now: float) -> None:
-        """The hot path: a success without result, notes or jobs to carry."""
-        run.state = _ENDED
+        """Finish a success without result, notes or successors: the hot path."""
+        run.state = _FINISHED
         self.running -= 1
         job = run.job
         ran_s = now - run.started_at
-        pace = run.local_queue.pace
-        pace.ended += 1
-        pace.ran_s += ran_s
+        prefetch = run.local_queue.prefetch
+        prefetch.finished += 1
+        prefetch.ran_s += ran_s
         waited_s = run.started_at + self._store_time.skew_s - job.run_at * _MICRO
         if waited_s < 0.0:
             waited_s = 0.0
         self._finish_buffer.add(done(job, result=None, ran_s=ran_s, waited_s=waited_s), now)
 
-    def ended(self, run: Run, ending: RunOutcome) -> None:
-        """An executor reports an ending; the run's unit becomes free."""
+    def finish_and_free_slot(self, run: Run, run_outcome: RunOutcome) -> None:
+        """Finish a run that a thread or child process has ended, and free its slot."""
         now = self.mono()
-        self.concluded(run, ending, run.ended_at or now)
-        run.local_queue.free_unit(run, now)
+        self.finish_started(run, run_outcome, run.finished_at or now)
+        run.local_queue.free_slot(run, now)
 
-    def concluded(self, run: Run, ending: RunOutcome, at: float) -> None:
-        """Record an ending; the unit is the caller's business."""
+    def finish_started(self, run: Run, run_outcome: RunOutcome, at: float) -> None:
+        """Finish a run that had started. The caller frees its slot."""
         self.running -= 1
         if run.state is RunState.LOST:
             return
-        pace = run.local_queue.pace
-        pace.ended += 1
-        pace.ran_s += at - run.started_at
-        self.conclude(run, ending, at)
+        prefetch = run.local_queue.prefetch
+        prefetch.finished += 1
+        prefetch.ran_s += at - run.started_at
+        self.finish(run, run_outcome, at)
 
-    def conclude(self, run: Run, ending: RunOutcome, at: float) -> None:
-        """Record an ending of a run that may never have started."""
+    def finish(self, run: Run, run_outcome: RunOutcome, at: float) -> None:
+        """Put the write of an outcome into the finish buffer; the run may never have started."""
         job = run.job
-        run.state = RunState.ENDED
+        run.state = RunState.FINISHED
         finish = finish_of(
             run,
-            ending,
+            run_outcome,
             now=self._store_time.now(),
             roll=self._roll(),
             backoff=run.local_queue.backoff,
@@ -135,42 +138,42 @@ class InFlightJobs:
             self._finish_buffer.release(Claim(job.key, job.epoch))
             return
         if finish.event is not Event.DONE:
-            self.run_log.ended(run, finish)
+            self.run_log.finished(run, finish)
             if finish.event is Event.THROTTLE:
-                run.local_queue.hand_back_throttled(finish.scope)
+                run.local_queue.release_throttled(finish.scope)
         if run.notes is not None:
-            self._finish_buffer.noted(run, at)
-        if run.recording:
-            self._parked[job.key] = finish
+            self._finish_buffer.add_notes(run, at)
+        if run.recording_cancel:
+            self._awaiting_record[job.key] = finish
         else:
             self._finish_buffer.add(finish, at)
 
-    def judged(self, finishes: list[Finish], verdicts: Sequence[Verdict]) -> None:
-        """The store has judged endings."""
+    def apply_verdicts(self, finishes: list[Finish], verdicts: Sequence[Verdict]) -> None:
+        """Drop the claims whose finish the store has answered."""
         held = self.held
         self.written += len(finishes)
         for finish, verdict in zip(finishes, verdicts, strict=True):
             run = held.get(finish.key)
             if verdict is _STALE:
                 self.run_log.stale(finish)
-            # A later claim of the same job may have come in before this verdict.
+            # A later claim of the same job may have arrived before this verdict.
             if run is not None and run.job.epoch == finish.epoch:
                 del held[finish.key]
-                if run.unit:
+                if run.keeps_slot:
                     run.local_queue.busy -= 1
 
-    def handed_back(self, claims: list[Claim]) -> None:
-        """The store has taken claims back."""
+    def apply_releases(self, claims: list[Claim]) -> None:
+        """Drop the claims that the store has released."""
         for claim in claims:
             run = self.held.get(claim.key)
             if run is not None and run.job.epoch == claim.epoch:
                 del self.held[claim.key]
-                run.local_queue.busy -= run.unit
+                run.local_queue.busy -= run.keeps_slot
 
     # -- stopping -------------------------------------------------------------------------------
 
     def interrupt(self, run: Run, stop: StopReason) -> None:
-        """Tell a running handler to end. The first reason stays, but for losing the claim."""
+        """Tell a running handler to end. The first reason stays."""
         if run.state is not RunState.RUNNING:
             return
         if run.stop is None:
@@ -183,7 +186,7 @@ class InFlightJobs:
             self.interrupt(run, stop)
 
     def cancel(self, key: int) -> None:
-        """A person wants this job to end."""
+        """Cancel a held job, as requested in the store."""
         run = self.held.get(key)
         if run is None:
             return
@@ -193,42 +196,42 @@ class InFlightJobs:
         elif run.stop is None:
             self.interrupt(run, StopReason.CANCEL)
 
-    def cancel_here(self, run: Run) -> None:
-        """Cancel at once; the ending waits until ``cancel_recorded``, so that the store knows of
-        the request when it judges the ending."""
-        run.recording = True
+    def cancel_locally(self, run: Run) -> None:
+        """Cancel at once. The finish is written after ``cancel_recorded``, so that the store knows
+        of the request before it applies the finish."""
+        run.recording_cancel = True
         if run.state is RunState.READY:
             run.local_queue.remove(run)
         else:
             self.interrupt(run, StopReason.CANCEL)
 
     def cancel_recorded(self, run: Run) -> None:
-        """The store knows of the cancel, or cannot be told: the ending may go."""
-        run.recording = False
-        if run.state is not RunState.ENDED:
+        """The request is in the store, or could not be written: write the finish now."""
+        run.recording_cancel = False
+        if run.state is not RunState.FINISHED:
             return
-        finish = self._parked.pop(run.job.key, None)
+        finish = self._awaiting_record.pop(run.job.key, None)
         if finish is None:
             self._finish_buffer.release(Claim(run.job.key, run.job.epoch))
         else:
             self._finish_buffer.add(finish, self.mono())
 
     def lose_all(self) -> None:
-        """The store declared this process dead: its handlers end, nothing of it is written."""
+        """Drop all claims after the store declared this process dead; handlers are told to end."""
         for run in list(self.held.values()):
             if run.state is RunState.RUNNING:
                 run.stop = StopReason.LOST
-                run.unit = False
+                run.keeps_slot = False
                 self.executors.interrupt(run)
                 run.state = RunState.LOST
-            elif run.unit:
+            elif run.keeps_slot:
                 run.local_queue.busy -= 1
         self.held.clear()
-        self._parked.clear()
+        self._awaiting_record.clear()
 
-    def noted(self, run: Run) -> None:
-        """A handler said something; from any thread."""
+    def add_notes(self, run: Run) -> None:
+        """Write new notes of this run with the next exchange. May be called from any thread."""
         if self._job_loop.is_here:
-            self._finish_buffer.noted(run, self.mono())
+            self._finish_buffer.add_notes(run, self.mono())
         else:
-            self._job_loop.post(self.noted, run)
+            self._job_loop.post(self.add_notes, run)
