@@ -7,13 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.kit.service import (
-    Next,
-    Scope,
-    ServiceLoop,
-    StopFlag,
-    run_service,
-)
+from forge_jobs.kit.service import Next, RunsOn, ServiceLoop, StopFlag, run_service
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.testing.clock import MovableClock
 
@@ -24,7 +18,7 @@ class Counter:
     """A service that plays back what it is told to do at each tick."""
 
     def __init__(
-        self, steps: list[Next | Exception], stop: StopFlag, scope: Scope = Scope.NODE
+        self, steps: list[Next | Exception], stop: StopFlag, scope: RunsOn = RunsOn.NODE
     ) -> None:
         self.name = "counter"
         self.scope = scope
@@ -111,12 +105,12 @@ async def test_only_the_leader_ticks_a_cluster_service() -> None:
         stop.set()
         return False
 
-    service = Counter([Next.again()], stop, Scope.CLUSTER)
+    service = Counter([Next.again()], stop, RunsOn.CLUSTER)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop_for(stop, leads=leads))
     assert (service.ticks, asked) == (0, 1)
     again = StopFlag()
-    leading = Counter([Next.again()] * 3, again, Scope.CLUSTER)
+    leading = Counter([Next.again()] * 3, again, RunsOn.CLUSTER)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(leading, loop_for(again))
     assert leading.ticks == 3
@@ -135,8 +129,8 @@ async def test_a_last_tick_on_request(last_tick: bool) -> None:
 async def test_an_instant_is_waited_for_and_never_longer_than_allowed() -> None:
     stop = StopFlag()
     loop = loop_for(stop)
-    past = Next.at_instant(loop.clock.now() - 1, at_most_s=3_600)
-    soon = Next.at_instant(loop.clock.now() + 3_600_000_000, at_most_s=0.01)
+    past = Next.at_instant(loop.clock.now() - 1, max_wait_s=3_600)
+    soon = Next.at_instant(loop.clock.now() + 3_600_000_000, max_wait_s=0.01)
     service = Counter([past, soon, past], stop)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop)
@@ -189,7 +183,7 @@ async def test_a_sharp_wait_has_no_jitter() -> None:
             return await super().wait(0)
 
     stop = Waits()
-    service = Counter([Next.sharp(5.0), Next.after(5.0), Next.again()], stop)
+    service = Counter([Next.exactly(5.0), Next.after(5.0), Next.again()], stop)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop_for(stop))
     assert stop.waited[0] == 5.0

@@ -60,13 +60,13 @@ class IoThread:
         if sys.is_finalizing():
             raise RuntimeError("the interpreter is shutting down")
         loop = self._running_loop()
-        call = _Call(loop, work)
+        call = _PendingCall(loop, work)
         # Before it is sent: a loop that ends without having begun it finds it here.
-        _UNANSWERED.add(call)
+        _PENDING_CALLS.add(call)
         try:
             loop.call_soon_threadsafe(call.begin)
         except RuntimeError:
-            _UNANSWERED.discard(call)
+            _PENDING_CALLS.discard(call)
             raise
         return call.answer
 
@@ -96,7 +96,7 @@ class IoThread:
         if threading.current_thread() is not thread:
             thread.join()
 
-    def end_here(self) -> None:
+    def stop_from_loop(self) -> None:
         """On the I/O thread itself: end it after this step, whoever may have asked for that."""
         self._stop(asyncio.get_running_loop())
 
@@ -134,7 +134,7 @@ class IoThread:
             loop.stop()
 
 
-class _Call(Generic[T]):
+class _PendingCall(Generic[T]):
     """A coroutine on its way: ``begin`` runs on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T]) -> None:
@@ -153,7 +153,7 @@ class _Call(Generic[T]):
             # The caller's, if it still waits. Nobody reads the end of this task.
             self.answer.fail(error)
         finally:
-            _UNANSWERED.discard(self)
+            _PENDING_CALLS.discard(self)
 
     def _cancel(self) -> None:
         self.loop.call_soon_threadsafe(self._cancel_there)
@@ -164,7 +164,7 @@ class _Call(Generic[T]):
 
 
 # Also what keeps their tasks alive: a loop knows its own by weak references only.
-_UNANSWERED: "set[_Call[Any]]" = set()
+_PENDING_CALLS: "set[_PendingCall[Any]]" = set()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -178,7 +178,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-        for call in list(_UNANSWERED):
+        for call in list(_PENDING_CALLS):
             if call.loop is loop:
-                _UNANSWERED.discard(call)
+                _PENDING_CALLS.discard(call)
                 call.answer.fail(asyncio.CancelledError())

@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 from . import redact
 
 ROOT = "forge_jobs"
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NEEDS_QUOTES = frozenset(" \"'=\n\r\t")
 
 
@@ -33,10 +33,10 @@ def configure(
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    handler = _Handler(stream or sys.stderr)
+    handler = _ForgeLogHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     logger = logging.getLogger(ROOT)
-    for known in [known for known in logger.handlers if isinstance(known, _Handler)]:
+    for known in [known for known in logger.handlers if isinstance(known, _ForgeLogHandler)]:
         logger.removeHandler(known)
     logger.addHandler(handler)
     logger.setLevel(number)
@@ -47,8 +47,8 @@ class TextLines(logging.Formatter):
     """``2026-01-01T09:00:00.000Z WARNING forge_jobs.engine job failed kind=send attempts=2``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = [_moment(record), f"{record.levelname:<7}", record.name, _message(record)]
-        words += [f"{name}={_shown(value)}" for name, value in _fields(record).items()]
+        words = [_timestamp(record), f"{record.levelname:<7}", record.name, _message(record)]
+        words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
         return redact.text(" ".join(words) + _trace(record, self))
 
 
@@ -57,7 +57,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": _moment(record),
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
@@ -69,11 +69,11 @@ class JsonLines(logging.Formatter):
         return redact.text(json.dumps(line, default=str, ensure_ascii=False))
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _ForgeLogHandler(logging.StreamHandler[TextIO]):
     """Ours, so that a second ``configure`` finds it."""
 
 
-def _moment(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
@@ -89,11 +89,11 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
     return {
         name: value
         for name, value in vars(record).items()
-        if name not in _PLAIN and value is not None and not name.startswith("_")
+        if name not in _STANDARD_FIELDS and value is not None and not name.startswith("_")
     }
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     if not text or not _NEEDS_QUOTES.isdisjoint(text):
         return json.dumps(text, ensure_ascii=False)

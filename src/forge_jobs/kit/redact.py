@@ -37,7 +37,7 @@ def url(address: str) -> str:
     except ValueError:
         return HIDDEN
     if "=" in parts.query:
-        parts = parts._replace(query="&".join(map(_option, parts.query.split("&"))))
+        parts = parts._replace(query="&".join(map(_redacted_option, parts.query.split("&"))))
         address = urlunsplit(parts)
     if parts.password is None:
         return address
@@ -46,7 +46,7 @@ def url(address: str) -> str:
     return urlunsplit(parts._replace(netloc=user + host))
 
 
-def _option(pair: str) -> str:
+def _redacted_option(pair: str) -> str:
     """An option of an address: what is secret, or an address with a password, is hidden."""
     name, _, value = pair.partition("=")
     plain = unquote(value)

@@ -23,7 +23,7 @@ _AGAIN_S = 0.0
 FOLLOWER_S = 5.0
 
 
-class Scope(Enum):
+class RunsOn(Enum):
     """Who runs a service: every node, or only the holder of the coordinator lease."""
 
     NODE = "node"
@@ -36,7 +36,7 @@ class Next:
 
     after_s: float | None = None
     at: int | None = None
-    is_sharp: bool = False
+    is_exact: bool = False
 
     @classmethod
     def again(cls) -> "Next":
@@ -51,12 +51,12 @@ class Next:
     @classmethod
     def sharp(cls, seconds: float) -> "Next":
         """Something is due then: neither earlier nor, by jitter, later."""
-        return cls(after_s=seconds, is_sharp=True)
+        return cls(after_s=seconds, is_exact=True)
 
     @classmethod
-    def at_instant(cls, instant: int, *, at_most_s: float) -> "Next":
-        """Something is due then; look again after ``at_most_s`` all the same."""
-        return cls(at=instant, after_s=at_most_s)
+    def at_instant(cls, instant: int, *, max_wait_s: float) -> "Next":
+        """Something is due then; look again after ``max_wait_s`` all the same."""
+        return cls(at=instant, after_s=max_wait_s)
 
 
 class PeriodicService(Protocol):
@@ -68,7 +68,7 @@ class PeriodicService(Protocol):
         ...
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> RunsOn:
         """Every node, or only the coordinator."""
         ...
 
@@ -90,7 +90,7 @@ class StopFlag:
         for sleeper in self._sleepers:
             sleeper.notify()
 
-    def rouses(self, sleeper: WakeFlag) -> None:
+    def add_sleeper(self, sleeper: WakeFlag) -> None:
         """Ring this one, too, when the end comes."""
         self._sleepers.append(sleeper)
 
@@ -135,16 +135,16 @@ async def run_service(
     ``wake`` ends a sleep early."""
     errors = 0
     if wake is not None:
-        loop.stop.rouses(wake)
+        loop.stop.add_sleeper(wake)
     while not loop.stop.is_set():
-        is_sharp = False
+        is_exact = False
         try:
-            if service.scope is Scope.CLUSTER and not await loop.is_leader():
+            if service.scope is RunsOn.CLUSTER and not await loop.is_leader():
                 delay_s = loop.follower_s
             else:
                 async with asyncio.timeout(loop.tick_limit_s):
                     following = await service.tick()
-                delay_s, is_sharp = _delay_s(following, loop.clock.now()), following.is_sharp
+                delay_s, is_exact = _delay_s(following, loop.clock.now()), following.is_exact
             errors = 0
         except Exception as error:
             delay_s = _ERROR_DELAYS_S[min(errors, len(_ERROR_DELAYS_S) - 1)]
@@ -153,7 +153,7 @@ async def run_service(
                 "service tick failed",
                 extra={"service": service.name, "error": repr(error), "retry_in": delay_s},
             )
-        if delay_s > 0 and not is_sharp:
+        if delay_s > 0 and not is_exact:
             delay_s *= 1 + loop.jitter * loop.entropy.roll()
         if wake is not None and delay_s > 0:
             await wake.wait(delay_s)

@@ -72,7 +72,7 @@ class ThreadResult(Generic[T]):
             raise self._error
         return cast("T", self._value)
 
-    async def arrived(self) -> T:
+    async def aresult(self) -> T:
         """``result`` for coroutines; giving up ends the wait, not the call."""
         if not self.done:
             loop = asyncio.get_running_loop()

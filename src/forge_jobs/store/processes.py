@@ -109,7 +109,7 @@ class ProcessStore(Protocol):
         process is gone. Leaving twice is fine."""
         ...
 
-    async def mark_dead(self) -> int:
+    async def remove_dead(self) -> int:
         """Remove processes that are dead and own nothing any more; how many."""
         ...
 
@@ -136,7 +136,7 @@ class ProcessStore(Protocol):
         """
         ...
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
+    async def release_slots(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         """Hold no more of these queues than the share's slots or what still runs, whichever is
         more; how many slots came free. An entry under another version than the present one, or
         for a process that is not there, changes nothing. Never raises what is held."""

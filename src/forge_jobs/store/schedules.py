@@ -94,7 +94,7 @@ class ScheduleStore(Protocol):
         ...
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
         """Store the jobs of ticks and advance the schedule, in one durable transaction.
 

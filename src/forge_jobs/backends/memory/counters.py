@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from forge_jobs.core.counters import Count, Minute, for_ever
+from forge_jobs.core.counters import Count, Minute, sum_totals
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.histogram import EMPTY, Histogram, bucket_of
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.core.vitals import EVER, Vitals, combined, ever
+from forge_jobs.core.vitals import LIFETIME, Vitals, lifetime_part, merge_vitals
 
 from .rows import Row
 
@@ -129,20 +129,20 @@ class Counters:
         ]
 
     def totals(self) -> list[Minute]:
-        return for_ever([*self._forgotten, *self.minutes(0, 1 << 62, None)])
+        return sum_totals([*self._forgotten, *self.minutes(0, 1 << 62, None)])
 
     def forget(self, before: Instant, limit: int) -> int:
         old = sorted(minute for minute in self._minutes if minute[0] < before)[: max(limit, 0)]
         gone = [self._minutes.pop(minute).minute(*minute) for minute in old]
-        self._forgotten = for_ever([*self._forgotten, *gone])
+        self._forgotten = sum_totals([*self._forgotten, *gone])
         return len(old)
 
     def noted(self, vitals: Vitals) -> None:
         """A process told how it fared."""
-        for part in (vitals, ever(vitals)):
+        for part in (vitals, lifetime_part(vitals)):
             name = (part.at, part.host_id)
             known = self._vitals.get(name)
-            self._vitals[name] = part if known is None else combined([known, part])
+            self._vitals[name] = part if known is None else merge_vitals([known, part])
 
     def vitals(self, since: Instant, until: Instant) -> list[Vitals]:
         return [
@@ -152,7 +152,7 @@ class Counters:
         ]
 
     def forget_vitals(self, before: Instant, limit: int) -> int:
-        old = sorted(name for name in self._vitals if EVER < name[0] < before)[: max(limit, 0)]
+        old = sorted(name for name in self._vitals if LIFETIME < name[0] < before)[: max(limit, 0)]
         for name in old:
             del self._vitals[name]
         return len(old)

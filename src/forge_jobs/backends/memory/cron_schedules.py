@@ -64,13 +64,13 @@ class MemoryCronSchedules:
             return DueSchedules(now, come[:limit], next_at)
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
         with self._tables.change() as now:
             known = self._tables.schedules.get(name)
             if known is None or not known.enabled or known.next_at != tick:
                 return None
-            fires = [self._shoot(shot, now) for shot in shots]
+            fires = [self._shoot(shot, now) for shot in new_fires]
             real = [fire.tick for fire in fires if fire.outcome is not FireOutcome.MISSED]
             self._tables.schedules[name] = structs.replace(
                 known,

@@ -7,7 +7,7 @@ retry or ends; a job with a limit key counts as one of the key's from pending on
 from collections.abc import Mapping
 
 from forge_jobs.core.job import LaneOrder
-from forge_jobs.core.limits import UNBOUNDED, Limit, family
+from forge_jobs.core.limits import UNBOUNDED, Limit, limit_of
 from forge_jobs.core.status import TERMINAL, JobStatus
 
 from .rows import Row
@@ -57,7 +57,7 @@ class LimitBuckets:
         return [
             row
             for key, rows in self._going.items()
-            if family(key) == limit
+            if limit_of(key) == limit
             for row in rows.values()
         ]
 
@@ -125,7 +125,7 @@ class LimitBuckets:
 
 def max_per_key(limit_key: str, limits: Mapping[str, Limit]) -> int:
     """How many jobs of a key may run at once."""
-    limit = limits.get(family(limit_key))
+    limit = limits.get(limit_of(limit_key))
     if limit is None or limit.per is None or limit.concurrency is None:
         return UNBOUNDED
     return limit.concurrency

@@ -5,7 +5,7 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.limits import (
     Limit,
     Room,
-    exclusive,
+    mark_exclusive,
     next_start_at,
     queue_limit,
     room,
@@ -40,7 +40,7 @@ class LimitedClaim:
         claimed: list[ClaimedJob] = []
         while len(claimed) < self._asked:
             start = len(claimed) < self._free
-            row = self._first(ahead=not start)
+            row = self._first(may_prefetch=not start)
             if row is None:
                 break
             if row.expired(self._now):
@@ -59,21 +59,21 @@ class LimitedClaim:
                 start=start,
                 now=self._now,
             )
-            claimed.append(exclusive(job, self._tables.limits))
+            claimed.append(mark_exclusive(job, self._tables.limits))
         if len(claimed) < self._asked:
             self._look()
         return claimed
 
-    def _first(self, *, ahead: bool) -> Row | None:
+    def _first(self, *, may_prefetch: bool) -> Row | None:
         """The first job of all lines that have room."""
-        if self._whole.left <= 0 or (ahead and not self._whole.ahead):
+        if self._whole.left <= 0 or (may_prefetch and not self._whole.may_prefetch):
             return None
         lines, want = self._tables.lines, self._want
         heads: list[Row] = []
         for track in (None, *lines.tracks(want.queue)):
             if track is not None:
                 room = self._of(track)
-                if room.left <= 0 or (ahead and not room.ahead):
+                if room.left <= 0 or (may_prefetch and not room.may_prefetch):
                     continue
             head = lines.first_pending(want.queue, want.kinds, track)
             if head is not None:

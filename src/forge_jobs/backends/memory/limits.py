@@ -12,10 +12,10 @@ from forge_jobs.core.limits import (
     UNBOUNDED,
     Declared,
     Limit,
-    operated,
-    published,
     refilled,
     scope_gate,
+    with_declared,
+    with_operator_change,
 )
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
@@ -37,7 +37,7 @@ class MemoryLimits:
         with self._tables.change() as now:
             for told in declared:
                 known = self._tables.limits.get(told.name)
-                limit = published(known, told, now)
+                limit = with_declared(known, told, now)
                 if limit is not known:
                     self._put(limit, now)
 
@@ -48,7 +48,7 @@ class MemoryLimits:
     async def change(self, name: str, change: LimitChange) -> Limit:
         with self._tables.change() as now:
             known = self._tables.limits.get(name)
-            limit = operated(known, name, structs.asdict(change), now)
+            limit = with_operator_change(known, name, structs.asdict(change), now)
             self._put(limit, now)
             return limit
 

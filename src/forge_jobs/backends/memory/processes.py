@@ -57,7 +57,7 @@ class MemoryProcesses:
             for name in [name for name, lead in self._tables.leads.items() if lead.process == key]:
                 del self._tables.leads[name]
 
-    async def mark_dead(self) -> int:
+    async def remove_dead(self) -> int:
         with self._tables.change():
             gone = [
                 key
@@ -108,7 +108,7 @@ class MemoryProcesses:
                 self._tables.operated()
             return changed
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
+    async def release_slots(self, key: int, kept: Sequence[SlotsInUse]) -> int:
         with self._tables.change():
             freed = 0
             for entry in kept:

@@ -1,7 +1,7 @@
 """The contract for settings on memory."""
 
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_place, check_setting
+from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import Setting
 
 from .tables import Tables
@@ -14,7 +14,7 @@ class MemorySettings:
         self._tables = tables
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        check_place(namespace, name)
+        check_name(namespace, name)
         with self._tables.look() as now:
             return self._standing(namespace, name, now)
 
@@ -34,7 +34,7 @@ class MemorySettings:
             return standing or self._keep(namespace, name, value, ttl_s, now)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        check_place(namespace, name)
+        check_name(namespace, name)
         with self._tables.change() as now:
             stood = self._standing(namespace, name, now) is not None
             self._tables.settings.pop((namespace, name), None)

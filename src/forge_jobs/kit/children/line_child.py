@@ -14,13 +14,13 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from .guard import GuardPlan, GuardReport, spawn_guarded
-from .parent_link import FAREWELL, MAX_LINE_BYTES, PIPES_OPTION, checked_line
+from .guard import CommandSpec, GuardReport, spawn_guarded
+from .parent_link import MAX_LINE_BYTES, PIPES_OPTION, SHUTDOWN_LINE, checked_line
 from .process import ChildGone, ChildProcess
-from .streams import LineStream, PrintStream
+from .streams import LineStream, TextLineStream
 
-Printed = Callable[[str], None]
-Exited = Callable[[], None]
+OnOutput = Callable[[str], None]
+OnExit = Callable[[], None]
 
 
 class LineChild(ChildProcess):
@@ -35,8 +35,8 @@ class LineChild(ChildProcess):
         cls,
         command: Sequence[str],
         *,
-        on_output: Printed,
-        on_exit: Exited | None = None,
+        on_output: OnOutput,
+        on_exit: OnExit | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         line_limit: int = MAX_LINE_BYTES,
@@ -46,17 +46,17 @@ class LineChild(ChildProcess):
         process, ends = _spawn(command, env, cwd)
         child = cls(process, ends.lifeline, on_exit=on_exit)
         child._lines, child._line_limit = LineStream(line_limit), line_limit
-        child._farewell = FAREWELL + b"\n"
-        streams = [(ends.messages, child._lines), (ends.output, PrintStream(on_output))]
+        child._farewell = SHUTDOWN_LINE + b"\n"
+        streams = [(ends.messages, child._lines), (ends.output, TextLineStream(on_output))]
         return await child.connect(streams, ends.commands)
 
     @classmethod
     async def start_guarded(
         cls,
-        plan: GuardPlan,
+        plan: CommandSpec,
         *,
-        on_output: Printed,
-        on_exit: Exited | None = None,
+        on_output: OnOutput,
+        on_exit: OnExit | None = None,
         line_limit: int = MAX_LINE_BYTES,
     ) -> "LineChild":
         """Start any program under a guard. OSError when it cannot be started."""
@@ -69,7 +69,7 @@ class LineChild(ChildProcess):
             [
                 (made.report, report),
                 (made.stdout, child._lines),
-                (made.stderr, PrintStream(on_output)),
+                (made.stderr, TextLineStream(on_output)),
             ],
             made.stdin,
         )
@@ -104,7 +104,7 @@ class LineChild(ChildProcess):
             self._writer.write(self._farewell)
             self._writer.close()
 
-    async def dismissed(self, patience_s: float) -> None:
+    async def shut_down(self, patience_s: float) -> None:
         """Let an idle child end by itself; insist if it does not."""
         self.dismiss()
         try:
@@ -114,7 +114,7 @@ class LineChild(ChildProcess):
             await self.end(0)
 
 
-class _Ends(NamedTuple):
+class _ParentEnds(NamedTuple):
     """The parent's ends of the pipes."""
 
     commands: int
@@ -131,7 +131,7 @@ def _spawn(
     lifeline_r, lifeline_w = os.pipe()
     output_r, output_w = os.pipe()
     theirs = (commands_r, messages_w, lifeline_r)
-    ours = _Ends(commands_w, messages_r, lifeline_w, output_r)
+    ours = _ParentEnds(commands_w, messages_r, lifeline_w, output_r)
     try:
         process = subprocess.Popen(
             [*command, PIPES_OPTION + ",".join(map(str, theirs))],

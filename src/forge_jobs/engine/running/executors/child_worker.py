@@ -14,7 +14,7 @@ from forge_jobs.engine.running.run import MAX_LINES, Run, RunOutcome
 from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.process import ChildGone
-from forge_jobs.kit.children.warm_child import NotUp, WarmChild
+from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 
 from .child_wire import (
     ChildReady,
@@ -47,14 +47,14 @@ class ChildWorker(WarmChild):
     """A warm child that runs ``child_main``."""
 
     # A thread that outlived its job may still send messages.
-    may_chatter = True
+    allows_unsolicited_lines = True
 
     def __init__(self) -> None:
         super().__init__(self._print)
         self._run: Run | None = None
         self._printed = 0
 
-    async def come_up(self, on_exit: Callable[[], None]) -> None:
+    async def start_program(self, on_exit: Callable[[], None]) -> None:
         """Start the child and wait until it is ready. NotUp when it does not become ready."""
         # Unbuffered, so that output from before a kill is not lost.
         command = [sys.executable, "-u", "-m", PROGRAM]
@@ -78,7 +78,9 @@ class ChildWorker(WarmChild):
             if run.stop_reason is not None:
                 return RunOutcome(Stopped(run.stop_reason))
             if not conversation.is_started:
-                raise NotUp(f"a child process died before it started the job: {gone}") from None
+                raise ChildUnavailable(
+                    f"a child process died before it started the job: {gone}"
+                ) from None
             return RunOutcome(Crashed(f"child process died: {gone}"))
         except (BadLine, DecodeError) as error:
             await self.kill()
