@@ -75,7 +75,7 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
     """Everything that could spill something: good and bad updates, codes, errors that repeat it."""
     back.say(500, TOKENS["back"].encode())
     bots.api.faults.append((403, {"description": f"bad {TOKENS['echo']} {SECRETS['echo']}"}))
-    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['door']}"}))
+    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['receiver']}"}))
     numbers = iter(range(1, 100))
 
     async def say(slug: str, text: str, secret: str | None = None, **more: Any) -> int:
@@ -150,7 +150,7 @@ async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
                 else await searching.tables(bots.url)
             )
     written = capfd.readouterr()
-    places = {
+    schemas = {
         **pages,
         "the log": output.getvalue().encode(),
         "standard output": written.out.encode(),
@@ -158,7 +158,7 @@ async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
         "the database": stored,
         "the settings": repr((gateway.settings, gateway.bots)).encode(),
     }
-    assert searching.leaks(places, PLANTED) == []
+    assert searching.leaks(schemas, PLANTED) == []
     # What is searched like this would be found.
     assert "DEBUG" in output.getvalue()
     assert searching.holds(stored, CANARY)

@@ -53,7 +53,7 @@ class WorkerProcess:
             run_log=RunLog(store.tag),
             on_control_change=self._control_changed,
             register_again=self._register_again,
-            overlap=store.capabilities.apart,
+            overlap=store.capabilities.server_side,
         )
         self._registration = parts.registration
         self._slot_sync = SlotSync(

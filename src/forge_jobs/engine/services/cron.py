@@ -10,12 +10,12 @@ from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
+from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.core.schedule_ticks import due, first_tick, job_for
 from forge_jobs.engine.requests.routing import Router
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
 from forge_jobs.store.store import Store
 
@@ -59,7 +59,7 @@ class Cron:
     """
 
     name = "cron"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Cron:
         if report.next_due is None:
             return Next.after(max_wait_s)
         wait_s = (report.next_due - cron_pass.now) / SECOND + _LATE_S
-        return Next.sharp(min(max(wait_s, 0.0), max_wait_s))
+        return Next.exactly(min(max(wait_s, 0.0), max_wait_s))
 
 
 async def cron_tick_once(
@@ -188,16 +188,16 @@ class _CronPass:
             limit = self._limits.get(task_limit(schedule.kind))
             jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
             try:
-                shots = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
+                new_fires = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook refused the job. The schedule is not at fault: its tick stays stored.
                 self._record_failure(schedule, error)
                 return
-            shots[0] = replace(shots[0], missed=due_ticks.missed)
+            new_fires[0] = replace(new_fires[0], missed=due_ticks.missed)
         else:
-            shots = [NewFire(due_ticks.latest, None, due_ticks.missed - 1)]
+            new_fires = [NewFire(due_ticks.latest, None, due_ticks.missed - 1)]
         fires = await self._store.schedules.fire(
-            schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
+            schedule.name, tick=schedule.next_at, next_at=next_at, new_fires=new_fires
         )
         if fires is None:
             # Another process fired it, at an unknown time: read again what is late.
@@ -216,7 +216,7 @@ class _CronPass:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
         # A due job is ordered by now, however late the tick is.
         later = run_at if run_at > self.now else None
-        return tick, bound(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
+        return tick, apply_limit(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
 
     async def _seed(self, schedule: Schedule) -> None:
         next_at = first_tick(schedule, self.now, last_at=schedule.last_at)

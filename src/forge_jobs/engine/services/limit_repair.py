@@ -6,7 +6,7 @@ raised for more jobs than one transaction admits, and anything that an error lef
 
 from forge_jobs.core.limits import Declared, task_limit
 from forge_jobs.engine.running.registry import HandlerRegistry
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 200
@@ -18,7 +18,7 @@ class LimitRepair:
     """Goes through all limit buckets that have jobs, some per tick."""
 
     name = "limit_repair"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 1_000
@@ -14,7 +14,7 @@ class RollUp:
     """Readers add the entries that are not merged yet, so that this may be late, but not far."""
 
     name = "roll_up"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
         self._store = store

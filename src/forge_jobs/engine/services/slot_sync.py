@@ -11,7 +11,7 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.retry import Backoff
 from forge_jobs.engine.claiming.local_queue import LocalQueue
 from forge_jobs.engine.claiming.local_queues import LocalQueues
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.processes import ProcessRecord, Share, SlotsInUse
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
@@ -31,7 +31,7 @@ class SlotSync:
     """
 
     name = "slot_sync"
-    scope = Scope.NODE
+    runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SlotSync:
             if self._apply(configs, record):
                 self._on_change()
             in_use = self._slots_to_give_up(record)
-            if in_use and await self._store.processes.give_up(record.key, in_use):
+            if in_use and await self._store.processes.release_slots(record.key, in_use):
                 await self.share()
 
     async def _own_record(self) -> ProcessRecord | None:

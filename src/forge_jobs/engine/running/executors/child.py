@@ -14,7 +14,7 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.outcome import Failed, Stopped
 from forge_jobs.engine.running.run import OnRunFinish, Run, RunOutcome
 from forge_jobs.kit.children.pool import ChildPool
-from forge_jobs.kit.children.warm_child import NotUp
+from forge_jobs.kit.children.warm_child import ChildUnavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
@@ -43,9 +43,9 @@ class ChildExecutor:
         self._runs: dict[Run, _ChildRun] = {}
         self._pool = ChildPool(
             ChildWorker,
-            ChildWorker.come_up,
+            ChildWorker.start_program,
             size=None,
-            is_worn=lambda child: child.jobs >= settings.max_child_jobs,
+            is_worn_out=lambda child: child.jobs >= settings.max_child_jobs,
             idle_s=settings.child_idle_s,
             clock=clock,
             entropy=entropy,
@@ -99,8 +99,8 @@ class ChildExecutor:
         last_error = ""
         for _ in range(_MAX_CHILDREN_TRIED):
             try:
-                child = await self._pool.take(fresh=isolated)
-            except NotUp as error:
+                child = await self._pool.acquire(fresh=isolated)
+            except ChildUnavailable as error:
                 last_error = str(error)
                 continue
             try:
@@ -108,8 +108,8 @@ class ChildExecutor:
                     return RunOutcome(Stopped(run.stop_reason))
                 self._runs[run].child = child
                 return await child.work(run)
-            except NotUp as error:
+            except ChildUnavailable as error:
                 last_error = str(error)
             finally:
-                self._pool.give_back(child, keep=not isolated)
+                self._pool.release(child, keep=not isolated)
         return RunOutcome(Failed(last_error))

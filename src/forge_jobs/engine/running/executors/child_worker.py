@@ -14,7 +14,7 @@ from forge_jobs.engine.running.run import MAX_LINES, Run, RunOutcome
 from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.process import ChildGone
-from forge_jobs.kit.children.warm_child import NotUp, WarmChild
+from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 
 from .child_wire import (
     ChildReady,
@@ -47,15 +47,15 @@ class ChildWorker(WarmChild):
     """A warm child that runs ``child_main``."""
 
     # A thread that outlived its job may still send messages.
-    may_chatter = True
+    allows_unsolicited_lines = True
 
     def __init__(self) -> None:
         super().__init__(self._print)
         self._run: Run | None = None
         self._printed = 0
 
-    async def come_up(self, on_exit: Callable[[], None]) -> None:
-        """Start the child and wait until it is ready. NotUp when it does not become ready."""
+    async def start_program(self, on_exit: Callable[[], None]) -> None:
+        """Start the child and wait until it is ready; else ChildUnavailable."""
         # Unbuffered, so that output from before a kill is not lost.
         command = [sys.executable, "-u", "-m", PROGRAM]
         await self.start(
@@ -68,17 +68,19 @@ class ChildWorker(WarmChild):
         )
 
     async def work(self, run: Run) -> RunOutcome:
-        """Run one job to its end. NotUp when the child died before it started the job."""
+        """Run one job to its end. ChildUnavailable when the child died before its start."""
         number = self.jobs + 1
         self._run, self._printed = run, 0
         conversation = _JobConversation(run, number)
         try:
-            return await self.talk(encode(_start_message(run, number)), conversation.receive)
+            return await self.request(encode(_start_message(run, number)), conversation.receive)
         except ChildGone as gone:
             if run.stop_reason is not None:
                 return RunOutcome(Stopped(run.stop_reason))
             if not conversation.is_started:
-                raise NotUp(f"a child process died before it started the job: {gone}") from None
+                raise ChildUnavailable(
+                    f"a child process died before it started the job: {gone}"
+                ) from None
             return RunOutcome(Crashed(f"child process died: {gone}"))
         except (BadLine, DecodeError) as error:
             await self.kill()
@@ -94,8 +96,8 @@ class ChildWorker(WarmChild):
     async def halt(self, run: Run) -> None:
         """End the job by ending the child: a message, TERM to its group, then KILL."""
         if self._run is run:
-            self.tell(encode(StopRun(self.jobs, run.stop_reason or "stopped")))
-            await self.end(KILL_GRACE_S)
+            self.send_nowait(encode(StopRun(self.jobs, run.stop_reason or "stopped")))
+            await self.terminate(KILL_GRACE_S)
 
     def _print(self, line: str) -> None:
         run = self._run
