@@ -39,4 +39,4 @@ async def store(make_store: MakeStore) -> AsyncGenerator[Store, None]:
 @pytest_asyncio.fixture
 async def worker(store: Store, clock: MovableClock) -> Worker:
     """A living process that serves the queue ``q``."""
-    return await Worker.join(store, clock)
+    return await Worker.register(store, clock)

@@ -13,7 +13,7 @@ from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, counted, enqueue, new_job, record
+from .worker import LEASE_S, Worker, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
@@ -55,7 +55,7 @@ class TestClaims:
             got.setdefault(job.queue, []).append(job.kind)
         assert got == {"q1": ["k1", "k5"], "q3": ["k3", "k7", "k11"]}
 
-    async def test_a_want_for_some_kinds_leaves_the_others_in_line(
+    async def test_a_want_for_some_kinds_leaves_the_others_pending(
         self, store: Store, worker: Worker
     ) -> None:
         for n in range(12):
@@ -76,13 +76,13 @@ class TestClaims:
     ) -> None:
         late = await enqueue(store, kind="a", delay_s=5.0, expires_s=6.0)
         due = await enqueue(store, kind="a", delay_s=5.0)
-        await worker.wait(7)
+        await worker.advance(7)
         answer = await worker.exchange(want=[Want("q", 5, 0, ("a", "b"))])
         assert [job.key for job in answer.claims] == [due.key]
         await store.jobs.promote(limit=10)
         assert (await record(store, late.id)).status is JobStatus.CANCELLED
 
-    async def test_a_round_without_an_event_loop_is_the_same_round(
+    async def test_exchange_sync_does_what_exchange_does(
         self, store: Store, worker: Worker
     ) -> None:
         if not isinstance(store.jobs, DirectJobs):
@@ -91,7 +91,7 @@ class TestClaims:
         ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
         [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
         assert job.key == answer.key
-        end = Exchange(owner=worker.key, number=2, finish=[worker.finish(job)])
+        end = Exchange(owner=worker.key, number=2, finish=[worker.build_finish(job)])
         told = await asyncio.to_thread(store.jobs.exchange_sync, end)
         assert list(told.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
@@ -101,7 +101,7 @@ class TestClaims:
         assert await worker.claim(free=0, prefetch=0) == []
         assert (await worker.exchange()).claims in ([], ())
 
-    async def test_a_claim_tells_what_a_worker_needs(
+    async def test_a_claim_has_what_a_worker_needs(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(
@@ -139,7 +139,7 @@ class TestClaims:
     async def test_two_workers_never_get_the_same_job(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(80)])
         rounds = await asyncio.gather(
             *(who.claim(free=9) for who in (worker, other) for _ in range(5))
@@ -159,10 +159,10 @@ class TestClaims:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await enqueue(store)
-        await worker.end(await worker.claim_one(), Failed("x"))
+        await worker.finish(await worker.claim_one(), Failed("x"))
         clock.advance(10)
         assert await worker.claim() == []
-        await worker.wait(10)
+        await worker.advance(10)
         assert (await worker.claim_one()).attempts == 2
 
     async def test_a_paused_queue_gives_nothing(self, store: Store, worker: Worker) -> None:
@@ -180,7 +180,7 @@ class TestClaims:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await store.queues.change("q", QueueChange(paused=True))
-        await worker.end(job, Done())
+        await worker.finish(job, Done())
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     @pytest.mark.parametrize("state", ["unknown", "expired", "declared dead", "left"])
@@ -200,21 +200,21 @@ class TestClaims:
         answer = await worker.exchange(want=[Want("q", 1, 1)])
         assert not answer.alive
         assert list(answer.claims) == []
-        assert await counted(store) == {("q", JobStatus.PENDING): 1}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 1}
 
-    async def test_a_job_carried_by_a_finish_can_be_claimed_in_the_same_round(
+    async def test_a_successor_can_be_claimed_in_the_same_exchange(
         self, store: Store, worker: Worker
     ) -> None:
         await enqueue(store)
         job = await worker.claim_one()
         answer = await worker.exchange(
-            finish=[worker.finish(job, jobs=(new_job(kind="next"),))], want=[Want("q", 1)]
+            finish=[worker.build_finish(job, jobs=(new_job(kind="next"),))], want=[Want("q", 1)]
         )
         assert [claim.kind for claim in answer.claims] == ["next"]
 
 
 @pytest.mark.asyncio
-class TestAnswers:
+class TestReplies:
     """What an exchange tells besides claims."""
 
     async def test_the_time_is_the_stores(
@@ -246,11 +246,14 @@ class TestAnswers:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
         answer = await worker.exchange(
-            finish=[worker.finish(first, Failed("x")), worker.finish(second, Snooze(4))],
+            finish=[
+                worker.build_finish(first, Failed("x")),
+                worker.build_finish(second, Snooze(4)),
+            ],
             want=[Want("q", 1)],
         )
         assert answer.next_due == clock.now() + 4 * SECOND
-        await worker.wait(4)
+        await worker.advance(4)
         await worker.claim_one()
         answer = await worker.exchange(want=[Want("q", 1)])
         assert answer.next_due == clock.now() + 11 * SECOND
@@ -262,7 +265,7 @@ class TestAnswers:
         await store.jobs.enqueue([new_job(), new_job()])
         job = await worker.claim_one()
         answer = await worker.exchange(
-            finish=[worker.finish(job, Throttled(retry_after=20))], want=[Want("q", 1)]
+            finish=[worker.build_finish(job, Throttled(retry_after=20))], want=[Want("q", 1)]
         )
         assert list(answer.claims) == []
         assert answer.next_due == clock.now() + 20 * SECOND

@@ -11,7 +11,7 @@ from forge_jobs.testing.clock import MovableClock
 
 
 @pytest.mark.asyncio
-class TestBuckets:
+class TestTokenBuckets:
     """Token buckets."""
 
     async def test_a_new_bucket_is_full(self, store: Store, clock: MovableClock) -> None:

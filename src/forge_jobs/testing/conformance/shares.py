@@ -18,7 +18,9 @@ MOST = 256
 
 
 async def _join(store: Store, clock: MovableClock, *names: str) -> dict[str, Worker]:
-    return {name: await Worker.join(store, clock, host_id=name, lease_s=600.0) for name in names}
+    return {
+        name: await Worker.register(store, clock, host_id=name, lease_s=600.0) for name in names
+    }
 
 
 async def _slots(store: Store, queue: str = "q") -> dict[str, int]:
@@ -87,7 +89,7 @@ class TestShares:
         assert await store.processes.share(max_slots=MOST) == 1
         assert (await store.processes.control(workers["a"].key)).version > before
 
-    async def test_M6_a_newcomer_gets_only_what_others_gave_up(
+    async def test_M6_a_new_process_gets_only_what_others_released(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
@@ -105,7 +107,7 @@ class TestShares:
         await store.processes.share(max_slots=MOST)
         assert (await _slots(store), await _held(store)) == ({"a": 5, "b": 5},) * 2
 
-    async def test_what_was_said_of_a_former_share_counts_no_more(
+    async def test_a_report_about_an_older_share_is_ignored(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
@@ -125,7 +127,9 @@ class TestShares:
         assert await _release_slots(store, a, running=1) == 8
         assert await _held(store) == {"a": 2}
 
-    async def test_giving_up_never_takes(self, store: Store, clock: MovableClock) -> None:
+    async def test_release_slots_never_raises_what_is_held(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         await store.queues.ensure("q", slots=4)
         workers = await _join(store, clock, "a")
         await store.processes.share(max_slots=MOST)
@@ -137,7 +141,7 @@ class TestShares:
         )
         assert await store.processes.release_slots(workers["a"].key, []) == 0
 
-    async def test_fewer_slots_are_taken_at_once_and_free_when_given_up(
+    async def test_fewer_slots_apply_at_once_and_are_free_when_released(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=9)
@@ -179,8 +183,8 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(3)])
-        dying = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0)
+        dying = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Worker.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         await dying.claim(free=3)
         clock.advance(LEASE_S + 1)
@@ -193,12 +197,12 @@ class TestShares:
         assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"b": 10}
 
-    async def test_who_comes_back_in_time_finds_its_share(
+    async def test_a_late_heartbeat_keeps_the_share(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        slow = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0)
+        slow = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Worker.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         clock.advance(LEASE_S + 1)
         await store.processes.share(max_slots=MOST)
@@ -212,17 +216,17 @@ class TestShares:
         await store.queues.ensure("q", slots=10)
         await _join(store, clock, "a")
         await store.processes.share(max_slots=MOST)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0, replaces="a")
+        await Worker.register(store, clock, host_id="b", lease_s=600.0, replaces="a")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 10}
 
-    async def test_only_who_declared_a_queue_shares_it(
+    async def test_only_processes_that_declared_a_queue_share_it(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("mail", slots=7)
         await store.queues.ensure("vidéo, slow", slots=3)
-        await Worker.join(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
-        await Worker.join(store, clock, host_id="b", queues=("mail", "undeclared"))
+        await Worker.register(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
+        await Worker.register(store, clock, host_id="b", queues=("mail", "undeclared"))
         await store.processes.share(max_slots=MOST)
         assert await _slots(store, "mail") == {"a": 4, "b": 3}
         assert await _slots(store, "vidéo, slow") == {"a": 3}
@@ -251,7 +255,7 @@ class TestShares:
             await store.queues.ensure("q", slots=10)
             await store.queues.ensure("r", slots=5)
             for n in range(4):
-                await Worker.join(store, clock, host_id=f"h{n}", queues=("q", "r"))
+                await Worker.register(store, clock, host_id=f"h{n}", queues=("q", "r"))
             counts = await asyncio.gather(
                 *(one.processes.share(max_slots=MOST) for one in (store, other) * 4)
             )

@@ -37,7 +37,7 @@ async def record(store: Store, job_id: str) -> JobRecord:
     return found
 
 
-async def everything(store: Store) -> list[JobRecord]:
+async def all_jobs(store: Store) -> list[JobRecord]:
     """All jobs, oldest first."""
     jobs: list[JobRecord] = []
     cursor = None
@@ -49,7 +49,7 @@ async def everything(store: Store) -> list[JobRecord]:
             return jobs[::-1]
 
 
-async def counted(store: Store) -> dict[tuple[str, JobStatus], int]:
+async def job_counts(store: Store) -> dict[tuple[str, JobStatus], int]:
     """The counters without the empty ones."""
     return {(row.queue, row.status): row.jobs for row in await store.metrics.counts() if row.jobs}
 
@@ -65,7 +65,7 @@ class Worker:
         self.number = 0
 
     @classmethod
-    async def join(
+    async def register(
         cls,
         store: Store,
         clock: MovableClock,
@@ -123,16 +123,16 @@ class Worker:
         [job] = await self.claim(queue)
         return job
 
-    async def send(self, *finishes: Finish) -> list[Verdict]:
+    async def send_finishes(self, *finishes: Finish) -> list[Verdict]:
         """Only finishes."""
         return list((await self.exchange(finish=finishes)).verdicts)
 
-    async def end(self, job: ClaimedJob, outcome: AnyOutcome, **how: Any) -> Verdict:
+    async def finish(self, job: ClaimedJob, outcome: AnyOutcome, **how: Any) -> Verdict:
         """End one claim as the engine would."""
-        [verdict] = await self.send(self.finish(job, outcome, **how))
+        [verdict] = await self.send_finishes(self.build_finish(job, outcome, **how))
         return verdict
 
-    def finish(
+    def build_finish(
         self,
         job: ClaimedJob,
         outcome: AnyOutcome | None = None,
@@ -161,7 +161,7 @@ class Worker:
         """Renew the lease."""
         return await self.store.processes.heartbeat(self.key, ProcessStats())
 
-    async def wait(self, seconds: float) -> Instant:
+    async def advance(self, seconds: float) -> Instant:
         """Let time pass without losing the lease; the time it is then."""
         self.clock.advance(seconds)
         assert (await self.heartbeat()).alive

@@ -13,13 +13,13 @@ from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
+from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 TELL = Successor("tell", "ops", 2)
 
 
 @pytest.mark.asyncio
-class TestCarriedJobs:
+class TestSuccessors:
     """``Finish.jobs`` and ``on_dead``."""
 
     async def test_jobs_of_an_applied_finish_are_stored(
@@ -31,8 +31,8 @@ class TestCarriedJobs:
             new_job(kind="a", queue="other", payload=b'{"x": 1}', priority=4),
             new_job(kind="b", delay_s=30.0, tags=("t",)),
         )
-        await worker.send(worker.finish(job, jobs=carried))
-        _, first, second = await everything(store)
+        await worker.send_finishes(worker.build_finish(job, jobs=carried))
+        _, first, second = await all_jobs(store)
         assert (first.kind, first.queue, first.payload) == ("a", "other", b'{"x": 1}')
         assert (first.status, first.priority) == (JobStatus.PENDING, 4)
         assert (second.kind, second.status, second.tags) == ("b", JobStatus.SCHEDULED, ("t",))
@@ -44,20 +44,23 @@ class TestCarriedJobs:
         await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(release=[claim_of(job)])
-        end = worker.finish(job, jobs=(new_job(kind="next"),))
-        assert await worker.send(end) == [Verdict.STALE]
-        assert len(await everything(store)) == 1
+        end = worker.build_finish(job, jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(end) == [Verdict.STALE]
+        assert len(await all_jobs(store)) == 1
 
-    async def test_a_carried_job_respects_a_taken_key(self, store: Store, worker: Worker) -> None:
+    async def test_a_successor_respects_a_taken_key(self, store: Store, worker: Worker) -> None:
         await enqueue(store, kind="next", queue="other", dedupe_key="a")
         await enqueue(store)
         job = await worker.claim_one()
         carried: tuple[NewJob, ...] = (new_job(kind="next", dedupe_key="a"),) * 2
-        await worker.send(worker.finish(job, jobs=carried))
-        assert await counted(store) == {("q", JobStatus.DONE): 1, ("other", JobStatus.PENDING): 1}
+        await worker.send_finishes(worker.build_finish(job, jobs=carried))
+        assert await job_counts(store) == {
+            ("q", JobStatus.DONE): 1,
+            ("other", JobStatus.PENDING): 1,
+        }
 
     @pytest.mark.parametrize("way", ["dead", "failed", "crashed"])
-    async def test_a_death_tells_its_successor(
+    async def test_a_dead_job_stores_its_successor(
         self, store: Store, worker: Worker, clock: MovableClock, way: str
     ) -> None:
         payload = '{"to" :"é", "n":12345678901234567890123}'.encode()
@@ -66,8 +69,8 @@ class TestCarriedJobs:
         job = await worker.claim_one()
         clock.advance(3)
         outcome = {"dead": Dead("boom"), "failed": Failed("boom"), "crashed": Crashed("boom")}[way]
-        await worker.end(job, outcome)
-        dead, told = await everything(store)
+        await worker.finish(job, outcome)
+        dead, told = await all_jobs(store)
         assert dead.status is JobStatus.DEAD
         assert (told.kind, told.queue, told.max_attempts) == ("tell", "ops", 2)
         assert told.status is JobStatus.PENDING
@@ -82,36 +85,36 @@ class TestCarriedJobs:
     ) -> None:
         payload = b'{"text":"' + b"x" * 50_000 + b'"}'
         await enqueue(store, payload=payload, on_dead=TELL)
-        await worker.end(await worker.claim_one(), Dead("boom"))
+        await worker.finish(await worker.claim_one(), Dead("boom"))
         assert payload in (await worker.claim_one("ops")).payload
 
-    async def test_only_a_death_tells(
+    async def test_only_a_dead_job_stores_its_on_dead_job(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(on_dead=TELL, expires_s=30.0) for _ in range(5)])
         done, failed, asked = await worker.claim(free=3)
-        chosen = [job.id for job in await everything(store)]
-        await store.jobs.cancel(Selection(ids=(chosen[2], chosen[3])), reason="x", limit=9)
+        selection = [job.id for job in await all_jobs(store)]
+        await store.jobs.cancel(Selection(ids=(selection[2], selection[3])), reason="x", limit=9)
         ends = [(done, Done()), (failed, Failed("x")), (asked, Dead("x"))]
-        await worker.send(*(worker.finish(job, outcome) for job, outcome in ends))
+        await worker.send_finishes(*(worker.build_finish(job, outcome) for job, outcome in ends))
         clock.advance(60)
         await store.jobs.promote(limit=100)
-        assert await counted(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.CANCELLED): 4}
+        assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.CANCELLED): 4}
 
-    async def test_each_death_tells_once(
+    async def test_each_death_stores_one_successor(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, on_dead=TELL)
-        end = worker.finish(await worker.claim_one(), Dead("first"))
-        await worker.send(end)
-        await worker.send(end)
-        assert len(await everything(store)) == 2
+        end = worker.build_finish(await worker.claim_one(), Dead("first"))
+        await worker.send_finishes(end)
+        await worker.send_finishes(end)
+        assert len(await all_jobs(store)) == 2
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
-        await worker.end(await worker.claim_one(), Dead("second"))
-        assert len(await everything(store)) == 3
+        await worker.finish(await worker.claim_one(), Dead("second"))
+        assert len(await all_jobs(store)) == 3
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
-        assert len(await everything(store)) == 3
+        assert len(await all_jobs(store)) == 3
 
     @pytest.mark.parametrize("way", ["told", "reaped"])
     async def test_the_successor_is_a_job_of_its_task(
@@ -127,11 +130,11 @@ class TestCarriedJobs:
         for _ in range(2):
             job = await worker.claim_one()
             if way == "told":
-                await worker.end(job, Dead("boom"))
+                await worker.finish(job, Dead("boom"))
         if way == "reaped":
             clock.advance(LEASE_S)
             await store.jobs.reap(crash_note="x", limit=10)
-        *_, first, second = await everything(store)
+        *_, first, second = await all_jobs(store)
         assert (first.kind, first.priority, first.timeout_s) == ("tell", 7, 9.0)
         assert (first.lane, first.order, first.on_dead) == ("letters", LaneOrder.STRICT, TELL)
         assert (first.tags, first.trace) == (("own", "both", "vip"), "t")
@@ -142,7 +145,7 @@ class TestCarriedJobs:
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store, on_dead=TELL)
-        await worker.end(await worker.claim_one(), Dead("boom"))
-        await worker.end(await worker.claim_one("ops"), Dead("boom again"))
-        assert len(await everything(store)) == 2
+        await worker.finish(await worker.claim_one(), Dead("boom"))
+        await worker.finish(await worker.claim_one("ops"), Dead("boom again"))
+        assert len(await all_jobs(store)) == 2
         assert (await record(store, answer.id)).on_dead == TELL
