@@ -1,4 +1,4 @@
-"""The cron half of the schedule contract: one fire per tick whoever tries, and what is kept."""
+"""Cron schedules of the schedule contract: one fire per tick, versions and history."""
 
 import asyncio
 
@@ -137,7 +137,7 @@ class TestCronSchedules:
 
 @pytest.mark.asyncio
 class TestTicks:
-    """Ticks that come, and fire once."""
+    """Due ticks, which fire once."""
 
     async def test_due_schedules_are_ordered_by_tick(
         self, store: Store, clock: MovableClock
@@ -238,7 +238,7 @@ class TestTicks:
             assert fires is not None
             assert [one.outcome for one in fires] == [wanted]
             ids.add(fires[0].job_id)
-        assert len(ids) == 1, "the one in the way is named"
+        assert len(ids) == 1, "the job that holds the key is named"
         assert (await _stored(store)).last_at == tick + MINUTE
         at = tick + 2 * MINUTE
         both = [_new_fire(at, dedupe_key="other"), _new_fire(at + 1, dedupe_key="other")]

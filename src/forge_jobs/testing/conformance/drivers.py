@@ -1,4 +1,4 @@
-"""How to bring a job into any state and through any move by calls of the contracts alone."""
+"""Drives a job into any state and through any transition, by calls of the contracts alone."""
 
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ _NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, max_crashes=1)
 
 
 class JobDriver:
-    """One store, one clock, one worker, and one job under observation in a queue of its own."""
+    """Drives one job in a queue of its own, with one store, one clock and one worker."""
 
     def __init__(self, store: Store, clock: MovableClock, worker: Worker, queue: str) -> None:
         self.store = store
@@ -42,7 +42,7 @@ class JobDriver:
         self.claimed: ClaimedJob | None = None
 
     async def bring_to(self, status: JobStatus, **options: Any) -> None:
-        """Make a job and lead it into ``status``."""
+        """Enqueue a job and bring it into ``status``."""
         match status:
             case JobStatus.SCHEDULED:
                 await self._put(delay_s=2 * HOUR, **options)
@@ -67,7 +67,7 @@ class JobDriver:
         assert (await self.now()).status is status
 
     async def now(self) -> JobRecord:
-        """The job as it is."""
+        """The record of the job now."""
         return await record(self.store, self.job_id)
 
     @property
@@ -75,15 +75,15 @@ class JobDriver:
         return Selection(ids=(self.job_id,))
 
     async def claim(self, *, prefetch: bool = False) -> list[ClaimedJob]:
-        """Ask for one job of this queue."""
-        free, ahead = (0, 1) if prefetch else (1, 0)
-        claims = await self.worker.claim(self.queue, free, ahead)
+        """Claim one job of this queue."""
+        free, prefetched = (0, 1) if prefetch else (1, 0)
+        claims = await self.worker.claim(self.queue, free, prefetched)
         if claims:
             self.claimed = claims[0]
         return claims
 
     async def finish(self, outcome: AnyOutcome, **how: Any) -> Verdict:
-        """End the claim as the engine would."""
+        """Finish the claim as the engine would; the verdict."""
         assert self.claimed is not None
         return await self.worker.finish(self.claimed, outcome, **how)
 
@@ -98,7 +98,7 @@ class JobDriver:
 
 
 async def prepare(driver: JobDriver, rule: Rule) -> None:
-    """Lead the job to where ``rule`` begins, with whatever ``rule.when`` asks for."""
+    """Bring the job into ``rule.source``, under the condition ``rule.when``."""
     assert rule.source is not None
     options: dict[str, Any] = {}
     if rule.event is Event.EXPIRE:
@@ -109,7 +109,7 @@ async def prepare(driver: JobDriver, rule: Rule) -> None:
         options["prefetch"] = True
     await driver.bring_to(rule.source, **options)
     if rule.target is JobStatus.DEAD and rule.event in _BUDGETED:
-        # A budget begins with the first outcome of its kind.
+        # A budget starts with the first outcome of its kind.
         await driver.finish(OUTCOMES[rule.event])
         await driver.worker.advance(HOUR)
         assert await driver.claim()
@@ -118,9 +118,9 @@ async def prepare(driver: JobDriver, rule: Rule) -> None:
 
 
 async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> object:
-    """Let ``event`` happen to the job, whatever state it is in.
+    """Apply ``event`` to the job, whatever its state; the answer of the call.
 
-    ``no_budget`` means without any budget left. The answer is the call's own, for verdicts.
+    ``no_budget``: with all budgets used up.
     """
     jobs = driver.store.jobs
     match event:
@@ -163,7 +163,7 @@ OUTCOMES: Final[dict[Event, AnyOutcome]] = {
 }
 _BUDGETED: Final = (Event.THROTTLE, Event.MISSING)
 
-# Limits decide in the claim whether a pending job is parked; no call of its own asks for it.
+# Events without a call of their own: limits decide whether a pending job is held.
 INDIRECT_EVENTS: Final = (Event.HOLD,)
 EVENTS: Final = tuple(
     event for event in Event if event is not Event.ENQUEUE and event not in INDIRECT_EVENTS

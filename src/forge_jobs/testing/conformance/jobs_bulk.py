@@ -1,4 +1,4 @@
-"""What people do to many jobs at once: progress is certain, and every job is accounted for."""
+"""Bulk actions: each call makes progress, and every job is counted."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -32,15 +32,15 @@ VERBS: dict[str, Verb] = {
         selection, limit=limit, after=after
     ),
 }
-# Per verb: the states it changes; every verb that meets a running job either asks it to stop
-# (cancel, delete) or leaves it alone.
+# Per action: the states it changes. On a running job an action either records a cancel request
+# (cancel, delete) or does nothing.
 CHANGES = {
     "cancel": {"scheduled", "pending", "held", "failed"},
     "retry": {str(status) for status in RETRYABLE},
     "run_now": {"scheduled", "failed"},
     "delete": {"scheduled", "pending", "held", "failed", "done", "dead", "cancelled"},
 }
-ASKS = {"cancel", "delete"}
+REQUESTS = {"cancel", "delete"}
 
 
 async def _one_of_each(store: Store, clock: MovableClock, worker: Worker) -> dict[str, str]:
@@ -59,7 +59,7 @@ def _total(acted: Acted) -> int:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("verb", VERBS)
 class TestBulk:
-    """What holds for all four verbs."""
+    """Rules of all four actions."""
 
     async def test_A6_by_ids_each_state_gets_what_it_allows(
         self, store: Store, clock: MovableClock, worker: Worker, verb: str
@@ -67,9 +67,9 @@ class TestBulk:
         ids = await _one_of_each(store, clock, worker)
         selection = Selection(ids=(*ids.values(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense"))
         acted = await VERBS[verb](store, selection, 1, None)
-        changed, asked = len(CHANGES[verb]), int(verb in ASKS)
+        changed, requested = len(CHANGES[verb]), int(verb in REQUESTS)
         assert acted == Acted(
-            changed=changed, requested=asked, skipped=8 - changed - asked, missing=2
+            changed=changed, requested=requested, skipped=8 - changed - requested, missing=2
         )
         await self._check(store, ids, verb)
 
@@ -78,8 +78,8 @@ class TestBulk:
     ) -> None:
         ids = await _one_of_each(store, clock, worker)
         acted = await VERBS[verb](store, Selection(filter=Filter()), 100, None)
-        changed, asked = len(CHANGES[verb]), int(verb in ASKS)
-        assert acted == Acted(changed=changed, requested=asked, skipped=8 - changed - asked)
+        changed, requested = len(CHANGES[verb]), int(verb in REQUESTS)
+        assert acted == Acted(changed=changed, requested=requested, skipped=8 - changed - requested)
         await self._check(store, ids, verb)
 
     async def _check(self, store: Store, ids: dict[str, str], verb: str) -> None:
@@ -89,7 +89,7 @@ class TestBulk:
                 assert job is not None
                 assert str(job.status) == status
                 requested = job.cancel_requested_at is not None
-                assert requested == (verb in ASKS and status == "running")
+                assert requested == (verb in REQUESTS and status == "running")
             elif verb == "delete":
                 assert job is None
             else:
@@ -124,7 +124,7 @@ class TestBulk:
             cursor = steps[-1].next
             if cursor is None:
                 return steps
-        raise AssertionError(f"{verb} does not come to an end")
+        raise AssertionError(f"{verb} does not end")
 
     async def test_it_ends_although_jobs_keep_coming(self, store: Store, verb: str) -> None:
         await store.jobs.enqueue([new_job(delay_s=60.0) for _ in range(6)])
@@ -157,7 +157,7 @@ class TestBulk:
 
 @pytest.mark.asyncio
 class TestRetry:
-    """What a retry by a person brings back."""
+    """What a retry resets."""
 
     async def test_A10_attempts_and_crashes_begin_anew(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -221,7 +221,7 @@ class TestRetry:
 
 @pytest.mark.asyncio
 class TestDelete:
-    """What a delete takes with it."""
+    """What a delete removes."""
 
     async def test_logs_go_with_the_job(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)

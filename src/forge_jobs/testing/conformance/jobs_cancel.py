@@ -1,4 +1,4 @@
-"""Cancelling: waiting jobs never start, running ones are asked to stop, Done always stands."""
+"""Cancel: waiting jobs never start, running ones get a cancel request, Done is never undone."""
 
 import pytest
 

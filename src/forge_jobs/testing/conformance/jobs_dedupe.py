@@ -1,4 +1,4 @@
-"""Dedupe keys: one job per kind and key, for as long as was asked."""
+"""Dedupe keys: one job per kind and key, for as long as the job's options say."""
 
 import asyncio
 
@@ -69,7 +69,7 @@ class TestDedupe:
         keys = [f"k{n}" for n in range(10)]
 
         def call(turn: int) -> list[Enqueued]:
-            # Different orders in one call are what makes careless locking deadlock.
+            # Calls with different orders of keys deadlock if keys are locked in request order.
             order = keys[turn % 10 :] + keys[: turn % 10]
             return asyncio.run(store.jobs.enqueue([new_job(dedupe_key=key) for key in order]))
 
@@ -195,7 +195,7 @@ class TestKeyRelease:
 
 @pytest.mark.asyncio
 class TestRetryAndKeys:
-    """A retry by a person never makes two live jobs with one key."""
+    """A retry never makes two live jobs with one key."""
 
     async def test_M4_retry_is_skipped_while_another_live_job_holds_the_key(
         self, store: Store, worker: Worker, clock: MovableClock

@@ -1,4 +1,4 @@
-"""What time does to waiting jobs: promotion, expiry, and held jobs that go on."""
+"""Waiting jobs: promotion, expiry, and unhold."""
 
 import asyncio
 
@@ -68,7 +68,7 @@ class TestExpiry:
 
 @pytest.mark.asyncio
 class TestPromote:
-    """The pass that is the net under the exchange."""
+    """``JobStore.promote``, which repeats what ``exchange`` does for its queues."""
 
     async def test_promote_takes_due_jobs_and_returns_the_next_due_time(
         self, store: Store, worker: Worker, clock: MovableClock

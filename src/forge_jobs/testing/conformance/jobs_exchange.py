@@ -1,4 +1,4 @@
-"""The hot call: which jobs it gives in which order, and what else it answers."""
+"""The hot call: which jobs it claims in which order, and the rest of its reply."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from .worker import LEASE_S, Worker, enqueue, job_counts, new_job, record
 
 @pytest.mark.asyncio
 class TestClaims:
-    """Which jobs an exchange gives, and in which order."""
+    """Which jobs an exchange claims, and in which order."""
 
     async def test_order_is_priority_then_due_time_then_age(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -33,7 +33,9 @@ class TestClaims:
             "low": {"priority": -9, "run_at": start + 3 * SECOND},
             "second": {"run_at": start + SECOND},
         }
-        await store.jobs.enqueue([new_job(kind=kind, **asked) for kind, asked in requests.items()])
+        await store.jobs.enqueue(
+            [new_job(kind=kind, **options) for kind, options in requests.items()]
+        )
         clock.advance(5)
         assert [job.kind for job in await worker.claim(free=10)] == wanted
 
@@ -63,7 +65,7 @@ class TestClaims:
         answer = await worker.exchange(
             want=[Want("q", 2, 1, ("k1", "k3")), Want("q", 9, 0, ("none",)), Want("q", 1)]
         )
-        # By the order of the line, as ever: the newest here is the most urgent.
+        # In claim order: the newest job here has the highest priority.
         assert sorted((job.kind, job.priority) for job in answer.claims) == [
             ("k1", -9), ("k2", -10), ("k3", -11), ("k3", -7),
         ]  # fmt: skip
@@ -91,9 +93,9 @@ class TestClaims:
         ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
         [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
         assert job.key == answer.key
-        end = Exchange(owner=worker.key, number=2, finish=[worker.build_finish(job)])
-        told = await asyncio.to_thread(store.jobs.exchange_sync, end)
-        assert list(told.verdicts) == [Verdict.APPLIED]
+        request = Exchange(owner=worker.key, number=2, finish=[worker.build_finish(job)])
+        reply = await asyncio.to_thread(store.jobs.exchange_sync, request)
+        assert list(reply.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_no_room_claims_nothing(self, store: Store, worker: Worker) -> None:
@@ -215,7 +217,7 @@ class TestClaims:
 
 @pytest.mark.asyncio
 class TestReplies:
-    """What an exchange tells besides claims."""
+    """The fields of the reply besides claims."""
 
     async def test_the_time_is_the_stores(
         self, store: Store, worker: Worker, clock: MovableClock

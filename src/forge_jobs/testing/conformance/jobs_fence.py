@@ -1,4 +1,4 @@
-"""The fence: who may write a job, and what a lost answer leaves behind."""
+"""Fencing: which claims may write a job, and what remains after a lost reply."""
 
 import asyncio
 
@@ -41,11 +41,11 @@ class TestFence:
     async def test_a_repeated_finish_is_recognised(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
-        end = worker.build_finish(job, result=b"1", jobs=(new_job(kind="next"),))
-        assert await worker.send_finishes(end) == [Verdict.APPLIED]
+        finish = worker.build_finish(job, result=b"1", jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(finish) == [Verdict.APPLIED]
         before = await record(store, answer.id)
         worker.clock.advance(1)
-        assert await worker.send_finishes(end) == [Verdict.ALREADY]
+        assert await worker.send_finishes(finish) == [Verdict.ALREADY]
         assert await record(store, answer.id) == before
         assert [row.kind for row in await all_jobs(store)] == ["work", "next"]
 
@@ -54,9 +54,9 @@ class TestFence:
         self, store: Store, worker: Worker, outcome: Failed | Dead
     ) -> None:
         answer = await enqueue(store)
-        end = worker.build_finish(await worker.claim_one(), outcome)
-        assert await worker.send_finishes(end) == [Verdict.APPLIED]
-        assert await worker.send_finishes(end) == [Verdict.ALREADY]
+        finish = worker.build_finish(await worker.claim_one(), outcome)
+        assert await worker.send_finishes(finish) == [Verdict.APPLIED]
+        assert await worker.send_finishes(finish) == [Verdict.ALREADY]
         stored = await record(store, answer.id)
         assert (stored.attempts, len(stored.errors)) == (1, 1)
 
@@ -64,8 +64,8 @@ class TestFence:
         self, store: Store, worker: Worker
     ) -> None:
         await enqueue(store)
-        end = worker.build_finish(await worker.claim_one(), jobs=(new_job(kind="next"),))
-        assert await worker.send_finishes(end, end) == [Verdict.APPLIED, Verdict.ALREADY]
+        finish = worker.build_finish(await worker.claim_one(), jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(finish, finish) == [Verdict.APPLIED, Verdict.ALREADY]
         assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.PENDING): 1}
 
     async def test_a_finish_after_the_job_was_claimed_again_changes_nothing(
@@ -73,12 +73,12 @@ class TestFence:
     ) -> None:
         answer = await enqueue(store)
         first = await worker.claim_one()
-        end = worker.build_finish(first, Failed("x"))
-        await worker.send_finishes(end)
+        finish = worker.build_finish(first, Failed("x"))
+        await worker.send_finishes(finish)
         await worker.advance(20)
         await worker.claim_one()
         before = await record(store, answer.id)
-        assert await worker.send_finishes(end) != [Verdict.APPLIED]
+        assert await worker.send_finishes(finish) != [Verdict.APPLIED]
         assert await record(store, answer.id) == before
 
     async def test_a_released_claim_is_stale(self, store: Store, worker: Worker) -> None:
@@ -103,8 +103,8 @@ class TestFence:
         other = await Worker.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
-        end = worker.build_finish(job)
-        assert await other.send_finishes(end) == [Verdict.STALE]
+        finish = worker.build_finish(job)
+        assert await other.send_finishes(finish) == [Verdict.STALE]
         ahead = worker.build_finish(structs.replace(job, epoch=job.epoch + 1))
         behind = worker.build_finish(structs.replace(job, epoch=job.epoch - 1))
         nowhere = worker.build_finish(structs.replace(job, key=job.key + 1_000))
@@ -113,10 +113,10 @@ class TestFence:
 
     async def test_a_deleted_job_cannot_be_finished(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
-        end = worker.build_finish(await worker.claim_one())
-        await worker.send_finishes(end)
+        finish = worker.build_finish(await worker.claim_one())
+        await worker.send_finishes(finish)
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
-        assert await worker.send_finishes(end) == [Verdict.STALE]
+        assert await worker.send_finishes(finish) == [Verdict.STALE]
         assert await all_jobs(store) == []
 
     async def test_verdicts_are_in_the_order_of_the_finishes(
@@ -145,8 +145,8 @@ class TestFence:
     async def test_two_finishes_at_once_apply_once(self, store: Store, worker: Worker) -> None:
         await enqueue(store)
         job = await worker.claim_one()
-        ends = [worker.build_finish(job, jobs=(new_job(kind="next"),)) for _ in range(6)]
-        answers = await asyncio.gather(*(worker.send_finishes(end) for end in ends))
+        finishes = [worker.build_finish(job, jobs=(new_job(kind="next"),)) for _ in range(6)]
+        answers = await asyncio.gather(*(worker.send_finishes(finish) for finish in finishes))
         verdicts = [verdict for [verdict] in answers]
         assert verdicts.count(Verdict.APPLIED) == 1
         assert verdicts.count(Verdict.ALREADY) == 5
@@ -155,7 +155,7 @@ class TestFence:
 
 @pytest.mark.asyncio
 class TestLostReplies:
-    """An answer that never arrives must not strand a job."""
+    """A lost reply must not leave a job claimed for ever."""
 
     async def test_owned_shows_which_exchange_made_each_claim(
         self, store: Store, worker: Worker, clock: MovableClock

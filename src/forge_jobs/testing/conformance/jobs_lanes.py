@@ -1,4 +1,4 @@
-"""Lanes: one job at a time in the order of enqueueing, and what a retry means for the others."""
+"""Lanes: one job at a time in the order of enqueueing, and the effect of a retry on the others."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def put(store: Store, lane: str, order: LaneOrder, **options: object) -> E
 
 @pytest.mark.asyncio
 class TestLanes:
-    """What ``serial``, ``strict`` and ``none`` promise."""
+    """The orders ``serial``, ``strict`` and ``none``."""
 
     @pytest.mark.parametrize("order", [SERIAL, STRICT], ids=str)
     async def test_one_at_a_time_in_the_order_of_enqueueing(
@@ -48,7 +48,7 @@ class TestLanes:
     async def test_those_that_come_due_together_keep_their_order(
         self, store: Store, worker: Worker
     ) -> None:
-        """In a lane that of enqueueing, in a key that of priorities; not that of their times."""
+        """In a lane the order of enqueueing, in a limit key that of priorities; not ``run_at``."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         first = await put(store, "a", SERIAL, delay_s=8.0)
         await put(store, "a", SERIAL, delay_s=2.0)
@@ -88,7 +88,7 @@ class TestLanes:
         job = await worker.claim_one()
         assert job.key == second.key
         await worker.advance(11)
-        # The retry has come due: it does not overlap, and goes before those enqueued after it.
+        # The retry is due: it does not overlap, and starts before jobs enqueued after it.
         assert await worker.claim(free=9) == []
         await worker.finish(job, Dead("x"))
         job = await worker.claim_one()
@@ -107,8 +107,8 @@ class TestLanes:
         await worker.finish(jobs[0], Failed("x"), backoff=_SOON)
         assert await worker.claim(free=9) == []
         assert (await record(store, second.id)).status is JobStatus.HELD
-        lot = await store.limits.bucket(lane_bucket("q", "a"))
-        assert (lot.first, lot.capacity) == (first.id, 1)
+        bucket = await store.limits.bucket(lane_bucket("q", "a"))
+        assert (bucket.first, bucket.capacity) == (first.id, 1)
         await worker.advance(11)
         job = await worker.claim_one()
         assert job.key == first.key
@@ -144,15 +144,15 @@ class TestLanes:
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         key = key_bucket("fetch", "a")
         first = await enqueue(store, kind="fetch", limit_key=key)
-        seated = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
+        holder = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
         behind = await put(store, "a", SERIAL, kind="other")
-        assert (await record(store, seated.id)).limit_bucket == key
+        assert (await record(store, holder.id)).limit_bucket == key
         assert (await record(store, behind.id)).limit_bucket == lane_bucket("q", "a")
         [job] = await worker.claim(free=9)
         assert job.key == first.key
         await worker.finish(job, Dead("x"))
         [job] = await worker.claim(free=9)
-        assert job.key == seated.key
+        assert job.key == holder.key
         await worker.finish(job, Dead("x"))
         [job] = await worker.claim(free=9)
         assert job.key == behind.key
@@ -165,5 +165,5 @@ class TestLanes:
         await worker.claim_one()
         clock.advance(60)
         await store.jobs.reap(crash_note="x", limit=10)
-        heir = await Worker.register(store, clock, host_id="host-2")
-        assert [job.key for job in await heir.claim(free=9)] == [first.key]
+        other = await Worker.register(store, clock, host_id="host-2")
+        assert [job.key for job in await other.claim(free=9)] == [first.key]

@@ -1,4 +1,4 @@
-"""What becomes of the jobs of a process that is not alive any more."""
+"""Jobs of processes that are dead or deregister: reap, deregister, remove_dead."""
 
 import asyncio
 
@@ -179,7 +179,7 @@ class TestReap:
 
 @pytest.mark.asyncio
 class TestDeregister:
-    """``ProcessStore.leave`` and ``remove_dead``."""
+    """``ProcessStore.deregister`` and ``remove_dead``."""
 
     async def test_A3_deregister_releases_everything_without_spending(
         self, store: Store, worker: Worker, clock: MovableClock

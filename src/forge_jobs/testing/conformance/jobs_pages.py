@@ -1,4 +1,4 @@
-"""Reading jobs: one by id, many by filter and cursor, results at a glance."""
+"""Reads of jobs: one by id, pages by filter and cursor, peeks."""
 
 import pytest
 
@@ -182,7 +182,7 @@ class TestPages:
             assert (count.jobs, count.more) == (len(kinds), False), wanted
 
     async def test_few_among_many_are_found_step_by_step(self, store: Store) -> None:
-        """Each call is bounded; following the cursor comes to the end and misses nothing."""
+        """Each call is bounded; following the cursor ends and misses nothing."""
         await enqueue(store, kind="rare", tags=("needle",))
         for _ in range(12):
             await store.jobs.enqueue([new_job(kind="k") for _ in range(1_000)])
@@ -260,14 +260,14 @@ class TestPages:
             assert (await store.metrics.count(Filter(payload=text), cap=10)).jobs == len(kinds)
 
     async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
-        """States come from places of their own; together they are in one order all the same."""
+        """A backend may read states from different indexes; the page has one order."""
         for n in range(24):
             await enqueue(store, kind=f"k{n:02}", queue=f"q{n % 2}" if n % 3 else "q",
                           delay_s=600.0 if n % 4 == 3 else 0.0)  # fmt: skip
-        for place, job in enumerate(await worker.claim(free=5)):
-            ends = (Done(), Dead("x"), Failed("y"))
-            if place < len(ends):
-                await worker.finish(job, ends[place])
+        for position, job in enumerate(await worker.claim(free=5)):
+            outcomes = (Done(), Dead("x"), Failed("y"))
+            if position < len(outcomes):
+                await worker.finish(job, outcomes[position])
         everything = (await store.jobs.page(Filter(), limit=100)).jobs
         assert len(everything) == 24
         states = tuple(dict.fromkeys(job.status for job in everything))

@@ -1,4 +1,4 @@
-"""A long random life of many jobs: the counters equal the rows, and every job stays sound."""
+"""Random sequences of calls: counters equal the rows, and every job keeps the invariants."""
 
 from collections import Counter
 
@@ -29,7 +29,7 @@ STEPS = 250
 
 
 class RandomCalls:
-    """Random but repeatable steps through every contract call that moves jobs."""
+    """Random but reproducible calls of every method that changes jobs."""
 
     def __init__(self, store: Store, clock: MovableClock, seed: int) -> None:
         self.store = store
@@ -80,8 +80,10 @@ class RandomCalls:
             started=[row.claim for row in owned if self.pick(2) == 0],
             want=[Want(queue, self.pick(3), self.pick(2)) for queue in QUEUES],
         )
-        ends = [worker.build_finish(job, self.outcome()) for job in answer.claims if self.pick(3)]
-        assert await worker.send_finishes(*ends) == [Verdict.APPLIED] * len(ends)
+        finishes = [
+            worker.build_finish(job, self.outcome()) for job in answer.claims if self.pick(3)
+        ]
+        assert await worker.send_finishes(*finishes) == [Verdict.APPLIED] * len(finishes)
         if self.pick(6) == 0:
             late = [job for job in answer.claims if self.pick(2)]
             await worker.exchange(release=[claim_of(job) for job in late])
@@ -136,7 +138,7 @@ class RandomCalls:
 
 @pytest.mark.asyncio
 class TestRandomCalls:
-    """Invariants that no single test shows."""
+    """Invariants over many calls."""
 
     @pytest.mark.parametrize("seed", range(3))
     async def test_counters_equal_the_rows(

@@ -1,4 +1,4 @@
-"""How long ended jobs are kept."""
+"""Retention of terminal jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What happens to a claim while it runs: hand-backs, started marks, notes, snoozes."""
+"""Claims that run: releases, started marks, notes, snoozes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Throttle scopes: one 429 closes the scope for all jobs that declare it, and nothing else."""
+"""Throttle scopes: a throttle closes its scope for all tasks that declare it, and nothing else."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def _in(clock: MovableClock, seconds: float) -> Instant:
 
 @pytest.mark.asyncio
 class TestScopes:
-    """What Throttled(scope=…) does."""
+    """``Throttled(scope=…)``."""
 
     async def test_A4_it_closes_the_scope_and_not_the_queue(
         self, store: Store, worker: Worker, clock: MovableClock

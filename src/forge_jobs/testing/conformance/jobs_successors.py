@@ -1,4 +1,4 @@
-"""Jobs that come with a move: stored in its transaction, once, or not at all."""
+"""Successors: stored in the transaction of their transition, once, or not at all."""
 
 import pytest
 from msgspec import json
@@ -27,11 +27,11 @@ class TestSuccessors:
     ) -> None:
         await enqueue(store)
         job = await worker.claim_one()
-        carried = (
+        successors = (
             new_job(kind="a", queue="other", payload=b'{"x": 1}', priority=4),
             new_job(kind="b", delay_s=30.0, tags=("t",)),
         )
-        await worker.send_finishes(worker.build_finish(job, jobs=carried))
+        await worker.send_finishes(worker.build_finish(job, jobs=successors))
         _, first, second = await all_jobs(store)
         assert (first.kind, first.queue, first.payload) == ("a", "other", b'{"x": 1}')
         assert (first.status, first.priority) == (JobStatus.PENDING, 4)
@@ -44,41 +44,43 @@ class TestSuccessors:
         await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(release=[claim_of(job)])
-        end = worker.build_finish(job, jobs=(new_job(kind="next"),))
-        assert await worker.send_finishes(end) == [Verdict.STALE]
+        finish = worker.build_finish(job, jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(finish) == [Verdict.STALE]
         assert len(await all_jobs(store)) == 1
 
     async def test_a_successor_respects_a_taken_key(self, store: Store, worker: Worker) -> None:
         await enqueue(store, kind="next", queue="other", dedupe_key="a")
         await enqueue(store)
         job = await worker.claim_one()
-        carried: tuple[NewJob, ...] = (new_job(kind="next", dedupe_key="a"),) * 2
-        await worker.send_finishes(worker.build_finish(job, jobs=carried))
+        successors: tuple[NewJob, ...] = (new_job(kind="next", dedupe_key="a"),) * 2
+        await worker.send_finishes(worker.build_finish(job, jobs=successors))
         assert await job_counts(store) == {
             ("q", JobStatus.DONE): 1,
             ("other", JobStatus.PENDING): 1,
         }
 
-    @pytest.mark.parametrize("way", ["dead", "failed", "crashed"])
+    @pytest.mark.parametrize("died_by", ["dead", "failed", "crashed"])
     async def test_a_dead_job_stores_its_successor(
-        self, store: Store, worker: Worker, clock: MovableClock, way: str
+        self, store: Store, worker: Worker, clock: MovableClock, died_by: str
     ) -> None:
         payload = '{"to" :"é", "n":12345678901234567890123}'.encode()
         answer = await enqueue(store, payload=payload, max_attempts=1, on_dead=TELL)
         enqueued_at = clock.now()
         job = await worker.claim_one()
         clock.advance(3)
-        outcome = {"dead": Dead("boom"), "failed": Failed("boom"), "crashed": Crashed("boom")}[way]
+        outcome = {"dead": Dead("boom"), "failed": Failed("boom"), "crashed": Crashed("boom")}[
+            died_by
+        ]
         await worker.finish(job, outcome)
-        dead, told = await all_jobs(store)
+        dead, successor = await all_jobs(store)
         assert dead.status is JobStatus.DEAD
-        assert (told.kind, told.queue, told.max_attempts) == ("tell", "ops", 2)
-        assert told.status is JobStatus.PENDING
-        letter = json.decode(told.payload, type=dict[str, DeadJob])["job"]
+        assert (successor.kind, successor.queue, successor.max_attempts) == ("tell", "ops", 2)
+        assert successor.status is JobStatus.PENDING
+        letter = json.decode(successor.payload, type=dict[str, DeadJob])["job"]
         assert (letter.id, letter.kind, letter.queue) == (answer.id, "work", "q")
         assert (letter.attempts, letter.error) == (1, "boom")
         assert (letter.enqueued_at, letter.died_at) == (enqueued_at, clock.now())
-        assert payload in told.payload
+        assert payload in successor.payload
 
     async def test_a_large_payload_reaches_the_successor(
         self, store: Store, worker: Worker
@@ -92,11 +94,13 @@ class TestSuccessors:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(on_dead=TELL, expires_s=30.0) for _ in range(5)])
-        done, failed, asked = await worker.claim(free=3)
+        done, failed, cancelled = await worker.claim(free=3)
         selection = [job.id for job in await all_jobs(store)]
         await store.jobs.cancel(Selection(ids=(selection[2], selection[3])), reason="x", limit=9)
-        ends = [(done, Done()), (failed, Failed("x")), (asked, Dead("x"))]
-        await worker.send_finishes(*(worker.build_finish(job, outcome) for job, outcome in ends))
+        finishes = [(done, Done()), (failed, Failed("x")), (cancelled, Dead("x"))]
+        await worker.send_finishes(
+            *(worker.build_finish(job, outcome) for job, outcome in finishes)
+        )
         clock.advance(60)
         await store.jobs.promote(limit=100)
         assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.CANCELLED): 4}
@@ -105,9 +109,9 @@ class TestSuccessors:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, on_dead=TELL)
-        end = worker.build_finish(await worker.claim_one(), Dead("first"))
-        await worker.send_finishes(end)
-        await worker.send_finishes(end)
+        finish = worker.build_finish(await worker.claim_one(), Dead("first"))
+        await worker.send_finishes(finish)
+        await worker.send_finishes(finish)
         assert len(await all_jobs(store)) == 2
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
         await worker.finish(await worker.claim_one(), Dead("second"))
@@ -116,9 +120,9 @@ class TestSuccessors:
         await store.jobs.reap(crash_note="x", limit=10)
         assert len(await all_jobs(store)) == 3
 
-    @pytest.mark.parametrize("way", ["told", "reaped"])
+    @pytest.mark.parametrize("died_by", ["finished", "reaped"])
     async def test_the_successor_is_a_job_of_its_task(
-        self, store: Store, worker: Worker, clock: MovableClock, way: str
+        self, store: Store, worker: Worker, clock: MovableClock, died_by: str
     ) -> None:
         await store.limits.publish([Declared(name="task:tell", concurrency=1, per="args.job.kind")])
         tell = Successor(
@@ -129,9 +133,9 @@ class TestSuccessors:
         await store.jobs.enqueue([made, made])
         for _ in range(2):
             job = await worker.claim_one()
-            if way == "told":
+            if died_by == "finished":
                 await worker.finish(job, Dead("boom"))
-        if way == "reaped":
+        if died_by == "reaped":
             clock.advance(LEASE_S)
             await store.jobs.reap(crash_note="x", limit=10)
         *_, first, second = await all_jobs(store)

@@ -1,4 +1,4 @@
-"""The throttle gate of a queue, and the budgets of jobs that wait for somebody else."""
+"""The throttle gate of a queue, and the budgets of throttled jobs and missing handlers."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def _in(clock: MovableClock, seconds: float) -> Instant:
 
 @pytest.mark.asyncio
 class TestThrottle:
-    """What Throttled does to its job and its queue."""
+    """The effect of Throttled on its job and its queue."""
 
     async def test_A4_the_hint_is_honoured(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -152,7 +152,7 @@ class TestThrottle:
 
 @pytest.mark.asyncio
 class TestBudgets:
-    """Budgets count from the first time and end a job that waits for ever."""
+    """Budgets count from the first outcome of their kind; a job beyond them is dead."""
 
     async def test_A5_an_endless_throttle_ends(self, store: Store, worker: Worker) -> None:
         await store.queues.ensure("q", slots=10)

@@ -1,4 +1,4 @@
-"""Every line of the transition table happens as written, and nothing else happens at all."""
+"""Every rule of the transition table is applied as written, and no other transition exists."""
 
 import pytest
 from msgspec import structs
@@ -39,7 +39,7 @@ def _name(rule: Rule) -> str:
 
 
 def assert_invariants(job: JobRecord) -> None:
-    """What holds for every job at any moment."""
+    """Check the invariants that hold for every job at any time."""
     assert (job.owner is not None) == (job.status is JobStatus.RUNNING)
     assert (job.finished_at is not None) == (job.status in TERMINAL)
     assert 0 <= job.attempts <= job.max_attempts
@@ -60,7 +60,7 @@ def _attempts_after(rule: Rule, before: int) -> int:
 
 @pytest.mark.asyncio
 class TestTransitions:
-    """``core.status.TRANSITIONS``, driven through the public calls."""
+    """``core.status.TRANSITIONS``, through the calls of the contracts."""
 
     async def test_every_event_has_a_driver(self) -> None:
         driven = {rule.event for rule in _RULES} | {Event.ENQUEUE, *drivers.INDIRECT_EVENTS}
@@ -109,13 +109,13 @@ class TestTransitions:
             driver = JobDriver(store, clock, worker, queue=f"q-{status}")
             await driver.bring_to(status)
             if driver.claimed is None:
-                # A claim this job never had: the right epoch does not help without being owner.
+                # A claim that this job never had: the right epoch without the owner is refused.
                 await self._claim_something_else(driver)
             before = await driver.now()
             answer = await drivers.apply(driver, event)
             after = await driver.now()
             if event is Event.PROMOTE:
-                # Hours went by for the driver; only what it may not touch counts here.
+                # The driver advanced the clock by hours.
                 assert after.status is before.status
             assert after == before, f"{event} changed a job that is {status}"
             assert answer is not Verdict.APPLIED
@@ -123,7 +123,7 @@ class TestTransitions:
                 worker.key = (await Worker.register(store, clock, host_id=f"h-{status}")).key
 
     async def _claim_something_else(self, driver: JobDriver) -> None:
-        """Give the worker a claim whose key is then bent to the job under observation."""
+        """Give the driver the claim of another job, with the key of the job under test."""
         await enqueue(driver.store, queue="elsewhere")
         [other] = await driver.worker.claim("elsewhere")
         driver.claimed = structs.replace(other, key=(await driver.now()).key, queue=driver.queue)

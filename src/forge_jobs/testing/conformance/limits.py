@@ -1,4 +1,4 @@
-"""Declared limits: caps and rates of queues and tasks, and caps per key."""
+"""Limits: caps and rates of queues and tasks, and caps per limit key."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def keys(jobs: list[ClaimedJob]) -> list[int]:
 
 @pytest.mark.asyncio
 class TestLimitNumbers:
-    """Who sets a limit, and who wins."""
+    """Numbers set by code and by operators, and which take precedence."""
 
     async def test_code_may_declare_a_limit_again(self, store: Store) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
@@ -50,8 +50,8 @@ class TestLimitNumbers:
     async def test_numbers_of_an_operator_stay(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
         before = (await store.processes.control(worker.key)).version
-        told = await store.limits.change("queue:q", LimitChange(concurrency=7))
-        assert (told.concurrency, told.by_operator) == (7, True)
+        changed = await store.limits.change("queue:q", LimitChange(concurrency=7))
+        assert (changed.concurrency, changed.by_operator) == (7, True)
         assert (await store.processes.control(worker.key)).version != before
         await store.limits.publish([Declared(name="queue:q", concurrency=1)])
         [limit] = await store.limits.all()
@@ -89,7 +89,7 @@ class TestLimitNumbers:
 
 @pytest.mark.asyncio
 class TestCaps:
-    """How many jobs of a queue or task run at once, over all processes."""
+    """Caps on running jobs of a queue or task, over all processes."""
 
     async def test_a_queue_runs_no_more_than_its_cap(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -145,11 +145,11 @@ class TestCaps:
         assert len(await worker.claim(free=10)) == 2
         clock.advance(LEASE_S + 1)
         await store.jobs.reap(crash_note="x", limit=10)
-        heir = await Worker.register(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         for _ in range(2):
-            jobs = await heir.claim(free=10)
+            jobs = await other.claim(free=10)
             assert len(jobs) == 2
-            await heir.send_finishes(*(heir.build_finish(job) for job in jobs))
+            await other.send_finishes(*(other.build_finish(job) for job in jobs))
         assert await job_counts(store) == {("q", JobStatus.DONE): 4}
 
     async def test_an_operators_cap_counts_at_once(self, store: Store, worker: Worker) -> None:
@@ -166,15 +166,15 @@ class TestCaps:
         await store.limits.publish([Declared(name="task:work", concurrency=2)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(3)])
         await worker.claim(free=9)
-        lot = await store.limits.bucket("task:work")
-        assert (lot.taken, lot.capacity) == (2, 2)
-        lot = await store.limits.bucket("queue:q")
-        assert (lot.taken, lot.capacity) == (2, None)
+        bucket = await store.limits.bucket("task:work")
+        assert (bucket.taken, bucket.capacity) == (2, 2)
+        bucket = await store.limits.bucket("queue:q")
+        assert (bucket.taken, bucket.capacity) == (2, None)
 
 
 @pytest.mark.asyncio
 class TestRates:
-    """How often jobs of a queue or task start, over all processes."""
+    """Rates of starts of a queue or task, over all processes."""
 
     @pytest.mark.parametrize("name", ["queue:q", "task:work"])
     async def test_starts_follow_the_rate(
@@ -224,7 +224,7 @@ class TestRates:
 
 @pytest.mark.asyncio
 class TestLimitKeys:
-    """How many jobs of one key of a task run at once."""
+    """Caps on running jobs of one limit key of a task."""
 
     async def test_a_full_key_is_held_and_delays_no_other(
         self, store: Store, worker: Worker
@@ -241,13 +241,13 @@ class TestLimitKeys:
         jobs = await worker.claim(free=9)
         assert keys(jobs) == [first.key, third.key]
         assert jobs[0].limit_key == key_bucket("fetch", "a")
-        lot = await store.limits.bucket(key_bucket("fetch", "a"))
-        assert (lot.taken, lot.capacity) == (1, 1)
+        bucket = await store.limits.bucket(key_bucket("fetch", "a"))
+        assert (bucket.taken, bucket.capacity) == (1, 1)
 
     async def test_a_lower_limit_applies_to_all_pending_jobs(
         self, store: Store, worker: Worker
     ) -> None:
-        """However many jobs are in line; more than one transaction of any backend takes back."""
+        """With more pending jobs than one transaction of any backend holds again."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=9_999, per="args.x")])
         hosts = ["b", "a", "c", *["a"] * 5_600, "b", "b", "c"]
         answers = await store.jobs.enqueue([new_job(**fetch(host)) for host in hosts])
@@ -274,17 +274,18 @@ class TestLimitKeys:
         assert keys(await worker.claim(free=9)) == [answer.key for answer in answers[:2]]
 
     @pytest.mark.parametrize(
-        "end", ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"]
+        "ended_by",
+        ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"],
     )
     async def test_every_end_of_a_job_admits_the_next_one(
-        self, store: Store, worker: Worker, clock: MovableClock, end: str
+        self, store: Store, worker: Worker, clock: MovableClock, ended_by: str
     ) -> None:
         await store.limits.publish([_HOSTS])
-        expires_s = 5.0 if end == "expired" else None
+        expires_s = 5.0 if ended_by == "expired" else None
         first = await enqueue(store, **fetch("a", expires_s=expires_s))
         second = await enqueue(store, **fetch("a"))
         chosen = Selection(ids=(first.id,))
-        match end:
+        match ended_by:
             case "cancelled":
                 await store.jobs.cancel(chosen, reason="x", limit=1)
             case "deleted":
@@ -299,7 +300,7 @@ class TestLimitKeys:
                     "dead": Dead("hopeless"),
                     "snooze": Snooze(30),
                     "throttle": Throttled(retry_after=0.001),
-                }[end]
+                }[ended_by]
                 job = await worker.claim_one()
                 await worker.send_finishes(worker.build_finish(job, outcome))
         assert (await record(store, second.id)).status is JobStatus.PENDING

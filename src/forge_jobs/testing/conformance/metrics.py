@@ -1,4 +1,4 @@
-"""The ledger contract: counts, minutes and log lines."""
+"""The metrics contract: counters and minutes."""
 
 import pytest
 
@@ -21,7 +21,7 @@ async def _minutes(store: Store, clock: MovableClock, queue: str | None = None) 
 
 @pytest.mark.asyncio
 class TestCounters:
-    """What was counted."""
+    """``counts``, ``count``, ``roll_up``, ``stamp`` and ``oldest_due``."""
 
     async def test_A15_counts_follow_every_transition(self, store: Store, worker: Worker) -> None:
         assert await job_counts(store) == {}
@@ -33,8 +33,10 @@ class TestCounters:
         jobs = await worker.claim(free=3)
         assert await job_counts(store) == {("q", pending): 1, ("q", running): 3, **scheduled}
         outcomes = (Done(), Failed("x"), Dead("x"))
-        ends = [worker.build_finish(job, end) for job, end in zip(jobs, outcomes, strict=True)]
-        await worker.send_finishes(*ends)
+        finishes = [
+            worker.build_finish(job, finish) for job, finish in zip(jobs, outcomes, strict=True)
+        ]
+        await worker.send_finishes(*finishes)
         await store.metrics.roll_up(limit=1_000)
         assert await job_counts(store) == {
             ("q", pending): 1,
@@ -102,7 +104,7 @@ class TestCounters:
 
 @pytest.mark.asyncio
 class TestMinutes:
-    """What happened per minute."""
+    """``minutes`` and ``purge_minutes``."""
 
     async def test_each_minute_queue_and_kind(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -159,9 +161,9 @@ class TestMinutes:
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
-        end = worker.build_finish(first, ran_s=1.0)
-        await worker.send_finishes(end)
-        await worker.send_finishes(end)
+        finish = worker.build_finish(first, ran_s=1.0)
+        await worker.send_finishes(finish)
+        await worker.send_finishes(finish)
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
         await worker.send_finishes(worker.build_finish(second, ran_s=1.0))

@@ -1,4 +1,4 @@
-"""The ledger contract: where claims went, how long everything took, and how processes fared."""
+"""The metrics contract: claims and their ends, times, totals, and samples of processes."""
 
 import pytest
 
@@ -16,11 +16,11 @@ from forge_jobs.testing.clock import MovableClock
 from .worker import LEASE_S, Worker, claim_of, enqueue, job_counts, new_job
 
 
-async def _roll_up_all(store: Store, most: int = 1_000) -> None:
+async def _roll_up_all(store: Store, limit: int = 1_000) -> None:
     for _ in range(1_000):
-        if not await store.metrics.roll_up(limit=most):
+        if not await store.metrics.roll_up(limit=limit):
             return
-    raise AssertionError("folding does not come to an end")
+    raise AssertionError("roll_up does not end")
 
 
 async def _only(store: Store) -> Minute:
@@ -40,8 +40,10 @@ class TestFlow:
         outcomes = (
             Done(), Failed("x"), Dead("x"), Throttled(1.0), Snooze(1.0), Missing(),
         )  # fmt: skip
-        ends = [worker.build_finish(job, end) for job, end in zip(jobs, outcomes, strict=False)]
-        await worker.exchange(finish=ends, release=[claim_of(jobs[6])])
+        finishes = [
+            worker.build_finish(job, finish) for job, finish in zip(jobs, outcomes, strict=False)
+        ]
+        await worker.exchange(finish=finishes, release=[claim_of(jobs[6])])
         for _ in range(2):
             seen = await _only(store)
             assert (seen.enqueued, seen.started, seen.done, seen.retried) == (9, 8, 1, 1)
@@ -76,7 +78,7 @@ class TestFlow:
 
 @pytest.mark.asyncio
 class TestTimes:
-    """How long jobs were due, ran, and took in all."""
+    """How long jobs waited, ran, and took from enqueue to end."""
 
     async def test_each_finish_is_a_sample(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -118,9 +120,9 @@ class TestTimes:
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job(), new_job()])
         first, second, third = await worker.claim(free=3)
-        end = worker.build_finish(first, ran_s=1.0)
-        await worker.send_finishes(end, end)
-        await worker.send_finishes(end, worker.build_finish(third, ran_s=2.0))
+        finish = worker.build_finish(first, ran_s=1.0)
+        await worker.send_finishes(finish, finish)
+        await worker.send_finishes(finish, worker.build_finish(third, ran_s=2.0))
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
         await worker.send_finishes(worker.build_finish(second, ran_s=1.0))
@@ -133,11 +135,11 @@ class TestTimes:
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
-        ends = [
+        finishes = [
             worker.build_finish(first, ran_s=1.0),
             worker.build_finish(second, Dead("x"), ran_s=1.0),
         ]
-        await worker.exchange(finish=ends, timed=False)
+        await worker.exchange(finish=finishes, timed=False)
         seen = await _only(store)
         assert (seen.started, seen.done, seen.dead) == (2, 1, 1)
         assert seen.waited == seen.ran == seen.took == EMPTY
@@ -159,7 +161,7 @@ class TestTimes:
 
 @pytest.mark.asyncio
 class TestTotals:
-    """What grows only."""
+    """Sums over all time, which never decrease."""
 
     async def test_totals_outlive_minutes_and_jobs(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -204,13 +206,13 @@ class TestTotals:
 
 @pytest.mark.asyncio
 class TestVitals:
-    """How processes fared."""
+    """Samples of processes."""
 
     async def test_reports_about_one_minute_are_added_up(
         self, store: Store, clock: MovableClock
     ) -> None:
         at = clock.now() - clock.now() % MINUTE
-        told = Vitals(
+        sample = Vitals(
             at=at,
             host_id="b",
             label="b-1",
@@ -224,8 +226,8 @@ class TestVitals:
             exchange=histogram([0.001, 0.002]),
             errors=1,
         )
-        await store.metrics.record_vitals(told)
-        assert await store.metrics.vitals(since=at, until=at + MINUTE) == [told]
+        await store.metrics.record_vitals(sample)
+        assert await store.metrics.vitals(since=at, until=at + MINUTE) == [sample]
         again = Vitals(at=at, host_id="b", cpu_s=0.5, span_s=10.0, memory_bytes=90)
         await store.metrics.record_vitals(again)
         await store.metrics.record_vitals(Vitals(at=at, host_id="a", cpu_s=1.0, span_s=4.0))
@@ -252,13 +254,13 @@ class TestVitals:
     async def test_round_trips_are_counted_for_ever(
         self, store: Store, clock: MovableClock
     ) -> None:
-        """Whatever becomes of the minutes: what Prometheus calls a histogram must not fall."""
+        """Even after minutes are purged: a histogram of Prometheus must not decrease."""
         assert await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1) == []
         at = clock.now() - clock.now() % MINUTE
         for turn, host_id in enumerate(("a", "b", "a")):
             trips = histogram([0.001 * (turn + 1)])
-            told = Vitals(at=at + turn * MINUTE, host_id=host_id, exchange=trips, errors=turn)
-            await store.metrics.record_vitals(told)
+            sample = Vitals(at=at + turn * MINUTE, host_id=host_id, exchange=trips, errors=turn)
+            await store.metrics.record_vitals(sample)
         await store.metrics.purge_minutes(before=at + 9 * MINUTE, limit=99)
         assert await store.metrics.vitals(since=0, until=at + 9 * MINUTE) == []
         [known] = await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1)

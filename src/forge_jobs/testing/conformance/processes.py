@@ -1,4 +1,4 @@
-"""The process contract: who is alive, who leads, what operators ask of them."""
+"""The process contract: registrations, leases, control by operators, leaderships."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from .worker import LEASE_S, Worker, enqueue
 
 @pytest.mark.asyncio
 class TestProcesses:
-    """Registering, beating and being seen."""
+    """Registration, heartbeats, listing and control."""
 
     async def test_a_process_is_seen_as_it_registered(
         self, store: Store, clock: MovableClock
@@ -146,7 +146,7 @@ class TestProcesses:
 
 @pytest.mark.asyncio
 class TestLeadership:
-    """Named leaderships: one holder at a time."""
+    """Leaderships: one holder at a time."""
 
     async def test_the_first_takes_it_and_renews_it(
         self, store: Store, worker: Worker, clock: MovableClock

@@ -1,4 +1,4 @@
-"""The queue contract: what operators set stays set, and nonsense is refused."""
+"""The queue contract: settings of queues are kept, bad values are refused; published kinds."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""The contract for settings: names, versions, ends by store time, and racing writers."""
+"""The settings contract: names, versions, expiry by store time, and concurrent writers."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The whole store: opening, waking up, synchronous calls, upkeep, and two stores on one place."""
+"""The store: open and close, notifications, synchronous calls, maintenance, two stores at once."""
 
 import asyncio
 import threading
@@ -18,12 +18,12 @@ from forge_jobs.testing.clock import MovableClock
 from .fixtures import MakeStore, SecondStore
 from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
-# A wake-up is a hint; this long is only waited for one that never comes.
+# How long to wait for a notification that never comes.
 MAX_WAIT_S = 60.0
 
 
 class NotificationProbe:
-    """Counts rings from whichever thread they come."""
+    """Records notifications from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class NotificationProbe:
 
 @pytest.mark.asyncio
 class TestStore:
-    """Opening, closing, looking after it."""
+    """Open, close and maintenance."""
 
     async def test_opening_and_closing_twice_is_fine(self, make_store: MakeStore) -> None:
         store = make_store()
@@ -97,7 +97,7 @@ class TestStore:
 
     async def test_it_knows_how_large_it_is(self, store: Store) -> None:
         before = await store.maintenance.size()
-        # nothing that a store could press together
+        # Data that no store can compress.
         noise = "".join(sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(4_000))
         for _ in range(4):
             await enqueue(store, payload=f'"{noise}"'.encode())
@@ -113,7 +113,7 @@ class TestStore:
 
 @pytest.mark.asyncio
 class TestSyncEnqueue:
-    """``enqueue_sync``, where there is one."""
+    """``enqueue_sync``, where the store has it."""
 
     async def test_it_stores_what_enqueue_stores(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -157,7 +157,7 @@ class TestSyncEnqueue:
 
 @pytest.mark.asyncio
 class TestNotifications:
-    """``subscribe``: a hint that follows whatever makes jobs due."""
+    """``subscribe``: a notification follows every call that makes jobs due."""
 
     async def test_A24_whatever_makes_a_job_due_notifies(
         self, store: Store, worker: Worker
@@ -170,14 +170,14 @@ class TestNotifications:
         await worker.exchange(release=[claim_of(job)])
         await enqueue(store, hold=True, limit_key="a")
         subscription = await store.subscribe(["q"], probe.notify)
-        ways = {
+        calls = {
             "enqueue": lambda: enqueue(store),
             "run_now": lambda: store.jobs.run_now(Selection(ids=(later.id,)), limit=1),
             "retry": lambda: store.jobs.retry(Selection(ids=(dead.id,)), limit=1),
             "unhold": lambda: store.jobs.unhold("a", limit=1),
         }
-        for name, way in ways.items():
-            await way()
+        for name, call in calls.items():
+            await call()
             assert await probe.notified(), name
         await subscription.close()
         await subscription.close()
@@ -211,7 +211,7 @@ class TestNotifications:
 
 @pytest.mark.asyncio
 class TestTwoStores:
-    """Several processes on one place, where the store allows it."""
+    """Several store objects on one database, where the store allows it."""
 
     async def test_what_one_writes_the_other_reads(
         self, store: Store, clock: MovableClock, second_store: SecondStore | None
