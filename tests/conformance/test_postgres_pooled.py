@@ -77,7 +77,7 @@ async def test_the_pooler_is_noticed(store: PostgresStore) -> None:
 async def test_listening_through_it_is_found_to_be_useless(
     store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes LISTEN and delivers nothing: listeners are rung by a timer instead."""
+    """It accepts LISTEN and delivers nothing: listeners are notified by a timer instead."""
     monkeypatch.setattr(listener, "PROBE_S", 1.0)
     schema = store.maintenance.describe()["namespace"]
     hopeful = PostgresStore(pooled(pooler, schema))

@@ -1,4 +1,4 @@
-"""Prometheus text: what the store knows, read back by the parser of prometheus_client."""
+"""Prometheus text of the metrics, read back by the parser of prometheus_client."""
 
 import asyncio
 import socket
@@ -131,7 +131,7 @@ def test_odd_names_are_escaped() -> None:
     assert value(samples, "forge_store_exchange_errors_total") == 3
 
 
-async def test_series_and_kinds_follow_the_books(forge: Forge) -> None:
+async def test_series_and_kinds_follow_the_counters(forge: Forge) -> None:
     @forge.task(queue="q")
     async def work() -> None: ...
 

@@ -1,4 +1,4 @@
-"""``forge stats``: percentiles by kind, Prometheus text, and looking again."""
+"""``forge stats``: percentiles by kind, Prometheus text, and ``--watch``."""
 
 import json
 import signal
@@ -55,7 +55,7 @@ def test_prometheus_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert done == [5]
 
 
-def test_watching_goes_on_until_ctrl_c(url: str) -> None:
+def test_watch_repeats_until_ctrl_c(url: str) -> None:
     command = [sys.executable, "-u", "-m", "forge_jobs", "stats", "--watch", "--url", url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
