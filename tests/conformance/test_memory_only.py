@@ -92,11 +92,11 @@ async def test_an_illegal_finish_is_refused_before_anything_is_written(
 
 async def test_lapsed_keys_are_purged(store: MemoryStore, clock: MovableClock) -> None:
     tables = store._tables
-    asked = NewJob(kind="work", queue="q", dedupe_key="a", dedupe_for_s=5.0)
-    [answer] = await store.jobs.enqueue([asked])
+    request = NewJob(kind="work", queue="q", dedupe_key="a", dedupe_for_s=5.0)
+    [answer] = await store.jobs.enqueue([request])
     await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
     clock.advance(6)
-    assert dedupe_keys.holder(tables, asked, clock.now()) is None
+    assert dedupe_keys.holder(tables, request, clock.now()) is None
     assert len(tables.dedupe_entries) == 1
     await store.jobs.purge(Retention(), limit=10)
     assert tables.dedupe_entries == {}

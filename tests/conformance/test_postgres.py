@@ -28,9 +28,9 @@ def make_store(clock: MovableClock, places: Places) -> Iterator[MakeStore]:
 
 @pytest.fixture
 def second_store(clock: MovableClock, places: Places) -> SecondStore:
-    def beside(store: Store) -> PostgresStore:
+    def second(store: Store) -> PostgresStore:
         return PostgresStore(
             places.url(store.maintenance.describe()["namespace"]), clock, SeededEntropy(9)
         )
 
-    return beside
+    return second

@@ -59,11 +59,11 @@ def make_store(clock: MovableClock, places: Places, pooler: Path) -> Iterator[Ma
 
 @pytest.fixture
 def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
-    def beside(store: Store) -> PostgresStore:
+    def second(store: Store) -> PostgresStore:
         schema = store.maintenance.describe()["namespace"]
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
-    return beside
+    return second
 
 
 def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer) -> None:

@@ -123,8 +123,8 @@ def test_stopped_is_a_failure_unless_a_cancel_was_requested() -> None:
 @pytest.mark.parametrize("status", JobStatus)
 def test_M2_only_done_survives_a_cancel_request(status: JobStatus) -> None:
     assert final_status(status, cancel_requested=False) is status
-    asked = final_status(status, cancel_requested=True)
-    assert asked is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
+    final = final_status(status, cancel_requested=True)
+    assert final is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
 
 
 @given(

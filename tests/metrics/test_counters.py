@@ -150,8 +150,8 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     for tick in reports.values():
         await tick.tick()
     at = clock.now() - clock.now() % MINUTE
-    told = await store.metrics.vitals(since=at - MINUTE, until=at + MINUTE)
-    assert told == [
+    found = await store.metrics.vitals(since=at - MINUTE, until=at + MINUTE)
+    assert found == [
         Vitals(
             at=at, host_id="host-a", label="a", cpu_s=5.0, span_s=10.0, memory_bytes=70 << 20,
             disk_read_bytes=100, disk_write_bytes=200, disk_share=0.25, running=3,

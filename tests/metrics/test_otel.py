@@ -65,14 +65,14 @@ async def test_the_run_is_a_child_of_the_enqueue(forge: Forge, probe: SpanProbe)
     assert (produced.kind, consumed.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
     assert inner == [consumed.context.span_id]
     for span, operation in ((produced, "send"), (consumed, "process")):
-        told = dict(span.attributes or {})
-        assert told["messaging.system"] == "forge_jobs"
-        assert told["messaging.destination.name"] == "mail"
-        assert told["messaging.operation.name"] == operation
-        assert told["messaging.operation.type"] == operation
-        assert told["messaging.message.id"] == job.id
-        assert told["forge_jobs.job.kind"] == "send"
-        assert "a@b.c" not in str(told)
+        attributes = dict(span.attributes or {})
+        assert attributes["messaging.system"] == "forge_jobs"
+        assert attributes["messaging.destination.name"] == "mail"
+        assert attributes["messaging.operation.name"] == operation
+        assert attributes["messaging.operation.type"] == operation
+        assert attributes["messaging.message.id"] == job.id
+        assert attributes["forge_jobs.job.kind"] == "send"
+        assert "a@b.c" not in str(attributes)
 
 
 async def test_jobs_enqueued_together_are_sibling_spans(forge: Forge, probe: SpanProbe) -> None:
@@ -138,10 +138,10 @@ async def test_errors_are_recorded(
     await forge.drain()
     span = probe.one("process q")
     assert span.status.status_code is status
-    told = dict(span.attributes or {})
-    assert told.get("forge_jobs.job.outcome") == outcome
+    attributes = dict(span.attributes or {})
+    assert attributes.get("forge_jobs.job.outcome") == outcome
     if status is StatusCode.ERROR:
-        assert told["error.type"] == type(error).__name__
+        assert attributes["error.type"] == type(error).__name__
         assert [event.name for event in span.events] == ["exception"]
 
 

@@ -165,8 +165,10 @@ def time_zone(name: str) -> ZoneInfo:
     near = difflib.get_close_matches(
         str(name), sorted(available_timezones() - _NO_ZONES), n=3, cutoff=0.6
     )
-    hint = f"did you mean {', '.join(near)}?" if near else "use a name such as Europe/Paris or UTC"
-    raise BadCron(f"time zone {name!r} is not known: {hint}")
+    remedy = (
+        f"did you mean {', '.join(near)}?" if near else "use a name such as Europe/Paris or UTC"
+    )
+    raise BadCron(f"time zone {name!r} is not known: {remedy}")
 
 
 def _fields(expression: str) -> str:

@@ -113,8 +113,8 @@ def decide(
             decision = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
         case Dead(message=message):
             decision = _Decision(Event.DIE, JobStatus.DEAD, error=message)
-        case Throttled(retry_after_s=hint_s):
-            decision = _throttled(job, hint_s, now, budgets)
+        case Throttled(retry_after_s=given_s):
+            decision = _throttled(job, given_s, now, budgets)
         case Snooze(delay_s=delay_s):
             decision = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
         case Missing():
@@ -156,11 +156,11 @@ def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) ->
     return _failed(job, Event.CRASH, message, delay_s)
 
 
-def _throttled(job: ClaimedJob, hint_s: float | None, now: Instant, budgets: Budgets) -> _Decision:
+def _throttled(job: ClaimedJob, given_s: float | None, now: Instant, budgets: Budgets) -> _Decision:
     if _used_up(job.throttled_since, now, budgets.throttle_s):
         spent = f"throttled for more than {budgets.throttle_s:.0f} s without a success"
         return _Decision(Event.THROTTLE, JobStatus.DEAD, error=spent)
-    return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, hint_s)
+    return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, given_s)
 
 
 def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Decision:

@@ -192,10 +192,10 @@ def with_declared(known: Limit | None, declared: Declared, now: Instant) -> Limi
 
 
 def with_operator_change(
-    known: Limit | None, name: str, asked: Mapping[str, Any], now: Instant
+    known: Limit | None, name: str, changes: Mapping[str, Any], now: Instant
 ) -> Limit:
-    """The limit after an operator's change. Values of ``asked`` that are UNSET stay."""
-    given = {field: value for field, value in asked.items() if value is not UNSET}
+    """The limit after an operator's change. Values of ``changes`` that are UNSET stay."""
+    given = {field: value for field, value in changes.items() if value is not UNSET}
     before = refilled(known, now) if known is not None else Limit(name=name, at=now)
     limit = structs.replace(before, **given, by_operator=True, updated_at=now)
     if "burst" not in given and "rate_per_s" in given and limit.rate_per_s is not None:

@@ -31,7 +31,7 @@ def split(total: int, hosts: Sequence[str]) -> dict[str, int]:
     if not hosts:
         return {}
     part, rest = divmod(max(total, 0), len(hosts))
-    return {host: part + (place < rest) for place, host in enumerate(sorted(hosts))}
+    return {host: part + (index < rest) for index, host in enumerate(sorted(hosts))}
 
 
 def share_out(total: int, parts: Sequence[Part], *, max_slots: int) -> list[Part]:

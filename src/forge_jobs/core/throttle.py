@@ -33,10 +33,10 @@ OPEN = Gate()
 SCOPE_CURVE = Backoff(base_s=15.0, max_s=3_600.0)
 
 
-def throttle_delay_s(gate: Gate, hint_s: float | None, curve: Backoff | None) -> float:
+def throttle_delay_s(gate: Gate, given_s: float | None, curve: Backoff | None) -> float:
     """How long the gate closes: the delay of the limiter, else the back-off, else a minute."""
-    if hint_s is not None:
-        return hint_s
+    if given_s is not None:
+        return given_s
     return FLAT_THROTTLE_S if curve is None else curve.delay_s(gate.count + 1)
 
 

@@ -1,10 +1,10 @@
-"""Pagination of jobs, newest first, for filters that no single index answers.
+"""Scans jobs from the newest to the oldest, for filters that no single index answers.
 
-``find_keys`` reads keys from sources (the primary key, or indexes of jobs in some states), merges
-them in descending order and asks which of them match. It reads a bounded number of jobs, so that a
-filter with few matches costs no more than one that matches everything; the next call continues
-where it stopped. This module has no I/O: ``find_keys`` is a generator that yields queries, and a
-backend sends it their results.
+A scan reads keys from sources (the primary key, or indexes that hold jobs of some states), merges
+them in order and asks which of them match. It reads a bounded number of rows, so a filter that
+matches almost nothing costs no more than one that matches everything; the next page resumes where
+the scan stopped. This module holds the algorithm only: it is a generator, and a backend runs the
+queries that it yields.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -20,8 +20,8 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.redact import HIDDEN, prose
 
 MAX_ROWS_READ: Final = 5_000
-_FIRST_STEP: Final = 250
-_SECOND_STEP: Final = 2_500
+_FIRST_BATCH: Final = 250
+_SECOND_BATCH: Final = 2_500
 # Keys rise with time, but the clocks of two writers may differ a little.
 _CLOCK_SLACK: Final = 60 * SECOND
 MAX_KEY: Final = (1 << 63) - 1
@@ -29,65 +29,66 @@ MAX_KEY: Final = (1 << 63) - 1
 Key: TypeAlias = int
 
 
-class ReadCounters(Struct, frozen=True):
-    """Query for the counters: (queue, kind, status, jobs)."""
+class CountersQuery(Struct, frozen=True):
+    """Reads the counters: (queue, kind, status, jobs)."""
 
 
-class ReadKeyRange(Struct, frozen=True):
-    """Query for the lowest and the highest key; None without jobs."""
+class KeyRangeQuery(Struct, frozen=True):
+    """Reads the lowest and the highest key; the reply is None if there are no jobs."""
 
 
-class ReadFirstKey(Struct, frozen=True):
-    """Query for the first job at or after a key: (key, enqueued_at); None without one."""
+class KeyProbe(Struct, frozen=True):
+    """Reads the first job at or above a key: (key, enqueued_at)."""
 
     key: Key
 
 
-class ReadKeys(Struct, frozen=True):
-    """Query for the ``max_keys`` highest keys of each source below a key, each highest first."""
+class KeysQuery(Struct, frozen=True):
+    """Reads the ``limit`` highest keys of each source that are less than ``below``, in descending
+    order."""
 
     sources: tuple[str, ...]
     below: Key
-    max_keys: int
+    limit: int
 
 
-class ReadMatching(Struct, frozen=True):
-    """Query for the jobs among these that match the filter: (key, last error, payload), in any
-    order. The payload may be None unless the filter has a condition on it."""
+class MatchQuery(Struct, frozen=True):
+    """Selects those of the given jobs that match the filter: (key, last error, payload), in any
+    order. The payload may be None unless the filter searches in it."""
 
     keys: Sequence[Key]
 
 
-PageQuery: TypeAlias = ReadCounters | ReadKeyRange | ReadFirstKey | ReadKeys | ReadMatching
-PageSteps: TypeAlias = Generator[PageQuery, Any, "FoundKeys"]
+ScanQuery: TypeAlias = CountersQuery | KeyRangeQuery | KeyProbe | KeysQuery | MatchQuery
+Scan: TypeAlias = Generator[ScanQuery, Any, "ScanResult"]
 
 
-class FoundKeys(Struct, frozen=True):
-    """Matching keys, highest first.
+class ScanResult(Struct, frozen=True):
+    """Matching keys in descending order.
 
-    ``rest``: keys below this one were not read; None when nothing is left. ``stopped``: the bound
-    on rows was reached before the page was full. ``rows_read``: how many jobs were read.
+    ``resume_below`` is the exclusive upper bound of the keys that were not read; None at the end of
+    the table. ``stopped`` means that the scan reached its bound on rows, not a full page.
     """
 
     keys: list[Key]
-    rest: Key | None
+    resume_below: Key | None
     stopped: bool
     rows_read: int
 
 
 class FilterCounts(Struct, frozen=True):
-    """What the counters say about a filter: jobs of its queue by state (of all kinds, as indexes
-    have them), and ``fitting``, the number that match its queue, kind and states."""
+    """What the counters know about a filter. ``by_status`` counts the jobs of the filter's queue,
+    ``matching`` those that also have its kind and states."""
 
-    of_queue: dict[JobStatus, int]
-    fitting: int
-
-
-Choose: TypeAlias = Callable[[Filter, FilterCounts | None], tuple[str, ...]]
+    by_status: dict[JobStatus, int]
+    matching: int
 
 
-def in_counters(wanted: Filter) -> bool:
-    """Whether the counters alone can count this filter."""
+ChooseSources: TypeAlias = Callable[[Filter, FilterCounts | None], tuple[str, ...]]
+
+
+def is_counted(wanted: Filter) -> bool:
+    """Whether the counters alone can count the jobs of this filter."""
     return (
         wanted.tag is None
         and wanted.dedupe_key is None
@@ -98,34 +99,37 @@ def in_counters(wanted: Filter) -> bool:
     )
 
 
-def filter_counts(rows: Iterable[Sequence[object]], wanted: Filter) -> FilterCounts:
-    """The counters that concern a filter."""
-    of_queue = dict.fromkeys(JobStatus, 0)
-    fitting = 0
+def count_filter(rows: Iterable[Sequence[object]], wanted: Filter) -> FilterCounts:
+    """Sums counters for a filter. ``by_status`` ignores the kind, because the indexes do."""
+    by_status = dict.fromkeys(JobStatus, 0)
+    matching = 0
     for queue, kind, status, jobs in rows:
         if wanted.queue not in (None, queue):
             continue
         assert isinstance(jobs, int)
-        of_queue[JobStatus(str(status))] += jobs
+        by_status[JobStatus(str(status))] += jobs
         if wanted.kind in (None, kind) and (not wanted.statuses or status in wanted.statuses):
-            fitting += jobs
-    return FilterCounts(of_queue, fitting)
+            matching += jobs
+    return FilterCounts(by_status, matching)
 
 
-def required_error_text(error: str) -> str:
-    """A text that a stored error must contain if the displayed one contains ``error``. A displayed
-    text is the stored one with secrets replaced."""
+def error_needle(error: str) -> str:
+    """A part of the searched text that every stored error with a match must contain.
+
+    Users search in errors as they are shown, with secrets replaced; the replaced parts cannot be
+    searched for in the stored text.
+    """
     return max((part.strip("*") for part in error.split(HIDDEN)), key=len)
 
 
-def required_payload_text(text: str) -> str:
-    """A lower-case text that a payload must contain if it contains ``text``: its longest run of
-    ASCII, which every database can convert to lower case."""
+def payload_needle(text: str) -> str:
+    """A part of the searched text that every stored payload with a match must contain, in lower
+    case: the longest run of ASCII characters, which every database can convert to lower case."""
     return max("".join(c if c.isascii() else "\0" for c in text).lower().split("\0"), key=len)
 
 
-def payload_contains(text: str | None, payload: bytes | None) -> bool:
-    """Whether the displayed payload contains a text, case-insensitive."""
+def payload_matches(text: str | None, payload: bytes | None) -> bool:
+    """Whether a payload, as it is shown to users, contains a text; ignores case."""
     if text is None:
         return True
     needle = text.casefold()
@@ -135,100 +139,106 @@ def payload_contains(text: str | None, payload: bytes | None) -> bool:
     return needle in shown.decode().casefold()
 
 
-def error_contains(error: str | None, last_error: str | None) -> bool:
-    """Whether the displayed error contains a text."""
+def error_matches(error: str | None, last_error: str | None) -> bool:
+    """Whether an error, as it is shown to users, contains a text."""
     return error is None or (last_error is not None and error in prose(last_error))
 
 
-def find_keys(
-    wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool, counting: bool = False
-) -> PageSteps:
-    """Up to ``limit`` matching keys below a key.
+def scan(
+    wanted: Filter,
+    choose: ChooseSources,
+    *,
+    limit: int,
+    below: Key,
+    exact: bool,
+    counting: bool = False,
+) -> Scan:
+    """Find up to ``limit`` matching keys that are less than ``below``.
 
-    ``choose`` names the sources to read keys from. ``exact``: every key of the sources matches. At
-    most ``MAX_ROWS_READ`` jobs are read; a page with a higher ``limit`` reads more, a count
-    (``counting``) does not.
+    ``choose`` selects the sources. ``exact`` means that every key of the sources matches, so no
+    match query is needed. A page may be larger than ``MAX_ROWS_READ``; a count (``counting``) reads
+    no more rows than that.
     """
-    nothing = FoundKeys([], None, False, 0)
+    empty = ScanResult([], None, False, 0)
     counted: FilterCounts | None = None
     if wanted.queue is not None or wanted.kind is not None or wanted.statuses:
-        rows: list[Sequence[object]] = yield ReadCounters()
-        counted = filter_counts(rows, wanted)
-        if not counted.fitting:
-            return nothing
-    below, first = yield from _key_range(wanted, below)
+        rows: list[Sequence[object]] = yield CountersQuery()
+        counted = count_filter(rows, wanted)
+        if not counted.matching:
+            return empty
+    below, lowest = yield from _key_bounds(wanted, below)
     sources = choose(wanted, counted)
     found: list[Key] = []
-    page = 0 if counting else limit
-    max_rows = max(MAX_ROWS_READ, page + 1)
+    page_size = 0 if counting else limit
+    max_rows = max(MAX_ROWS_READ, page_size + 1)
     left = max_rows
-    for max_keys in (max(_FIRST_STEP, page + 1), _SECOND_STEP, max_rows):
-        keys, rest = yield from _next_keys(sources, below, min(max_keys, left))
+    for batch in (max(_FIRST_BATCH, page_size + 1), _SECOND_BATCH, max_rows):
+        keys, resume_below = yield from _next_keys(sources, below, min(batch, left))
         left -= len(keys)
-        keys = [key for key in keys if key >= first]
+        keys = [key for key in keys if key >= lowest]
         if keys:
             found += keys if exact else (yield from _matching(wanted, keys))
         if len(found) > limit:
             last = found[limit - 1]
-            unseen = sum(key < last for key in keys)
-            return FoundKeys(found[:limit], last, False, max_rows - left - unseen)
-        if rest is None or rest <= first:
-            return FoundKeys(found, None, False, max_rows - left)
-        below = rest
+            unused = sum(key < last for key in keys)
+            return ScanResult(found[:limit], last, False, max_rows - left - unused)
+        if resume_below is None or resume_below <= lowest:
+            return ScanResult(found, None, False, max_rows - left)
+        below = resume_below
         if left <= 0:
             break
-    return FoundKeys(found, below, True, max_rows - left)
+    return ScanResult(found, below, True, max_rows - left)
 
 
 def _next_keys(
-    sources: tuple[str, ...], below: Key, max_keys: int
-) -> Generator[PageQuery, Any, tuple[list[Key], Key | None]]:
-    """The next keys of all sources, highest first, and the key below which to continue."""
-    parts: list[list[Key]] = yield ReadKeys(sources, below, max_keys)
-    # A source that has more may have any key below its last one.
-    rest = max((part[-1] for part in parts if len(part) >= max_keys), default=None)
-    seen = {key for part in parts for key in part if rest is None or key >= rest}
-    return sorted(seen, reverse=True), rest
+    sources: tuple[str, ...], below: Key, limit: int
+) -> Generator[ScanQuery, Any, tuple[list[Key], Key | None]]:
+    """The next keys of all sources in descending order, and where to resume."""
+    parts: list[list[Key]] = yield KeysQuery(sources, below, limit)
+    # A source that returned a full batch may have any key below the last one it returned.
+    resume_below = max((part[-1] for part in parts if len(part) >= limit), default=None)
+    seen = {key for part in parts for key in part if resume_below is None or key >= resume_below}
+    return sorted(seen, reverse=True), resume_below
 
 
-def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[PageQuery, Any, list[Key]]:
-    rows: list[tuple[Key, str | None, bytes | None]] = yield ReadMatching(keys)
-    # Many jobs fail with the same error; redact and compare it once.
-    known: dict[str | None, bool] = {}
-    fitting: list[Key] = []
+def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[ScanQuery, Any, list[Key]]:
+    rows: list[tuple[Key, str | None, bytes | None]] = yield MatchQuery(keys)
+    # Many jobs fail with the same error; each distinct text is compared once.
+    compared: dict[str | None, bool] = {}
+    matching: list[Key] = []
     for key, error, payload in rows:
-        fits = known.get(error)
-        if fits is None:
-            fits = known[error] = error_contains(wanted.error, error)
-        if fits and payload_contains(wanted.payload, payload):
-            fitting.append(key)
-    return sorted(fitting, reverse=True)
+        matches = compared.get(error)
+        if matches is None:
+            matches = compared[error] = error_matches(wanted.error, error)
+        if matches and payload_matches(wanted.payload, payload):
+            matching.append(key)
+    return sorted(matching, reverse=True)
 
 
-def _key_range(wanted: Filter, below: Key) -> Generator[PageQuery, Any, tuple[Key, Key]]:
-    """The range of keys of jobs that were enqueued in the filter's time range: (below, from)."""
+def _key_bounds(wanted: Filter, below: Key) -> Generator[ScanQuery, Any, tuple[Key, Key]]:
+    """Bounds on the keys of jobs that were enqueued in the filter's time range: (exclusive upper
+    bound, inclusive lower bound)."""
     if wanted.enqueued_from is None and wanted.enqueued_until is None:
         return below, 0
-    key_range: tuple[Key, Key] | None = yield ReadKeyRange()
+    key_range: tuple[Key, Key] | None = yield KeyRangeQuery()
     if key_range is None:
         return below, 0
-    first = 0
+    lowest = 0
     if wanted.enqueued_until is not None:
-        below = min(
-            below, (yield from _first_since(wanted.enqueued_until + _CLOCK_SLACK, *key_range))
-        )
+        until = wanted.enqueued_until + _CLOCK_SLACK
+        below = min(below, (yield from _first_key_since(until, *key_range)))
     if wanted.enqueued_from is not None:
-        first = yield from _first_since(wanted.enqueued_from - _CLOCK_SLACK, *key_range)
-    return below, first
+        lowest = yield from _first_key_since(wanted.enqueued_from - _CLOCK_SLACK, *key_range)
+    return below, lowest
 
 
-def _first_since(instant: Instant, low: Key, high: Key) -> Generator[PageQuery, Any, Key]:
-    """The first key of the jobs enqueued at that instant or later, by binary search."""
+def _first_key_since(moment: Instant, low: Key, high: Key) -> Generator[ScanQuery, Any, Key]:
+    """The first key of the jobs enqueued at that moment or later, by binary search."""
     high += 1
     while low < high:
         middle = (low + high) // 2
-        found: tuple[Key, Instant] | None = yield ReadFirstKey(middle)
-        if found is None or found[1] >= instant:
+        found: tuple[Key, Instant] | None = yield KeyProbe(middle)
+        if found is None or found[1] >= moment:
             high = middle
         else:
             low = found[0] + 1

@@ -270,7 +270,7 @@ class TestTicks:
         tick = clock.now() + MINUTE
         await store.schedules.fire("other", tick=tick, next_at=None, new_fires=[NewFire(tick)])
         for _ in range(3):
-            new_fires = [NewFire(tick + place, None, place) for place in range(FIRES_KEPT - 10)]
+            new_fires = [NewFire(tick + index, None, index) for index in range(FIRES_KEPT - 10)]
             following = tick + FIRES_KEPT - 10
             fires = await store.schedules.fire(
                 "report", tick=tick, next_at=following, new_fires=new_fires
@@ -278,7 +278,7 @@ class TestTicks:
             assert fires is not None
             tick = following
         history = await store.schedules.history("report")
-        assert [fire.tick for fire in history] == [tick - 1 - place for place in range(FIRES_KEPT)]
+        assert [fire.tick for fire in history] == [tick - 1 - index for index in range(FIRES_KEPT)]
         assert [fire.tick for fire in await store.schedules.history("report", limit=2)] == [
             tick - 1,
             tick - 2,

@@ -96,14 +96,14 @@ class TestPromote:
     ) -> None:
         await store.jobs.enqueue([new_job(delay_s=1.0) for _ in range(25)])
         clock.advance(1)
-        moved: list[int] = []
+        promoted: list[int] = []
         for _ in range(10):
             answer = await store.jobs.promote(limit=10)
-            moved.append(answer.promoted)
+            promoted.append(answer.promoted)
             if not answer.more:
                 break
-        assert sum(moved) == 25
-        assert max(moved) <= 10
+        assert sum(promoted) == 25
+        assert max(promoted) <= 10
         assert await job_counts(store) == {("q", JobStatus.PENDING): 25}
 
     async def test_an_empty_store_has_nothing_due(self, store: Store) -> None:

@@ -105,10 +105,10 @@ class TestFence:
         job = await worker.claim_one()
         finish = worker.build_finish(job)
         assert await other.send_finishes(finish) == [Verdict.STALE]
-        ahead = worker.build_finish(structs.replace(job, epoch=job.epoch + 1))
-        behind = worker.build_finish(structs.replace(job, epoch=job.epoch - 1))
-        nowhere = worker.build_finish(structs.replace(job, key=job.key + 1_000))
-        assert await worker.send_finishes(ahead, behind, nowhere) == [Verdict.STALE] * 3
+        later = worker.build_finish(structs.replace(job, epoch=job.epoch + 1))
+        earlier = worker.build_finish(structs.replace(job, epoch=job.epoch - 1))
+        unknown = worker.build_finish(structs.replace(job, key=job.key + 1_000))
+        assert await worker.send_finishes(later, earlier, unknown) == [Verdict.STALE] * 3
         assert (await record(store, answer.id)).status is JobStatus.RUNNING
 
     async def test_a_deleted_job_cannot_be_finished(self, store: Store, worker: Worker) -> None:

@@ -170,7 +170,7 @@ class TestReap:
         assert await _reap(store) == Reaped(pending=1)
         assert len(await other.claim()) == 1
 
-    async def test_replacing_nobody_is_fine(
+    async def test_replacing_an_unknown_process_is_fine(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await Worker.register(store, clock, host_id="host-2", replaces="host-unknown")

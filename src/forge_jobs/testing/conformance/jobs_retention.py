@@ -58,7 +58,7 @@ class TestRetention:
         assert await store.jobs.purge(Retention(done_s=30 * DAY), limit=100) == 1
         assert [job.queue for job in await all_jobs(store)] == ["ever"]
 
-    async def test_an_order_for_one_queue_holds_whatever_its_settings_say(
+    async def test_a_retention_for_one_queue_overrides_its_settings(
         self, store: Store, worker: Worker
     ) -> None:
         await store.queues.ensure("ever", slots=1)

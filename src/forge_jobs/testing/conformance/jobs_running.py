@@ -127,17 +127,17 @@ class TestNotes:
         assert (stored.progress, stored.progress_note) == (None, None)
         assert await store.metrics.logs(answer.id) == []
 
-    @pytest.mark.parametrize("ending", ["done", "failed", "released"])
+    @pytest.mark.parametrize("ended_by", ["done", "failed", "released"])
     async def test_notes_of_a_finished_job_are_kept(
-        self, store: Store, worker: Worker, ending: str
+        self, store: Store, worker: Worker, ended_by: str
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         note = Note(claim_of(job), None, None, (_line("last words"),))
-        if ending == "released":
+        if ended_by == "released":
             await worker.exchange(notes=[note], release=[claim_of(job)])
         else:
-            outcome = Done() if ending == "done" else Failed("x")
+            outcome = Done() if ended_by == "done" else Failed("x")
             await worker.exchange(notes=[note], finish=[worker.build_finish(job, outcome)])
         assert await store.metrics.logs(answer.id) == [_line("last words")]
 

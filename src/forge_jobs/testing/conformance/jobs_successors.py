@@ -15,7 +15,7 @@ from forge_jobs.testing.clock import MovableClock
 
 from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
-TELL = Successor("tell", "ops", 2)
+ON_DEAD = Successor("tell", "ops", 2)
 
 
 @pytest.mark.asyncio
@@ -64,7 +64,7 @@ class TestSuccessors:
         self, store: Store, worker: Worker, clock: MovableClock, died_by: str
     ) -> None:
         payload = '{"to" :"é", "n":12345678901234567890123}'.encode()
-        answer = await enqueue(store, payload=payload, max_attempts=1, on_dead=TELL)
+        answer = await enqueue(store, payload=payload, max_attempts=1, on_dead=ON_DEAD)
         enqueued_at = clock.now()
         job = await worker.claim_one()
         clock.advance(3)
@@ -86,14 +86,14 @@ class TestSuccessors:
         self, store: Store, worker: Worker
     ) -> None:
         payload = b'{"text":"' + b"x" * 50_000 + b'"}'
-        await enqueue(store, payload=payload, on_dead=TELL)
+        await enqueue(store, payload=payload, on_dead=ON_DEAD)
         await worker.finish(await worker.claim_one(), Dead("boom"))
         assert payload in (await worker.claim_one("ops")).payload
 
     async def test_only_a_dead_job_stores_its_on_dead_job(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        await store.jobs.enqueue([new_job(on_dead=TELL, expires_s=30.0) for _ in range(5)])
+        await store.jobs.enqueue([new_job(on_dead=ON_DEAD, expires_s=30.0) for _ in range(5)])
         done, failed, cancelled = await worker.claim(free=3)
         selection = [job.id for job in await all_jobs(store)]
         await store.jobs.cancel(Selection(ids=(selection[2], selection[3])), reason="x", limit=9)
@@ -108,7 +108,7 @@ class TestSuccessors:
     async def test_each_death_stores_one_successor(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        answer = await enqueue(store, on_dead=TELL)
+        answer = await enqueue(store, on_dead=ON_DEAD)
         finish = worker.build_finish(await worker.claim_one(), Dead("first"))
         await worker.send_finishes(finish)
         await worker.send_finishes(finish)
@@ -125,11 +125,11 @@ class TestSuccessors:
         self, store: Store, worker: Worker, clock: MovableClock, died_by: str
     ) -> None:
         await store.limits.publish([Declared(name="task:tell", concurrency=1, per="args.job.kind")])
-        tell = Successor(
+        on_dead = Successor(
             "tell", "ops", 2, priority=7, timeout_s=9.0, tags=("own", "both"), lane="letters",
-            order=LaneOrder.STRICT, track=True, per="args.job.kind", on_dead=TELL,
+            order=LaneOrder.STRICT, track=True, per="args.job.kind", on_dead=ON_DEAD,
         )  # fmt: skip
-        made = new_job(on_dead=tell, max_attempts=1, tags=("vip", "both"), trace="t")
+        made = new_job(on_dead=on_dead, max_attempts=1, tags=("vip", "both"), trace="t")
         await store.jobs.enqueue([made, made])
         for _ in range(2):
             job = await worker.claim_one()
@@ -140,16 +140,16 @@ class TestSuccessors:
             await store.jobs.reap(crash_note="x", limit=10)
         *_, first, second = await all_jobs(store)
         assert (first.kind, first.priority, first.timeout_s) == ("tell", 7, 9.0)
-        assert (first.lane, first.order, first.on_dead) == ("letters", LaneOrder.STRICT, TELL)
+        assert (first.lane, first.order, first.on_dead) == ("letters", LaneOrder.STRICT, ON_DEAD)
         assert (first.tags, first.trace) == (("own", "both", "vip"), "t")
         assert first.limit_key == key_bucket("tell", "work")
         assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.HELD)
 
-    async def test_the_successor_of_a_successor_is_nobody(
+    async def test_a_successor_without_on_dead_has_no_successor(
         self, store: Store, worker: Worker
     ) -> None:
-        answer = await enqueue(store, on_dead=TELL)
+        answer = await enqueue(store, on_dead=ON_DEAD)
         await worker.finish(await worker.claim_one(), Dead("boom"))
         await worker.finish(await worker.claim_one("ops"), Dead("boom again"))
         assert len(await all_jobs(store)) == 2
-        assert (await record(store, answer.id)).on_dead == TELL
+        assert (await record(store, answer.id)).on_dead == ON_DEAD

@@ -261,7 +261,7 @@ class TestLimitKeys:
             ("q", JobStatus.PENDING): 5,
             ("q", JobStatus.HELD): len(hosts) - 6,
         }
-        first = [answers[place].key for place in (1, 2, 3, 5_603, 5_605)]
+        first = [answers[index].key for index in (1, 2, 3, 5_603, 5_605)]
         assert keys(await worker.claim(free=9)) == first
         assert running == [answers[0].key]
 

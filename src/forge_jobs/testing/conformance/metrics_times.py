@@ -258,8 +258,10 @@ class TestVitals:
         assert await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1) == []
         at = clock.now() - clock.now() % MINUTE
         for turn, host_id in enumerate(("a", "b", "a")):
-            trips = histogram([0.001 * (turn + 1)])
-            sample = Vitals(at=at + turn * MINUTE, host_id=host_id, exchange=trips, errors=turn)
+            round_trips = histogram([0.001 * (turn + 1)])
+            sample = Vitals(
+                at=at + turn * MINUTE, host_id=host_id, exchange=round_trips, errors=turn
+            )
             await store.metrics.record_vitals(sample)
         await store.metrics.purge_minutes(before=at + 9 * MINUTE, limit=99)
         assert await store.metrics.vitals(since=0, until=at + 9 * MINUTE) == []

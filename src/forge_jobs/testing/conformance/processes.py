@@ -103,7 +103,7 @@ class TestProcesses:
         await store.processes.quiet(worker.host_id, quiet=False)
         assert not (await store.processes.control(worker.key)).quiet
 
-    async def test_only_the_living_can_be_asked(
+    async def test_only_living_processes_can_be_quieted(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         with pytest.raises(NotFound):

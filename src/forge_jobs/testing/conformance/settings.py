@@ -14,7 +14,7 @@ from forge_jobs.testing.clock import MovableClock
 from .fixtures import SecondStore
 
 ALL_BYTES = bytes(range(256))
-BAD_PLACES = {
+BAD_NAMES = {
     "empty namespace": ("", "name"),
     "large letters": ("Web", "name"),
     "namespace too long": ("w" * 64, "name"),
@@ -86,19 +86,19 @@ class TestSettings:
     ) -> None:
         if second_store is None:
             return
-        beside = second_store(store)
-        await beside.open()
+        other = second_store(store)
+        await other.open()
         answers = await asyncio.gather(
             *(
-                each.settings.put_if_absent("web", f"key {place}", bytes([which]))
-                for place in range(10)
-                for which, each in enumerate((store, beside))
+                each.settings.put_if_absent("web", f"key {number}", bytes([which]))
+                for number in range(10)
+                for which, each in enumerate((store, other))
             )
         )
         assert answers[::2] == answers[1::2]
         await store.settings.delete("web", "key 0")
-        assert await beside.settings.get("web", "key 0") is None
-        await beside.close()
+        assert await other.settings.get("web", "key 0") is None
+        await other.close()
 
     async def test_an_expired_setting_is_absent(self, store: Store, clock: MovableClock) -> None:
         await store.settings.put("web", "a", b"old", ttl_s=5)
@@ -134,9 +134,9 @@ class TestSettings:
         assert await store.settings.get("web", "for ever") is not None
         assert await store.settings.get("other", "0") is not None
 
-    @pytest.mark.parametrize("case", BAD_PLACES)
+    @pytest.mark.parametrize("case", BAD_NAMES)
     async def test_bad_names_are_refused(self, store: Store, case: str) -> None:
-        namespace, name = BAD_PLACES[case]
+        namespace, name = BAD_NAMES[case]
         for call in (
             store.settings.get(namespace, name),
             store.settings.put(namespace, name, b""),
