@@ -28,9 +28,9 @@ def make_store(clock: MovableClock, schemas: Schemas) -> Iterator[MakeStore]:
 
 @pytest.fixture
 def second_store(clock: MovableClock, schemas: Schemas) -> SecondStore:
-    def beside(store: Store) -> PostgresStore:
+    def second(store: Store) -> PostgresStore:
         return PostgresStore(
             schemas.url(store.maintenance.describe()["namespace"]), clock, SeededEntropy(9)
         )
 
-    return beside
+    return second

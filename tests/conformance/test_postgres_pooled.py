@@ -59,11 +59,11 @@ def make_store(clock: MovableClock, schemas: Schemas, pooler: Path) -> Iterator[
 
 @pytest.fixture
 def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
-    def beside(store: Store) -> PostgresStore:
+    def second(store: Store) -> PostgresStore:
         schema = store.maintenance.describe()["namespace"]
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
-    return beside
+    return second
 
 
 def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer) -> None:
@@ -77,7 +77,7 @@ async def test_the_pooler_is_noticed(store: PostgresStore) -> None:
 async def test_listening_through_it_is_found_to_be_useless(
     store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes LISTEN and delivers nothing: listeners are rung by a timer instead."""
+    """It accepts LISTEN and delivers nothing: listeners are notified by a timer instead."""
     monkeypatch.setattr(listener, "PROBE_S", 1.0)
     schema = store.maintenance.describe()["namespace"]
     hopeful = PostgresStore(pooled(pooler, schema))

@@ -27,7 +27,7 @@ async def test_sqlite(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", clock=clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     connection = sqlite3.connect(tmp_path / "jobs.db")
     answers = store.enqueue_in(connection, [LANE, LANE, KEY, KEY])
     connection.commit()
@@ -51,7 +51,7 @@ async def test_postgres(schemas: Schemas, schema: str) -> None:
     store = PostgresStore(schemas.url(schema), clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     await store.jobs.enqueue([LANE, KEY])
     jobs = await worker.claim(free=9)
     url = schemas.url(schema).partition("&schema")[0].partition("?schema")[0]
@@ -61,7 +61,7 @@ async def test_postgres(schemas: Schemas, schema: str) -> None:
     answers = await store.aenqueue_in(connection, [LANE, KEY])
     assert {answer.status for answer in answers} == {JobStatus.HELD}
     # Whoever ends a job of the same lane and key does not wait for the open transaction.
-    ends = [worker.finish(job) for job in jobs]
+    ends = [worker.build_finish(job) for job in jobs]
     answer = await worker.exchange(finish=ends, want=[Want("q", 9)])
     assert answer.claims == []
     await transaction.commit()

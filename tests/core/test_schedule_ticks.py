@@ -1,4 +1,4 @@
-"""Schedules in words: what is refused, which ticks fire on a late look, and their jobs."""
+"""Cron schedules: checks, which ticks fire when a process is late, and their jobs."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ HOUR = 3_600 * SECOND
 JOB = NewJob(kind="report", queue="mail")
 
 
-def every(expression: str = "* * * * * *", **said: Any) -> CronSpec:
-    return CronSpec(name="report", expression=expression, kind="report", **said)
+def every(expression: str = "* * * * * *", **schedule: Any) -> CronSpec:
+    return CronSpec(name="report", expression=expression, kind="report", **schedule)
 
 
 def seconds(*numbers: int) -> tuple[Instant, ...]:
@@ -42,7 +42,7 @@ def test_all_fires_every_tick_up_to_its_limit() -> None:
     assert found == Due(seconds(9, 10), 2, 10 * SECOND, 11 * SECOND)
 
 
-def test_skip_lets_go_what_is_more_than_a_minute_late() -> None:
+def test_skip_drops_a_tick_that_is_more_than_a_minute_late() -> None:
     hourly = every("0 * * * *", missed="skip")
     assert due(hourly, HOUR, HOUR + 60 * SECOND).ticks == (HOUR,)
     found = due(hourly, HOUR, HOUR + 61 * SECOND)
@@ -51,7 +51,7 @@ def test_skip_lets_go_what_is_more_than_a_minute_late() -> None:
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
-def test_a_pause_of_years_is_looked_at_in_no_time(missed: str) -> None:
+def test_a_pause_of_years_is_decided_quickly(missed: str) -> None:
     year = 366 * 24 * HOUR
     found = due(every(missed=missed), SECOND, year)
     assert found.ticks[-1] == year
@@ -65,24 +65,29 @@ def test_a_stored_tick_that_is_none_of_the_expression_fires_all_the_same() -> No
     assert due(every("0 * * * *"), 5 * SECOND, 6 * SECOND).ticks == seconds(5)
 
 
-def test_nothing_that_was_fired_comes_again_after_a_clock_was_set_back() -> None:
+def test_no_tick_fires_again_after_a_clock_was_set_back() -> None:
     hourly = every("0 * * * *")
     assert first_tick(hourly, 10 * HOUR) == 11 * HOUR
     assert first_tick(hourly, 10 * HOUR, last_at=13 * HOUR) == 14 * HOUR
     assert first_tick(hourly, 10 * HOUR, last_at=500_000 * HOUR) == 11 * HOUR, "a clock gone mad"
 
 
-def test_a_spec_takes_what_the_job_gives() -> None:
+def test_a_spec_has_the_options_of_the_job() -> None:
     job = replace(JOB, payload=b'{"a":1}', priority=3, on_dead=Successor("tell", "mail"))
-    said = spec(job, " 0  9 * * * ", tz="Europe/Paris", jitter="90s", max_attempts=2)
-    assert (said.name, said.kind, said.queue, said.zone) == (
+    schedule = spec(job, " 0  9 * * * ", tz="Europe/Paris", jitter="90s", max_attempts=2)
+    assert (schedule.name, schedule.kind, schedule.queue, schedule.zone) == (
         "report",
         "report",
         None,
         "Europe/Paris",
     )
-    assert (said.missed, said.overlap, said.jitter_s, said.max_attempts) == ("once", "skip", 90, 2)
-    made = job_for(said, queue="q", tick=at_nine())
+    assert (schedule.missed, schedule.overlap, schedule.jitter_s, schedule.max_attempts) == (
+        "once",
+        "skip",
+        90,
+        2,
+    )
+    made = job_for(schedule, queue="q", tick=at_nine())
     assert (made.kind, made.queue, made.payload) == ("report", "q", b'{"a":1}')
     assert (made.priority, made.on_dead) == (3, Successor("tell", "mail"))
     assert made.max_attempts == 2
@@ -94,14 +99,14 @@ def at_nine() -> Instant:
     return 1_767_258_000 * SECOND
 
 
-def test_every_missed_tick_may_overlap_unless_said_otherwise() -> None:
+def test_missed_all_allows_overlap_by_default() -> None:
     assert spec(JOB, "@daily", missed="all").overlap == "allow"
     assert spec(JOB, "@daily", missed="all", overlap="skip").overlap == "skip"
     assert job_for(spec(JOB, "@daily", overlap="allow"), queue="q").dedupe_key is None
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"expression": "x"}, BadCron, "has 1 fields"),
         ({"tz": "Mars"}, BadCron, "time zone 'Mars'"),
@@ -116,14 +121,16 @@ def test_every_missed_tick_may_overlap_unless_said_otherwise() -> None:
         ({"queue": "a b"}, BadName, "queue 'a b'"),
     ],
 )
-def test_bad_options_are_named(options: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_bad_options_are_named(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
     expression = options.pop("expression", "@daily")
     with pytest.raises(error) as refused:
         spec(JOB, expression, **options)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_damaged_template_is_told() -> None:
+def test_a_damaged_template_is_an_error() -> None:
     for template in (b"nonsense", b'{"priority":"high"}'):
         with pytest.raises(BadOption, match="template is damaged"):
             job_for(every(template=template), queue="q")

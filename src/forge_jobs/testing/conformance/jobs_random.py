@@ -1,4 +1,4 @@
-"""A long random life of many jobs: the counters equal the rows, and every job stays sound."""
+"""Random sequences of calls: counters equal the rows, and every job keeps the invariants."""
 
 from collections import Counter
 
@@ -21,37 +21,37 @@ from forge_jobs.store.jobs import Retention, Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .jobs_transitions import assert_sound
-from .worker import Worker, claim_of, counted, everything, new_job
+from .jobs_transitions import assert_invariants
+from .worker import Worker, all_jobs, claim_of, job_counts, new_job
 
 QUEUES = ("q0", "q1", "q2")
 STEPS = 250
 
 
-class Walk:
-    """Random but repeatable steps through every contract call that moves jobs."""
+class RandomCalls:
+    """Random but reproducible calls of every method that changes jobs."""
 
     def __init__(self, store: Store, clock: MovableClock, seed: int) -> None:
         self.store = store
         self.clock = clock
         self.chance = SeededEntropy(seed)
         self.workers: list[Worker] = []
-        self.made = 0
+        self.expected = 0
 
-    def pick(self, most: int) -> int:
-        return int(self.chance.roll() * most)
+    def pick(self, end: int) -> int:
+        return int(self.chance.roll() * end)
 
     async def step(self) -> None:
-        deeds = [
+        steps = [
             self.enqueue,
             self.enqueue,
             self.work,
             self.work,
             self.work,
-            self.operate,
-            self.age,
+            self.act,
+            self.pass_time,
         ]
-        await deeds[self.pick(len(deeds))]()
+        await steps[self.pick(len(steps))]()
 
     async def enqueue(self) -> None:
         jobs = [
@@ -70,7 +70,7 @@ class Walk:
             for _ in range(1 + self.pick(5))
         ]
         answers = await self.store.jobs.enqueue(jobs)
-        self.made += sum(not answer.duplicate for answer in answers)
+        self.expected += sum(not answer.duplicate for answer in answers)
 
     async def work(self) -> None:
         worker = await self.worker()
@@ -80,8 +80,10 @@ class Walk:
             started=[row.claim for row in owned if self.pick(2) == 0],
             want=[Want(queue, self.pick(3), self.pick(2)) for queue in QUEUES],
         )
-        ends = [worker.finish(job, self.outcome()) for job in answer.claims if self.pick(3)]
-        assert await worker.send(*ends) == [Verdict.APPLIED] * len(ends)
+        finishes = [
+            worker.build_finish(job, self.outcome()) for job in answer.claims if self.pick(3)
+        ]
+        assert await worker.send_finishes(*finishes) == [Verdict.APPLIED] * len(finishes)
         if self.pick(6) == 0:
             late = [job for job in answer.claims if self.pick(2)]
             await worker.exchange(release=[claim_of(job) for job in late])
@@ -93,26 +95,26 @@ class Walk:
         ]  # fmt: skip
         return outcomes[self.pick(len(outcomes))]
 
-    async def operate(self) -> None:
+    async def act(self) -> None:
         jobs = self.store.jobs
-        chosen = Selection(filter=Filter(queue=QUEUES[self.pick(3)], kind=f"k{self.pick(3)}"))
+        selection = Selection(filter=Filter(queue=QUEUES[self.pick(3)], kind=f"k{self.pick(3)}"))
         match self.pick(6):
             case 0:
-                await jobs.cancel(chosen, reason="x", limit=3)
+                await jobs.cancel(selection, reason="x", limit=3)
             case 1:
-                await jobs.retry(chosen, limit=5)
+                await jobs.retry(selection, limit=5)
             case 2:
-                await jobs.run_now(chosen, limit=5)
+                await jobs.run_now(selection, limit=5)
             case 3:
-                acted = await jobs.delete(chosen, limit=2)
-                self.made -= acted.changed
+                acted = await jobs.delete(selection, limit=2)
+                self.expected -= acted.changed
             case 4:
                 await jobs.unhold("limit", limit=2)
             case _:
                 keep = Retention(done_s=20.0, dead_s=40.0, cancelled_s=10.0)
-                self.made -= await jobs.purge(keep, limit=3)
+                self.expected -= await jobs.purge(keep, limit=3)
 
-    async def age(self) -> None:
+    async def pass_time(self) -> None:
         self.clock.advance(float(1 + self.pick(8)))
         for worker in self.workers[self.pick(2) :]:
             await worker.heartbeat()
@@ -130,33 +132,33 @@ class Walk:
                 self.workers.remove(worker)
         if len(self.workers) < 3:
             host_id = f"host-{self.clock.now()}-{self.pick(1_000_000)}"
-            self.workers.append(await Worker.join(self.store, self.clock, host_id=host_id))
+            self.workers.append(await Worker.register(self.store, self.clock, host_id=host_id))
         return self.workers[self.pick(len(self.workers))]
 
 
 @pytest.mark.asyncio
-class TestWalk:
-    """Invariants that no single test shows."""
+class TestRandomCalls:
+    """Invariants over many calls."""
 
     @pytest.mark.parametrize("seed", range(3))
     async def test_counters_equal_the_rows(
         self, store: Store, clock: MovableClock, seed: int
     ) -> None:
-        walk = Walk(store, clock, seed)
+        calls = RandomCalls(store, clock, seed)
         epochs: dict[int, int] = {}
         for number in range(STEPS):
-            await walk.step()
+            await calls.step()
             if number % 25 and number != STEPS - 1:
                 continue
-            rows = await everything(store)
-            assert len(rows) == walk.made
+            rows = await all_jobs(store)
+            assert len(rows) == calls.expected
             counts = Counter((job.queue, job.status) for job in rows)
-            assert await counted(store) == dict(counts)
+            assert await job_counts(store) == dict(counts)
             if number % 50 == 0:
                 await store.metrics.roll_up(limit=1_000)
-                assert await counted(store) == dict(counts)
+                assert await job_counts(store) == dict(counts)
             for job in rows:
-                assert_sound(job)
+                assert_invariants(job)
                 assert job.epoch >= epochs.get(job.key, 0)
                 epochs[job.key] = job.epoch
             live = Counter(

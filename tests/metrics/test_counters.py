@@ -1,4 +1,4 @@
-"""What workers tell the books: times, vitals, and nothing when metrics are off."""
+"""What workers add to the metrics: times and process samples, and nothing when metrics are off."""
 
 import asyncio
 import sqlite3
@@ -46,7 +46,7 @@ async def _worked(forge: Forge, **settings: Any) -> Minute:
     return total
 
 
-async def test_a_worker_tells_how_long_jobs_waited_ran_and_took(forge: Forge) -> None:
+async def test_a_worker_reports_how_long_jobs_waited_ran_and_took(forge: Forge) -> None:
     total = await _worked(forge)
     assert (total.enqueued, total.done) == (6, 6)
     assert total.waited.count == total.ran.count == total.took.count == 6
@@ -57,7 +57,7 @@ async def test_a_worker_tells_how_long_jobs_waited_ran_and_took(forge: Forge) ->
     assert total.took.sum_s >= total.ran.sum_s
 
 
-async def test_without_metrics_only_the_counting_stays(forge: Forge) -> None:
+async def test_without_metrics_only_counters_are_kept(forge: Forge) -> None:
     total = await _worked(forge, metrics=False)
     assert (total.enqueued, total.started - total.released, total.done) == (6, 6, 6)
     assert total.waited == total.ran == total.took == EMPTY
@@ -74,7 +74,7 @@ def test_the_switch_is_an_environment_variable(monkeypatch: pytest.MonkeyPatch) 
     assert EngineSettings().metrics is False
 
 
-async def test_P17_the_books_equal_the_rows_whoever_folds_and_when(forge: Forge) -> None:
+async def test_P17_counters_equal_the_rows_whoever_rolls_up_and_when(forge: Forge) -> None:
     @forge.task(queue="q", max_attempts=2)
     async def work(n: int) -> int:
         if n % 7 == 0:
@@ -97,7 +97,7 @@ async def test_P17_the_books_equal_the_rows_whoever_folds_and_when(forge: Forge)
     assert await compared(forge.store, jobs, "folded") == []
 
 
-async def test_writers_fold_where_nobody_else_does(forge: Forge, tmp_path: Path) -> None:
+async def test_writers_roll_up_where_no_service_does(forge: Forge, tmp_path: Path) -> None:
     store = await forge.aready()
     # Two thousand lines as a program without workers would leave them, then real writes.
     connection = sqlite3.connect(tmp_path / "jobs.db")
@@ -150,8 +150,8 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     for tick in reports.values():
         await tick.tick()
     at = clock.now() - clock.now() % MINUTE
-    told = await store.metrics.vitals(since=at - MINUTE, until=at + MINUTE)
-    assert told == [
+    found = await store.metrics.vitals(since=at - MINUTE, until=at + MINUTE)
+    assert found == [
         Vitals(
             at=at, host_id="host-a", label="a", cpu_s=5.0, span_s=10.0, memory_bytes=70 << 20,
             disk_read_bytes=100, disk_write_bytes=200, disk_share=0.25, running=3,
@@ -185,7 +185,7 @@ def test_this_process_can_be_measured() -> None:
     assert [cores.of(10.0), cores.of(11.0), cores.of(12.0)] == [0.0, 0.5, 0.0]
 
 
-async def test_the_pump_measures_its_round_trips() -> None:
+async def test_the_exchange_loop_measures_its_round_trips() -> None:
     store_latency = StoreLatency()
     assert store_latency.take() == (EMPTY, 0)
     for span in (0.001, 0.003):
