@@ -38,7 +38,8 @@ _OWN_PATIENCE_S: Final = 0.2
 _POLL_S: Final = 0.000_2
 # Signals that may come while a fork ends; each one costs a repetition.
 _MAX_INTERRUPTS: Final = 100
-_HERE: Final = os.path.dirname(__file__)
+# The directory of the whole backend: any of its frames means that a call is under way.
+_BACKEND: Final = os.path.dirname(os.path.dirname(__file__))
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 
@@ -277,7 +278,7 @@ def _is_in_a_call() -> bool:
     """Whether the forking thread itself is in the middle of using a database."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_HERE):
+        if frame.f_code.co_filename.startswith(_BACKEND):
             return True
         frame = frame.f_back
     return False
