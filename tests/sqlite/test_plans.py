@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.backends.sqlite import (
     counters,
     enqueue,
@@ -69,7 +69,7 @@ def test_a_claim_walks_its_index_without_a_sort(connection: sqlite3.Connection) 
 
 
 def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Connection) -> None:
-    values = in_order(EXCHANGE["candidates"], ("q0", 1 << 60, 500, None))
+    values = ordered_values(EXCHANGE["candidates"], ("q0", 1 << 60, 500, None))
     ids, *_ = connection.execute(EXCHANGE["candidates"], values).fetchone()
     expected = connection.execute(
         "SELECT id FROM forge_jobs NOT INDEXED WHERE status = 'pending' AND queue = 'q0'"

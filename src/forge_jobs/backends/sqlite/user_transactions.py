@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.core.errors import BadOption, Unavailable
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
@@ -86,7 +86,7 @@ def _within(
 def _execute(
     cursor: sqlite3.Cursor, statement: str, values: Sequence[object] = ()
 ) -> sqlite3.Cursor:
-    return cursor.execute(statement, in_order(statement, values))
+    return cursor.execute(statement, ordered_values(statement, values))
 
 
 def _same_file(place: DatabaseFile, cursor: sqlite3.Cursor) -> None:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 from typing import Any, Final
 
-from forge_jobs.backends.shared.sql_text import ORDERS
+from forge_jobs.backends.shared.sql_text import VALUE_ORDERS
 from forge_jobs.backends.sqlite.error_mapping import is_busy, translated
 from forge_jobs.backends.sqlite.os.fork import FORKING
 from forge_jobs.core.errors import NotWritable, Unavailable
@@ -27,7 +27,7 @@ class Link(sqlite3.Connection):
     """A connection that takes our statements with their values as they are numbered."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        order = ORDERS.get(sql)
+        order = VALUE_ORDERS.get(sql)
         if order is not None:
             parameters = [parameters[place] for place in order]
         return super().execute(sql, parameters)
