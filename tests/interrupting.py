@@ -145,12 +145,12 @@ def sweep(
     check: Callable[[Tracing], None],
     *,
     error: type[BaseException] = Interrupt,
-    most: int = 150,
+    max_points: int = 150,
 ) -> int:
-    """Interrupt ``call`` at each of its places, or at ``most`` of them evenly spread unless
+    """Interrupt ``call`` at each of its places, or at ``max_points`` of them evenly spread unless
     FORGE_SWEEP_ALL is set; ``check`` looks after each. How many there were."""
     tracing = raised_at(_NEVER, call, error)
-    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // most)
+    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // max_points)
     for count in itertools.count():
         tracing = raised_at(count * step, call, error)
         if not tracing.raised:

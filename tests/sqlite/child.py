@@ -85,24 +85,24 @@ async def open_only(path: str) -> None:
 
 def turns(directory: str, seconds: str) -> None:
     """Take turn after turn and tell how many it were and how long the longest wait was."""
-    turnstile = FairLock(directory, SYSTEM_CLOCK)
-    turnstile.open()
+    fair_lock = FairLock(directory, SYSTEM_CLOCK)
+    fair_lock.open()
     sys.stdin.readline()
     count, longest, until = 0, 0.0, time.monotonic() + float(seconds)
     while (began := time.monotonic()) < until:
-        turnstile.enter()
+        fair_lock.acquire()
         longest = max(longest, time.monotonic() - began)
         time.sleep(0.001)
-        turnstile.leave()
+        fair_lock.release()
         count += 1
     say(count, longest)
 
 
 def stand_in_the_way(directory: str) -> None:
     """Take the turn and keep it."""
-    turnstile = FairLock(directory, SYSTEM_CLOCK)
-    turnstile.open()
-    turnstile.enter()
+    fair_lock = FairLock(directory, SYSTEM_CLOCK)
+    fair_lock.open()
+    fair_lock.acquire()
     say("mine")
     sys.stdin.readline()
 

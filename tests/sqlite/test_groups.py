@@ -192,13 +192,13 @@ async def test_jobs_that_came_alone_are_claimed_and_counted(store: SqliteStore) 
 async def test_many_lone_jobs_do_not_stay_apart(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.enqueue._FOLDED_EVERY", 16)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.enqueue._INGEST_EVERY", 16)
     store = SqliteStore(path, synchronous="normal")
     for _ in range(40):
         store.enqueue_sync([A_JOB])
     connection = writer_of(store).connection
     assert connection is not None
-    assert connection.execute("SELECT folded FROM forge_marks").fetchone() == (32,)
-    in_line = connection.execute("SELECT count(*) FROM forge_jobs WHERE line IS NOT NULL")
-    assert in_line.fetchone() == (32,)
+    assert connection.execute("SELECT ingested FROM forge_meta").fetchone() == (32,)
+    claimable = connection.execute("SELECT count(*) FROM forge_jobs WHERE claimable IS NOT NULL")
+    assert claimable.fetchone() == (32,)
     await store.close()

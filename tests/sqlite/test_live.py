@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.liveness_file import LiveFile, Sign, evidence
+from forge_jobs.backends.sqlite.os.liveness_file import LivenessFile, LivenessRecord, probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Reaped
@@ -42,17 +42,17 @@ async def test_a_killed_process_is_dead_at_once(
 
 
 async def test_files_without_a_process_are_swept_away(store: SqliteStore, path: Path) -> None:
-    place = DatabaseFile.at(path)
-    left = LiveFile(place, "left")
-    left.publish(Sign(7, 15.0, 5))
+    database = DatabaseFile.at(path)
+    left = LivenessFile(database, "left")
+    left.publish(LivenessRecord(7, 15.0, 5))
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
     assert await store.processes.mark_dead() == 0
-    assert sorted(os.listdir(place.part("live"))) == ["h", "left"]
-    left.let_go()
+    assert sorted(os.listdir(database.part("live"))) == ["h", "left"]
+    left.close()
     assert await store.processes.mark_dead() == 0
-    assert os.listdir(place.part("live")) == ["h"]
+    assert os.listdir(database.part("live")) == ["h"]
 
 
 @pytest.mark.processes
@@ -71,36 +71,36 @@ async def test_a_stopped_process_is_dead_after_its_lease(
 
 
 async def test_looking_neither_takes_nor_breaks_the_lock(store: SqliteStore, path: Path) -> None:
-    place = DatabaseFile.at(path)
+    database = DatabaseFile.at(path)
     key = await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here", lease_s=60)
     )
     for _ in range(20):
-        sign = evidence(place, "h")
-        assert sign is not None
-        assert sign.key == key
+        record = probe(database, "h")
+        assert record is not None
+        assert record.key == key
     stats = ProcessStats(running=2, slots={"q": 5}, memory_bytes=99)
     assert (await store.processes.heartbeat(key, stats)).alive
-    sign = evidence(place, "h")
-    assert sign is not None
-    assert sign.stats == stats
+    record = probe(database, "h")
+    assert record is not None
+    assert record.stats == stats
 
 
 async def test_a_torn_file_is_read_again_and_a_broken_one_is_no_sign(
     store: SqliteStore, path: Path
 ) -> None:
-    place = DatabaseFile.at(path)
-    file = LiveFile(place, "torn")
-    file.publish(Sign(1, 15.0, 5))
-    assert evidence(place, "torn") == Sign(1, 15.0, 5)
-    with open(place.part("live", "torn"), "r+b") as other:
+    database = DatabaseFile.at(path)
+    file = LivenessFile(database, "torn")
+    file.publish(LivenessRecord(1, 15.0, 5))
+    assert probe(database, "torn") == LivenessRecord(1, 15.0, 5)
+    with open(database.part("live", "torn"), "r+b") as other:
         other.write(b"0000")
-    assert evidence(place, "torn") is None
-    file.write(Sign(1, 15.0, 6))
-    assert evidence(place, "torn") == Sign(1, 15.0, 6)
+    assert probe(database, "torn") is None
+    file.write(LivenessRecord(1, 15.0, 6))
+    assert probe(database, "torn") == LivenessRecord(1, 15.0, 6)
     file.remove()
-    assert evidence(place, "torn") is None
-    assert os.listdir(place.part("live")) == []
+    assert probe(database, "torn") is None
+    assert os.listdir(database.part("live")) == []
 
 
 async def test_a_second_life_ends_the_first(store: SqliteStore) -> None:

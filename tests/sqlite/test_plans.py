@@ -26,7 +26,7 @@ ROWS = 100_000
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, max_attempts, enqueued_at,
-                        due_at, finished_at, owner, odd, line, dedupe_key, payload)
+                        due_at, finished_at, owner, indexed_status, claimable, dedupe_key, payload)
 SELECT i, s, 'q' || (i % 3), 'k' || (i % 7), i % 5, i, 5, i,
        CASE WHEN s IN ('scheduled', 'failed') THEN i END,
        CASE WHEN s IN ('done', 'dead') THEN i END,
@@ -48,7 +48,7 @@ def connection(
     schema.migrate(DatabaseFile.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     opened = sqlite3.connect(path, isolation_level=None)
     opened.execute(FILL, (ROWS,))
-    opened.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
+    opened.execute("UPDATE forge_meta SET ingested = (SELECT max(id) FROM forge_jobs)")
     if request.param == "analysed":
         opened.execute("ANALYZE")
     yield opened
@@ -86,7 +86,12 @@ def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
     flooded.execute(FILL, (5_000,))
     flooded.execute("UPDATE forge_jobs SET status = 'pending', queue = 'q0', due_at = NULL")
     flooded.execute("ANALYZE")
-    frequent = (notify.SQL["news"], EXCHANGE["any_pending"], EXCHANGE["look"], queries.SQL["owned"])
+    frequent = (
+        notify.SQL["poll"],
+        EXCHANGE["any_pending"],
+        EXCHANGE["snapshot"],
+        queries.SQL["owned"],
+    )
     for statement in frequent:
         for step in plan(flooded, statement):
             assert step.split()[:2] not in TABLE_SCANS, (statement, step)
@@ -101,8 +106,8 @@ def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
         "done",
         "done_range",
         "done_with_result",
-        "started",
-        "undying",
+        "mark_started",
+        "clear_expiry",
         "body",
     ],
 )
@@ -148,12 +153,12 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
     for source, index in (
         ("all", "INTEGER PRIMARY KEY (rowid<?)"),
         ("new", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("odd", "COVERING INDEX forge_jobs_odd (odd=? AND rowid<?)"),
-        ("key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
-        ("running", "INDEX forge_jobs_busy"),
+        ("status", "COVERING INDEX forge_jobs_status (indexed_status=? AND rowid<?)"),
+        ("dedupe_key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
+        ("running", "INDEX forge_jobs_running"),
         ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
-        ("line", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
-        ("side", "COVERING INDEX forge_jobs_side (queue>? AND queue<?)"),
+        ("claimable", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
+        ("track", "COVERING INDEX forge_jobs_track (queue>? AND queue<?)"),
     ):
         steps = [s for s in plan(connection, queries.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
         assert len(steps) == 1, (source, steps)

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.liveness_file import evidence
+from forge_jobs.backends.sqlite.os.liveness_file import probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import ForgeError, Refused
 from forge_jobs.core.job import NewJob
@@ -127,7 +127,7 @@ def open_here(directory: Path) -> list[str]:
     """What this process has open of databases in a directory: files, locks, doorbells."""
     me = psutil.Process()
     # A long path of a doorbell is shortened.
-    bells = [bell.name for bell in directory.glob("*-forge/bell/*")]
+    bells = [bell.name for bell in directory.glob("*-forge/notify/*")]
     names = [
         os.readlink(f"/proc/self/fd/{number}")
         for number in os.listdir("/proc/self/fd")
@@ -183,7 +183,7 @@ async def test_r1_subscriptions_and_calls_of_the_parent_go_on(path: Path) -> Non
     notified.clear()
     # No doorbell announces what a plain connection writes.
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute("UPDATE forge_marks SET control_version = control_version + 1")
+        other.execute("UPDATE forge_meta SET control_version = control_version + 1")
     await asyncio.wait_for(notified.wait(), 10)
     await listening.close()
     await store.close()
@@ -206,7 +206,7 @@ def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> Non
     os.waitpid(pid, 0)
     grandchild = int(os.read(reading, 100))
     try:
-        assert evidence(DatabaseFile.at(path), "h") is None
+        assert probe(DatabaseFile.at(path), "h") is None
     finally:
         os.kill(grandchild, signal.SIGKILL)
         os.close(reading)
@@ -317,7 +317,7 @@ def test_r1_a_foreign_connection_across_a_fork_is_named(
     store = SqliteStore(path)
     store.enqueue_sync([A_JOB])
     with closing(sqlite3.connect(path)) as other:
-        other.execute("SELECT 1 FROM forge_marks").fetchall()
+        other.execute("SELECT 1 FROM forge_meta").fetchall()
 
         def child() -> None:
             assert "close it before forking" in caplog.text

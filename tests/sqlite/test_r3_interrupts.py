@@ -121,7 +121,7 @@ def _keyed(bench: Bench, number: int) -> None:
 
 
 def _bulk(bench: Bench, number: int) -> None:
-    bench.task.enqueue_many([(number, str(place)) for place in range(BULK)])
+    bench.task.enqueue_many([(number, str(index)) for index in range(BULK)])
 
 
 @pytest.mark.parametrize("error", [Interrupt, Late])
@@ -200,9 +200,9 @@ def test_r3_cancel_and_result(bench: Bench) -> None:
         assert not bench.forge.sender.poller._waiters, "nobody waits any more"
         assert access.run(_alive), "the I/O thread answers"
 
-    assert sweep(waiting.cancel, check, most=40) > 10
+    assert sweep(waiting.cancel, check, max_points=40) > 10
     assert waiting.refresh().status == "cancelled", "it goes on when its caller is interrupted"
-    assert sweep(lambda: finished.result(timeout=10), check, most=40) > 10
+    assert sweep(lambda: finished.result(timeout=10), check, max_points=40) > 10
     bench.check_books()
 
 
@@ -225,13 +225,13 @@ def test_r3_opening_and_closing(tmp_path: Path) -> None:
             made[-1].enqueue("too-late", {})
         made.append(Forge(f"sqlite:///{tmp_path}/{len(made)}.db"))
 
-    assert sweep(lambda: made[-1].ready(), used, most=40) > 20  # noqa: PLW0108 - one each time
+    assert sweep(lambda: made[-1].ready(), used, max_points=40) > 20  # noqa: PLW0108 - one each time
 
     closed_at: list[str] = []
-    for place in range(60):
+    for point in range(60):
         made.append(Forge(f"sqlite:///{tmp_path}/{len(made)}.db"))
         made[-1].ready()
-        tracing = raised_at(place, made[-1].close)
+        tracing = raised_at(point, made[-1].close)
         closed_at += [tracing.where] if tracing.raised else []
         with not_stuck(tracing.where):
             made[-1].close()
@@ -264,7 +264,7 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
                     told[number] += 1
 
     threads = [
-        threading.Thread(target=producer, args=(10_000_000 * place,)) for place in range(1, 5)
+        threading.Thread(target=producer, args=(10_000_000 * worker,)) for worker in range(1, 5)
     ]
     for thread in threads:
         thread.start()
@@ -274,7 +274,7 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
 
     try:
         for _ in range(4):
-            sweep(lambda: _keyed(bench, bench.next_number()), check, most=60)
+            sweep(lambda: _keyed(bench, bench.next_number()), check, max_points=60)
     finally:
         stop.set()
         for thread in threads:
@@ -375,5 +375,5 @@ async def test_r3_a_store_that_closes_ends_subscriptions_that_nobody_has(path: P
     await store.open()
     subscription = await store.subscribe(["q"], lambda: None)
     await store.close()
-    assert subscription.bell.fileno() == -1
+    assert subscription.socket.fileno() == -1
     await subscription.close()

@@ -132,7 +132,7 @@ async def test_a_snapshot_that_is_too_old_is_unavailable(
 async def test_a_listener_hears_of_it_after_the_commit(
     store: SqliteStore, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._LOOK_S", 600.0)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._POLL_S", 600.0)
     notified = asyncio.Event()
     subscription = await store.subscribe(["q"], notified.set)
     store.enqueue_in(connection, [A_JOB])

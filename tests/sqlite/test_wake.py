@@ -20,7 +20,7 @@ from .conftest import Start, said
 NEVER = 3600.0
 
 
-async def heard(event: asyncio.Event) -> bool:
+async def is_notified(event: asyncio.Event) -> bool:
     try:
         await asyncio.wait_for(event.wait(), 60)
     except TimeoutError:
@@ -33,7 +33,7 @@ async def heard(event: asyncio.Event) -> bool:
 async def test_another_process_rings_the_bell(
     store: SqliteStore, path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._LOOK_S", NEVER)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._POLL_S", NEVER)
     notified = asyncio.Event()
     subscription = await store.subscribe(["q"], notified.set)
     child = start("enqueue", path, "q")
@@ -43,10 +43,10 @@ async def test_another_process_rings_the_bell(
         child.stdin.write("\n")
         child.stdin.flush()
         assert said(child) == "sent"
-        assert await heard(notified)
+        assert await is_notified(notified)
     await subscription.close()
     await subscription.close()
-    assert os.listdir(f"{path}-forge/bell") == []
+    assert os.listdir(f"{path}-forge/notify") == []
 
 
 async def test_only_its_own_queues_ring(store: SqliteStore, path: Path) -> None:
@@ -54,11 +54,11 @@ async def test_only_its_own_queues_ring(store: SqliteStore, path: Path) -> None:
     one = await store.subscribe(["mine"], mine.set)
     two = await store.subscribe(["theirs"], theirs.set)
     store.enqueue_sync([NewJob(kind="k", queue="mine")])
-    assert await heard(mine)
+    assert await is_notified(mine)
     assert not theirs.is_set()
     await store.queues.ensure("any", slots=1)
-    assert await heard(mine)
-    assert await heard(theirs)
+    assert await is_notified(mine)
+    assert await is_notified(theirs)
     await one.close()
     await two.close()
 
@@ -71,21 +71,21 @@ async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path
     notified.clear()
     other = sqlite3.connect(path)
     other.execute(
-        "UPDATE forge_jobs SET status = 'pending', due_at = NULL, line = 1 WHERE id = ?",
+        "UPDATE forge_jobs SET status = 'pending', due_at = NULL, claimable = 1 WHERE id = ?",
         (stored.key,),
     )
     other.commit()
     other.close()
-    assert await heard(notified)
+    assert await is_notified(notified)
     await subscription.close()
 
 
 async def test_commits_that_concern_nobody_wake_nobody(store: SqliteStore, path: Path) -> None:
-    rings = 0
+    notifications = 0
 
     def notify() -> None:
-        nonlocal rings
-        rings += 1
+        nonlocal notifications
+        notifications += 1
 
     subscription = await store.subscribe(["q"], notify)
     await asyncio.sleep(0.3)
@@ -93,16 +93,16 @@ async def test_commits_that_concern_nobody_wake_nobody(store: SqliteStore, path:
         (other,) = store.enqueue_sync([NewJob(kind="k", queue="elsewhere")])
         await store.jobs.cancel(Selection(ids=(other.id,)), reason="no", limit=1)
         await asyncio.sleep(0.15)
-    assert rings == 0
+    assert notifications == 0
     await subscription.close()
 
 
 def deep(tmp_path: Path) -> Path:
-    place = tmp_path
-    while len(os.fsencode(place)) < 150:
-        place = place / "a-rather-long-name-of-a-directory"
-        place.mkdir()
-    return place / "jobs.db"
+    database = tmp_path
+    while len(os.fsencode(database)) < 150:
+        database = database / "a-rather-long-name-of-a-directory"
+        database.mkdir()
+    return database / "jobs.db"
 
 
 @pytest.mark.parametrize("short_way", [True, False])
@@ -110,43 +110,43 @@ async def test_a_path_too_long_for_a_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_way: bool
 ) -> None:
     if not short_way:
-        monkeypatch.setattr("forge_jobs.backends.sqlite.os.notify_socket._PROC", "/nowhere")
-    place = DatabaseFile.at(deep(tmp_path))
-    place.prepare()
-    bell = NotifySocket(place, "long")
-    ringer = NotifySender(place, SYSTEM_CLOCK)
-    ringer.notify(Message(frozenset({"q"})), but=frozenset())
-    assert list(bell.messages()) == [Message(frozenset({"q"}))]
-    bell.close()
-    ringer.close()
-    assert os.listdir(place.part("bell")) == []
+        monkeypatch.setattr("forge_jobs.backends.sqlite.os.notify_socket._PROC_FD", "/nowhere")
+    database = DatabaseFile.at(deep(tmp_path))
+    database.prepare()
+    socket = NotifySocket(database, "long")
+    sender = NotifySender(database, SYSTEM_CLOCK)
+    sender.notify(Message(frozenset({"q"})), exclude=frozenset())
+    assert list(socket.messages()) == [Message(frozenset({"q"}))]
+    socket.close()
+    sender.close()
+    assert os.listdir(database.part("notify")) == []
 
 
 def test_bells_of_the_dead_are_taken_down(tmp_path: Path) -> None:
-    place = DatabaseFile.at(tmp_path / "jobs.db")
-    place.prepare()
+    database = DatabaseFile.at(tmp_path / "jobs.db")
+    database.prepare()
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    dead.bind(place.part("bell", "dead.sock"))
+    dead.bind(database.part("notify", "dead.sock"))
     dead.close()
-    living = NotifySocket(place, "living")
-    ringer = NotifySender(place, SYSTEM_CLOCK)
-    ringer.notify(Message(frozenset(), operated=True), but=frozenset())
-    assert os.listdir(place.part("bell")) == ["living.sock"]
-    assert [message.operated for message in living.messages()] == [True]
+    living = NotifySocket(database, "living")
+    sender = NotifySender(database, SYSTEM_CLOCK)
+    sender.notify(Message(frozenset(), control_changed=True), exclude=frozenset())
+    assert os.listdir(database.part("notify")) == ["living.sock"]
+    assert [message.control_changed for message in living.messages()] == [True]
     living.close()
-    ringer.close()
+    sender.close()
 
 
 def test_a_full_bell_blocks_nobody(tmp_path: Path) -> None:
-    place = DatabaseFile.at(tmp_path / "jobs.db")
-    place.prepare()
-    bell = NotifySocket(place, "deaf")
-    ringer = NotifySender(place, SYSTEM_CLOCK)
+    database = DatabaseFile.at(tmp_path / "jobs.db")
+    database.prepare()
+    socket = NotifySocket(database, "deaf")
+    sender = NotifySender(database, SYSTEM_CLOCK)
     for _ in range(5_000):
-        ringer.notify(Message(frozenset({"q"})), but=frozenset())
-    assert list(bell.messages())
-    bell.close()
-    ringer.close()
+        sender.notify(Message(frozenset({"q"})), exclude=frozenset())
+    assert list(socket.messages())
+    socket.close()
+    sender.close()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_full_bell_blocks_nobody(tmp_path: Path) -> None:
     [
         Message(frozenset({"a", "b"})),
         Message(frozenset({"a"}), uncommitted=True),
-        Message(frozenset(), operated=True),
+        Message(frozenset(), control_changed=True),
     ],
 )
 def test_messages_survive_the_wire(message: Message) -> None:
