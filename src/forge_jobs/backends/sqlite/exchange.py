@@ -72,7 +72,7 @@ class ExchangeOperation:
         tx.set_key_marks(ingested, top_key)
         tx.ingest()
         cancel_keys = set(transitions.read_keys(cancels)) if cancels != "[]" else set[int]()
-        verdicts, moved = self._write_finishes(tx, cancel_keys)
+        verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
         tx.admit_held()
         limits = None
         if limited != "[]" or on_track:
@@ -90,24 +90,27 @@ class ExchangeOperation:
             limited_claims = None
             if limits is not None:
                 # Jobs that were released or admitted above may be on a track now.
-                tracked = bool(on_track) or moved
+                tracked = bool(on_track) or dues_changed
                 limited_claims = limited_claim.LimitedClaim(
                     tx, limits, current_gates, on_track=tracked
                 )
-            due_times = [None] * len(request.want) if moved else _dues_of(dues)
+            due_times = [None] * len(request.want) if dues_changed else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
             next_due = self._serve(
-                tx, claimed, closed, current_gates, due_times, moved, limited_claims
+                tx, claimed, closed, current_gates, due_times, dues_changed, limited_claims
             )
         if limits is not None and any(limit.cap is not None for limit in limits.values()):
             _notify_freed_slots(tx, request.finish, limits, claimed)
         if claimed.slow_finish or self._slow_keys:
-            removed = [item.key for item in request.finish]
-            removed += [released.key for released in request.release]
+            removed = [item.key for item in request.finish] + [
+                released.key for released in request.release
+            ]
             tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish, removed))
         if cancel_keys:
-            cancel_keys.difference_update(item.key for item in request.finish)
-            cancel_keys.difference_update(released.key for released in request.release)
+            ended = {item.key for item in request.finish} | {
+                released.key for released in request.release
+            }
+            cancel_keys -= ended
         return Exchanged(
             now=tx.now,
             alive=alive,

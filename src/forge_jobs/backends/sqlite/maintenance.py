@@ -142,7 +142,7 @@ class SqliteMaintenance:
             yield Finding(
                 Severity.WARNING,
                 "write-ahead log",
-                f"{wal >> 20} MB: somebody keeps an old read transaction open",
+                f"{wal >> 20} MB: a program keeps an old read transaction open",
                 "end long transactions of other programs on this file",
             )
         else:

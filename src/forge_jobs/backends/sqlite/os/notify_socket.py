@@ -20,7 +20,7 @@ _PATH_BYTES: Final = 100
 _MESSAGE_BYTES: Final = 2_000
 # Directory times are as coarse as the kernel's tick: a listing made this soon after a change may
 # miss another change of the same tick.
-_SETTLED_US: Final = 50_000
+_STABLE_US: Final = 50_000
 _REFRESH_S: Final = 0.005
 _CONTROL_CHANGED: Final = b"*"
 _UNCOMMITTED: Final = b"~"
@@ -166,8 +166,8 @@ class NotifySender:
             if changed_at != self._listed_at:
                 found = os.listdir(self._directory)
                 self._names = [name for name in found if name.endswith(".sock")]
-                settled = self._clock.now() - changed_at // 1000 > _SETTLED_US
-                self._listed_at = changed_at if settled else -1
+                stable = self._clock.now() - changed_at // 1000 > _STABLE_US
+                self._listed_at = changed_at if stable else -1
         except OSError:
             self._names = []
 
