@@ -62,7 +62,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_child_that_exits_does_not_end_its_parents_life(path: Path) -> None:
+def test_a_child_that_exits_leaves_its_parent_registered(path: Path) -> None:
     store = SqliteStore(path)
     parent = asyncio.new_event_loop()
     parent.run_until_complete(store.open())

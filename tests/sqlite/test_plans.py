@@ -61,10 +61,10 @@ def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
     return [row[3] for row in rows]
 
 
-def test_a_claim_walks_its_index_without_a_sort(connection: sqlite3.Connection) -> None:
+def test_a_claim_reads_its_index_without_a_sort(connection: sqlite3.Connection) -> None:
     steps = plan(connection, EXCHANGE["candidates"])
-    walks = [step for step in steps if "forge_jobs" in step]
-    assert walks == ["SEARCH forge_jobs USING INDEX forge_jobs_claim (queue=?)"]
+    reads = [step for step in steps if "forge_jobs" in step]
+    assert reads == ["SEARCH forge_jobs USING INDEX forge_jobs_claim (queue=?)"]
     assert not [step for step in steps if "B-TREE" in step], steps
 
 
@@ -78,7 +78,7 @@ def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Con
     assert ids == "[" + ",".join(str(key) for (key,) in expected) + "]"
 
 
-def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
+def test_statistics_of_a_flooded_table_do_not_mislead_the_planner(tmp_path: Path) -> None:
     """Analysed while nearly everything is pending in one queue, the table looks cheaper than its
     indexes; by the time it is mostly done it is not."""
     schema.migrate(DatabaseFile.at(tmp_path / "jobs.db"), SYSTEM_CLOCK, SYSTEM_ENTROPY)
@@ -135,8 +135,8 @@ def statements() -> Iterator[tuple[str, str]]:
 
 
 TABLE_SCANS = [["SCAN", "forge_jobs"], ["SCAN", "j"], ["SCAN", "y"]]
-# Walks that are short by design: they stop early, or pass over unfolded or running rows only.
-WALKS = {"past_retention"}
+# Scans that are short by design: they stop early, or read new or running rows only.
+SHORT_SCANS = {"past_retention"}
 
 
 @pytest.mark.parametrize(("name", "statement"), list(statements()))
@@ -144,7 +144,7 @@ def test_no_statement_reads_the_whole_table(
     connection: sqlite3.Connection, name: str, statement: str
 ) -> None:
     for step in plan(connection, statement):
-        if step.split()[:2] in TABLE_SCANS and name not in WALKS:
+        if step.split()[:2] in TABLE_SCANS and name not in SHORT_SCANS:
             # Either end of an index, or an index that holds running jobs alone.
             assert " INDEX forge_jobs_" in step, (name, step)
 

@@ -1,4 +1,4 @@
-"""R4: a step of the machine's wall clock kills nobody and keeps nobody alive.
+"""R4: a step of the machine's wall clock makes no process look dead or alive.
 
 A held lock together with a wall clock that leaps is no proof of death: leases are counted by the
 steady clock. A process that was stopped is found after its lease, whatever the wall clock does.
@@ -56,14 +56,14 @@ async def test_r4_a_step_takes_no_job_from_a_living_process(
     await worker.claim()
     clock.advance(LEASE_S / 2)
     clock.jump(step_s)
-    # The reaper looks before the next beat.
+    # The reaper runs before the next heartbeat.
     assert await _reaped(other) == Reaped()
     assert await _reaped(ours) == Reaped()
     assert [process.key for process in await other.processes.all()] == [worker.key]
     assert (await record(other, job.id)).status is JobStatus.RUNNING
     expiry = await other.processes.next_expiry()
     assert expiry == clock.now() + round(LEASE_S / 2 * SECOND)
-    # Its own store trusts it, too: it goes on claiming.
+    # Its own store trusts it, too: it keeps claiming.
     await enqueue(ours)
     assert len(await worker.claim()) == 1
 

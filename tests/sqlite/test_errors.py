@@ -16,8 +16,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.store import SchemaStatus, Severity
-
-from .conftest import Start, ended
+from tests.sqlite.conftest import Start, ended
 
 A_JOB = NewJob(kind="k", queue="q")
 LARGE = NewJob(kind="k", queue="q", payload=b'"' + b"x" * 50_000 + b'"')
@@ -158,7 +157,7 @@ async def test_a_file_that_vanished_under_us(path: Path) -> None:
     await store.close()
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
+async def test_a_closed_store_refuses_calls(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     await store.close()

@@ -1,4 +1,4 @@
-"""Waking other processes: by doorbell, and by looking when no bell was rung."""
+"""Notifications between processes: by socket, and by polling when none was sent."""
 
 import asyncio
 import os
@@ -14,8 +14,7 @@ from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.selection import Selection
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-
-from .conftest import Start, said
+from tests.sqlite.conftest import Start, read_line
 
 NEVER = 3600.0
 
@@ -30,26 +29,26 @@ async def is_notified(event: asyncio.Event) -> bool:
 
 
 @pytest.mark.processes
-async def test_another_process_rings_the_bell(
+async def test_another_process_sends_a_notification(
     store: SqliteStore, path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forge_jobs.backends.sqlite.notify._POLL_S", NEVER)
     notified = asyncio.Event()
     subscription = await store.subscribe(["q"], notified.set)
     child = start("enqueue", path, "q")
-    assert said(child) == "ready"
+    assert read_line(child) == "ready"
     assert child.stdin is not None
     for _ in range(3):
         child.stdin.write("\n")
         child.stdin.flush()
-        assert said(child) == "sent"
+        assert read_line(child) == "sent"
         assert await is_notified(notified)
     await subscription.close()
     await subscription.close()
     assert os.listdir(f"{path}-forge/notify") == []
 
 
-async def test_only_its_own_queues_ring(store: SqliteStore, path: Path) -> None:
+async def test_a_listener_gets_only_its_own_queues(store: SqliteStore, path: Path) -> None:
     mine, theirs = asyncio.Event(), asyncio.Event()
     one = await store.subscribe(["mine"], mine.set)
     two = await store.subscribe(["theirs"], theirs.set)
@@ -63,7 +62,9 @@ async def test_only_its_own_queues_ring(store: SqliteStore, path: Path) -> None:
     await two.close()
 
 
-async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path: Path) -> None:
+async def test_a_writer_without_this_library_is_detected_by_polling(
+    store: SqliteStore, path: Path
+) -> None:
     (stored,) = store.enqueue_sync([NewJob(kind="k", queue="q", delay_s=1000)])
     notified = asyncio.Event()
     subscription = await store.subscribe(["q"], notified.set)
@@ -80,7 +81,7 @@ async def test_a_writer_without_this_library_is_noticed(store: SqliteStore, path
     await subscription.close()
 
 
-async def test_commits_that_concern_nobody_wake_nobody(store: SqliteStore, path: Path) -> None:
+async def test_unrelated_commits_notify_no_listener(store: SqliteStore, path: Path) -> None:
     notifications = 0
 
     def notify() -> None:
@@ -122,7 +123,7 @@ async def test_a_path_too_long_for_a_socket(
     assert os.listdir(database.part("notify")) == []
 
 
-def test_bells_of_the_dead_are_taken_down(tmp_path: Path) -> None:
+def test_sockets_of_dead_processes_are_removed(tmp_path: Path) -> None:
     database = DatabaseFile.at(tmp_path / "jobs.db")
     database.prepare()
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -137,7 +138,7 @@ def test_bells_of_the_dead_are_taken_down(tmp_path: Path) -> None:
     sender.close()
 
 
-def test_a_full_bell_blocks_nobody(tmp_path: Path) -> None:
+def test_a_full_socket_blocks_no_sender(tmp_path: Path) -> None:
     database = DatabaseFile.at(tmp_path / "jobs.db")
     database.prepare()
     socket = NotifySocket(database, "deaf")
@@ -157,10 +158,10 @@ def test_a_full_bell_blocks_nobody(tmp_path: Path) -> None:
         Message(frozenset(), control_changed=True),
     ],
 )
-def test_messages_survive_the_wire(message: Message) -> None:
+def test_messages_are_decoded_as_they_were_encoded(message: Message) -> None:
     assert Message.decode(message.encode()) == message
 
 
-def test_too_many_queues_concern_everybody() -> None:
+def test_too_many_queues_notify_every_listener() -> None:
     many = Message(frozenset(f"a-queue-with-a-long-name-{number}" for number in range(500)))
     assert Message.decode(many.encode()).concerns(frozenset({"other"}))

@@ -39,7 +39,7 @@ def test_numbered_places_become_plain_ones_and_their_values_line_up() -> None:
         ("-- name: a\n-- Why.\nSELECT 1; SELECT 2;", "one statement"),
     ],
 )
-def test_careless_files_are_refused(text: str, complaint: str) -> None:
+def test_malformed_files_are_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         SqlText("x.sql", text)
 
