@@ -26,8 +26,8 @@ _INSIDE = (
 
 def stop(pid: int, url: str) -> None:
     """SIGSTOP a process at a moment when it does not write to this store."""
-    looking = _sqlite if url.startswith("sqlite:") else _postgres
-    with looking(url) as is_writing:
+    watch = _sqlite if url.startswith("sqlite:") else _postgres
+    with watch(url) as is_writing:
         for _ in range(500):
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.02)
@@ -40,7 +40,7 @@ def stop(pid: int, url: str) -> None:
 
 @contextmanager
 def _sqlite(url: str) -> Iterator[Callable[[], bool]]:
-    """Whether it is somebody's turn to write."""
+    """Whether a process holds the fair lock."""
     database = url.removeprefix("sqlite:///")
     turn = os.open(Path(f"{database}-forge") / "turn-b.lock", os.O_RDWR)
 

@@ -1,10 +1,10 @@
-"""Exceptions out of a signal handler, at every place of a call where Python can run one.
+"""Raises exceptions as a signal handler would, at every point of a call where one can run.
 
 CPython runs handlers on the main thread where a Python function begins (RESUME), after a call and
 where a loop starts over (JUMP_BACKWARD), and nowhere else; not when a Python function returns to
-the Python code that called it. ``raised_at`` raises at the n-th such place of the library, and of
+the Python code that called it. ``raised_at`` raises at the n-th such point of the library, and of
 those parts of the standard library that it waits with, by tracing instructions; so each can be
-tried, one after the other. Raising elsewhere would report places that do not exist, such as the one
+tried, one after the other. Raising elsewhere would test points that do not exist, such as the one
 between entering a ``with`` block and its body.
 """
 
@@ -33,12 +33,12 @@ class Late(TimeoutError):
     """The same as a soft time limit: an ordinary exception, even an OSError."""
 
 
-class _Places:
+class _Points:
     """Where handlers can run, by code object: at the beginning of these instructions, and before
     those that follow a call.
 
-    A handler that runs after a call raises at the call. The instruction after it stands in for it
-    only if the same handlers guard both; else this place is left out.
+    A handler that runs after a call raises at the call. The instruction after it is used instead,
+    only if the same handlers guard both; else this point is left out.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class _Places:
     def of(self, code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
         known = self._known.get(code)
         if known is None:
-            known = self._known[code] = _places(code)
+            known = self._known[code] = _points(code)
         return known
 
 
-def _places(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
+def _points(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
     instructions = list(dis.get_instructions(code))
     guarded = _guards(code)
     starts = frozenset(this.offset for this in instructions if this.opname in _STARTS)
@@ -72,14 +72,14 @@ def _guards(code: CodeType) -> Callable[[int], object]:
     return guard
 
 
-_PLACES = _Places()
+_POINTS = _Points()
 
 
 class Tracing:
-    """Counts the places of a call and raises at one of them; ``raised`` says whether it did."""
+    """Counts the points of a call and raises at one of them; ``raised`` tells whether it did."""
 
-    def __init__(self, place: int, error: type[BaseException]) -> None:
-        self._left = place
+    def __init__(self, point: int, error: type[BaseException]) -> None:
+        self._left = point
         self.counted = 0
         self._returning: FrameType | None = None
         self._error = error
@@ -99,7 +99,7 @@ class Tracing:
 
     def _return(self, frame: FrameType, event: str, arg: object) -> Any:
         if event == "return" and frame.f_code.co_name != "__init__":
-            # What called it goes on without a check; a class is called through C, and has one.
+            # Its caller continues without a check; a class is called through C, and has one.
             self._returning = frame.f_back
         return self._return
 
@@ -108,7 +108,7 @@ class Tracing:
             self._return(frame, event, arg)
             return self._step
         returning, self._returning = self._returning is frame, None
-        starts, follows = _PLACES.of(frame.f_code)
+        starts, follows = _POINTS.of(frame.f_code)
         if frame.f_lasti in starts or (frame.f_lasti in follows and not returning):
             self.counted += 1
             self._left -= 1
@@ -125,10 +125,10 @@ def raise_it(error: type[BaseException]) -> None:
 
 
 def raised_at(
-    place: int, call: Callable[[], object], error: type[BaseException] = Interrupt
+    point: int, call: Callable[[], object], error: type[BaseException] = Interrupt
 ) -> Tracing:
-    """Run ``call`` and have ``error`` raised at its n-th place."""
-    tracing = Tracing(place, error)
+    """Run ``call`` and raise ``error`` at its n-th point."""
+    tracing = Tracing(point, error)
     before = sys.gettrace()
     sys.settrace(tracing)
     try:
@@ -145,12 +145,12 @@ def sweep(
     check: Callable[[Tracing], None],
     *,
     error: type[BaseException] = Interrupt,
-    most: int = 150,
+    max_points: int = 150,
 ) -> int:
-    """Interrupt ``call`` at each of its places, or at ``most`` of them evenly spread unless
-    FORGE_SWEEP_ALL is set; ``check`` looks after each. How many there were."""
+    """Interrupt ``call`` at each of its points, or at ``max_points`` of them evenly spread unless
+    FORGE_SWEEP_ALL is set; ``check`` runs after each. Returns their number."""
     tracing = raised_at(_NEVER, call, error)
-    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // most)
+    step = 1 if "FORGE_SWEEP_ALL" in os.environ else max(1, tracing.counted // max_points)
     for count in itertools.count():
         tracing = raised_at(count * step, call, error)
         if not tracing.raised:

@@ -42,8 +42,8 @@ ERROR = (
 SQLITE_JOBS = f"""
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)
 INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, attempts, max_attempts,
-    enqueued_at, owner, exchange, started_at, finished_at, due_at, line, options, last_error, odd,
-    dedupe_key, lot, payload)
+    enqueued_at, owner, exchange, started_at, finished_at, due_at, claimable, options,
+    last_error, indexed_status, dedupe_key, bucket, payload)
 SELECT i, s, {QUEUE}, {KIND}, i % 3,
     CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
     s IN ('done', 'dead', 'failed', 'running'), 5, at,
@@ -61,7 +61,7 @@ FROM (SELECT i, {STATE} AS s, :now - (:rows - i) * ({WEEK} / :rows) AS at FROM n
 """
 SQLITE_MINUTES = f"""
 WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :minutes * {KINDS})
-INSERT INTO forge_minutes (at, queue, kind, told)
+INSERT INTO forge_minutes (at, queue, kind, data)
 SELECT at, queue, kind, json_object('at', at, 'queue', queue, 'kind', kind, 'enqueued', 5,
     'started', 5, 'done', 4, 'retried', 1, 'waited', json(:histogram), 'ran', json(:histogram),
     'took', json(:histogram))
@@ -117,7 +117,7 @@ def fill_sqlite(store: Path, rows: int, minutes: int) -> None:
             "INSERT INTO forge_counts (queue, kind, status, jobs)"
             " SELECT queue, kind, status, count(*) FROM forge_jobs GROUP BY queue, kind, status"
         )
-        connection.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
+        connection.execute("UPDATE forge_meta SET ingested = (SELECT max(id) FROM forge_jobs)")
         connection.execute("COMMIT")
     finally:
         connection.close()

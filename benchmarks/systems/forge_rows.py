@@ -40,9 +40,11 @@ def await_empty(store: Path, seconds: float) -> float:
     """
     connection = connect(store)
     left = (
-        f"SELECT EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_busy WHERE status = 'running')"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim WHERE line IS NOT NULL)"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} WHERE id > (SELECT folded FROM forge_marks))"
+        f"SELECT EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_running"
+        " WHERE status = 'running')"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim"
+        " WHERE claimable IS NOT NULL)"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} WHERE id > (SELECT ingested FROM forge_meta))"
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_due WHERE due_at IS NOT NULL)"
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_side WHERE side IS NOT NULL)"
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_lot WHERE lot IS NOT NULL)"
@@ -95,7 +97,7 @@ def discord(store: Path) -> list[str]:
         found = connection.execute(
             "SELECT status, sum(jobs) FROM ("
             " SELECT status, jobs FROM forge_counts UNION ALL"
-            f" SELECT status, 1 FROM {TABLE} WHERE id > (SELECT folded FROM forge_marks)"
+            f" SELECT status, 1 FROM {TABLE} WHERE id > (SELECT ingested FROM forge_meta)"
             ") GROUP BY status HAVING sum(jobs) <> 0"
         )
         books = dict(found)
@@ -114,8 +116,8 @@ def multiply(store: Path, copies: int) -> None:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -200000")
         connection.execute("BEGIN IMMEDIATE")
-        # A job that was stored alone joins the line with the next fold, which is done by hand here.
-        connection.execute(f"UPDATE {TABLE} SET line = 1 WHERE status = 'pending'")
+        # The next ingest makes a job claimable that was stored alone; done by hand here.
+        connection.execute(f"UPDATE {TABLE} SET claimable = 1 WHERE status = 'pending'")
         for place, key in enumerate(keys):
             insert_copies(connection, columns, key, copies, max(keys) + 1 + place * copies)
         connection.execute("DELETE FROM forge_counts")
@@ -123,7 +125,7 @@ def multiply(store: Path, copies: int) -> None:
             "INSERT INTO forge_counts (queue, kind, status, jobs)"
             f" SELECT queue, kind, status, count(*) FROM {TABLE} GROUP BY queue, kind, status"
         )
-        connection.execute(f"UPDATE forge_marks SET folded = (SELECT max(id) FROM {TABLE})")
+        connection.execute(f"UPDATE forge_meta SET ingested = (SELECT max(id) FROM {TABLE})")
         connection.execute("COMMIT")
     finally:
         connection.close()

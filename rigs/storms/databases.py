@@ -38,8 +38,8 @@ class SqliteDatabase:
     jobs = "SELECT id, CAST(payload AS TEXT), status, attempts, owner FROM forge_jobs"
     processes = "SELECT pid, started_at FROM forge_processes"
     counted = (
-        "SELECT coalesce(sum(d), 0) FROM (SELECT told ->> 'done' AS d FROM forge_minutes UNION ALL"
-        " SELECT value ->> 'done' FROM forge_ledger, json_each(told))"
+        "SELECT coalesce(sum(d), 0) FROM (SELECT data ->> 'done' AS d FROM forge_minutes UNION ALL"
+        " SELECT value ->> 'done' FROM forge_counter_entries, json_each(data))"
     )
 
     def __init__(self, file: Path) -> None:

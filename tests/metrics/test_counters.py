@@ -103,13 +103,15 @@ async def test_writers_roll_up_where_no_service_does(forge: Forge, tmp_path: Pat
     connection = sqlite3.connect(tmp_path / "jobs.db")
     line = '[{"at":60000000,"queue":"q","kind":"k","done":1}]'
     with connection:
-        connection.executemany("INSERT INTO forge_ledger (told) VALUES (?)", [(line,)] * 2_047)
+        connection.executemany(
+            "INSERT INTO forge_counter_entries (data) VALUES (?)", [(line,)] * 2_047
+        )
 
     @forge.task(queue="q", kind="k")
     async def work() -> None: ...
 
     await work.aenqueue_many([()] * 10)
-    [left] = connection.execute("SELECT count(*) FROM forge_ledger").fetchone()
+    [left] = connection.execute("SELECT count(*) FROM forge_counter_entries").fetchone()
     connection.close()
     assert left < 10
     [total] = await store.metrics.totals()

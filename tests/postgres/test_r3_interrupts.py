@@ -106,7 +106,7 @@ def test_r3_an_enqueue_happens_whole_or_not_at_all(
         assert bench.stored(bench.number) in (0, whole), tracing.where
         bench.check_honest(tracing.where)
 
-    assert sweep(lambda: call(bench, bench.next_number()), check, error=error, most=60) > 30
+    assert sweep(lambda: call(bench, bench.next_number()), check, error=error, max_points=60) > 30
     bench.check_idle()
 
 
@@ -130,7 +130,7 @@ def test_r3_a_call_inside_a_users_transaction_leaves_it_honest(
                 assert bench.stored(bench.number) in (0, BULK), tracing.where
             bench.check_honest(tracing.where)
 
-        assert sweep(call, check, most=40) > 30
+        assert sweep(call, check, max_points=40) > 30
         mine.rollback()
     bench.check_idle()
 
@@ -145,9 +145,9 @@ def test_r3_cancel_and_result(bench: Bench) -> None:
         assert finished.result(timeout=10) is None
         assert not bench.forge.sender.poller._waiters, "nobody waits any more"
 
-    assert sweep(waiting.cancel, check, most=40) > 10
+    assert sweep(waiting.cancel, check, max_points=40) > 10
     assert waiting.refresh().status == "cancelled", "it goes on when its caller is interrupted"
-    assert sweep(lambda: finished.result(timeout=10), check, most=40) > 10
+    assert sweep(lambda: finished.result(timeout=10), check, max_points=40) > 10
     bench.check_idle()
 
 
@@ -167,7 +167,7 @@ def test_r3_opening_and_closing(bench: Bench) -> None:
             made[-1].enqueue("too-late", {})
         made.append(Forge(bench.url))
 
-    assert sweep(lambda: made[-1].ready(), used, most=30) > 20  # noqa: PLW0108 - one each time
+    assert sweep(lambda: made[-1].ready(), used, max_points=30) > 20  # noqa: PLW0108 - one each time
     for place in range(0, 200, 5):
         made.append(Forge(bench.url))
         made[-1].ready()

@@ -1,4 +1,4 @@
-"""Parts that child processes play in the tests; run as a script with a part and its arguments."""
+"""What child processes of the tests run: a script that takes a function name and its arguments."""
 
 import asyncio
 import sys
@@ -14,11 +14,11 @@ from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     print(*words, flush=True)
 
 
-def newcomer(host_id: str, lease_s: float = 15.0) -> NewProcess:
+def new_process(host_id: str, lease_s: float = 15.0) -> NewProcess:
     return NewProcess(
         host_id=host_id, label=host_id, queues=("q",), pid=0, hostname="test", lease_s=lease_s
     )
@@ -28,28 +28,28 @@ async def hammer(path: str, name: str, seconds: str) -> None:
     """Enqueue in every way and work through whatever is there, as fast as possible."""
     store = SqliteStore(path)
     await store.open()
-    key = await store.processes.register(newcomer(name))
+    key = await store.processes.register(new_process(name))
     held: list[ClaimedJob] = []
-    tally, number, until = Counter[str](), 0, time.monotonic() + float(seconds)
+    counts, number, until = Counter[str](), 0, time.monotonic() + float(seconds)
     while time.monotonic() < until:
         number += 1
-        store.enqueue_sync([NewJob(kind="lone", queue="q")])
+        store.enqueue_sync([NewJob(kind="single", queue="q")])
         await store.jobs.enqueue([NewJob(kind="some", queue="q") for _ in range(number % 20)])
-        tally["enqueued"] += 1 + number % 20
+        counts["enqueued"] += 1 + number % 20
         ends = [done(job, result=None) for job in held]
         want = [Want("q", 15, 5)]
         answer = await store.jobs.exchange(
             Exchange(owner=key, number=number, finish=ends, want=want)
         )
-        tally.update(f"verdict {verdict}" for verdict in answer.verdicts)
+        counts.update(f"verdict {verdict}" for verdict in answer.verdicts)
         held = list(answer.claims)
     await store.jobs.exchange(
         Exchange(owner=key, number=number + 1, finish=[done(job, result=None) for job in held])
     )
-    tally["verdict applied"] += len(held)
+    counts["verdict applied"] += len(held)
     await store.processes.deregister(key)
     await store.close()
-    say(*(f"{word.replace(' ', '-')}={count}" for word, count in tally.items()))
+    report(*(f"{word.replace(' ', '-')}={count}" for word, count in counts.items()))
 
 
 def dedupe(path: str, tries: str) -> None:
@@ -59,18 +59,18 @@ def dedupe(path: str, tries: str) -> None:
     for _ in range(int(tries)):
         (answer,) = store.enqueue_sync([NewJob(kind="once", queue="q", dedupe_key="the-key")])
         fresh += not answer.duplicate
-    say(fresh)
+    report(fresh)
 
 
 def enqueue_many(path: str, times: str) -> None:
-    """Enqueue one after the other; how many, and how long the longest took."""
+    """Enqueue one by one; reports how many, and how long the longest took."""
     store, longest = SqliteStore(path), 0.0
     for _ in range(int(times)):
         began = time.monotonic()
         store.enqueue_sync([NewJob(kind="other", queue="q")])
         longest = max(longest, time.monotonic() - began)
         time.sleep(0.001)
-    say(times, longest)
+    report(times, longest)
 
 
 async def open_only(path: str) -> None:
@@ -80,30 +80,30 @@ async def open_only(path: str) -> None:
     await store.open()
     store.enqueue_sync([NewJob(kind="k", queue="q")])
     await store.close()
-    say(store.tag)
+    report(store.tag)
 
 
-def turns(directory: str, seconds: str) -> None:
-    """Take turn after turn and tell how many it were and how long the longest wait was."""
-    turnstile = FairLock(directory, SYSTEM_CLOCK)
-    turnstile.open()
+def take_turns(directory: str, seconds: str) -> None:
+    """Acquire the fair lock again and again; reports how often, and the longest wait."""
+    fair_lock = FairLock(directory, SYSTEM_CLOCK)
+    fair_lock.open()
     sys.stdin.readline()
     count, longest, until = 0, 0.0, time.monotonic() + float(seconds)
     while (began := time.monotonic()) < until:
-        turnstile.enter()
+        fair_lock.acquire()
         longest = max(longest, time.monotonic() - began)
         time.sleep(0.001)
-        turnstile.leave()
+        fair_lock.release()
         count += 1
-    say(count, longest)
+    report(count, longest)
 
 
-def stand_in_the_way(directory: str) -> None:
-    """Take the turn and keep it."""
-    turnstile = FairLock(directory, SYSTEM_CLOCK)
-    turnstile.open()
-    turnstile.enter()
-    say("mine")
+def hold_fair_lock(directory: str) -> None:
+    """Acquire the fair lock and keep it."""
+    fair_lock = FairLock(directory, SYSTEM_CLOCK)
+    fair_lock.open()
+    fair_lock.acquire()
+    report("mine")
     sys.stdin.readline()
 
 
@@ -111,19 +111,19 @@ def enqueue(path: str, queue: str) -> None:
     """One job per line of input, until the input ends."""
     store = SqliteStore(path)
     store.enqueue_sync([NewJob(kind="k", queue="another")])
-    say("ready")
+    report("ready")
     for _ in sys.stdin:
         store.enqueue_sync([NewJob(kind="k", queue=queue)])
-        say("sent")
+        report("sent")
 
 
 async def work(path: str, host_id: str, lease_s: str) -> None:
     """Register, claim what is there, and hold it for ever."""
     store = SqliteStore(path)
     await store.open()
-    key = await store.processes.register(newcomer(host_id, float(lease_s)))
+    key = await store.processes.register(new_process(host_id, float(lease_s)))
     answer = await store.jobs.exchange(Exchange(owner=key, number=1, want=[Want("q", 10)]))
-    say(key, len(answer.claims))
+    report(key, len(answer.claims))
     await asyncio.sleep(3600)
 
 
@@ -133,11 +133,11 @@ async def lock(path: str) -> None:
 
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
-    say("locked")
+    report("locked")
     sys.stdin.readline()
     connection.execute("COMMIT")
     connection.close()
-    say("free")
+    report("free")
 
 
 async def fill(path: str, room: str) -> None:
@@ -157,11 +157,11 @@ async def fill(path: str, room: str) -> None:
             store.enqueue_sync([NewJob(kind="k", queue="q", payload=b'"' + b"x" * 1000 + b'"')])
             stored += 1
     except StoreError as error:
-        say(stored, type(error).__name__)
+        report(stored, type(error).__name__)
 
 
 _ALL = (
-    hammer, dedupe, enqueue_many, open_only, turns, stand_in_the_way, enqueue, work, lock, fill,
+    hammer, dedupe, enqueue_many, open_only, take_turns, hold_fair_lock, enqueue, work, lock, fill,
 )  # fmt: skip
 PARTS = {part.__name__: part for part in _ALL}
 

@@ -31,7 +31,7 @@ async def store(path: Path) -> AsyncGenerator[SqliteStore, None]:
 
 @pytest.fixture
 def start(project_root: Path) -> Iterator[Start]:
-    """Start a child process that plays one of the parts in ``child.py``."""
+    """Start a child process that runs a function of ``child.py``."""
     children: list[subprocess.Popen[str]] = []
 
     def begin(part: str, *arguments: object) -> "subprocess.Popen[str]":
@@ -53,7 +53,7 @@ def start(project_root: Path) -> Iterator[Start]:
         child.communicate()
 
 
-def said(child: "subprocess.Popen[str]") -> str:
+def read_line(child: "subprocess.Popen[str]") -> str:
     """The next line a child wrote."""
     assert child.stdout is not None
     return child.stdout.readline().strip()

@@ -1,7 +1,7 @@
 """A program that forks while it uses a Forge, in the ways programs do; test_r1_fork.py runs it.
 
 ``python forking_program.py way order file notes``: every process writes down, in the directory
-``notes``, the ids of jobs that it was told are stored, and that it came to its end. ``order`` is
+``notes``, the ids of jobs that were accepted, and that it ended. ``order`` is
 "first" or "last": whether the parent closes before or after its children.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from forge_jobs import Forge
 
-WAY, ORDER, FILE = sys.argv[1:4]
+SCENARIO, ORDER, FILE = sys.argv[1:4]
 NOTES = Path(sys.argv[4])
 STUCK_S = 40
 CHILDREN = 3
@@ -40,30 +40,30 @@ def note(job_id: str) -> None:
         notes.write(f"{job_id}\n")
 
 
-def tell(name: str) -> None:
+def signal_event(name: str) -> None:
     (NOTES / name).touch()
 
 
-def hear(name: str, *, at_most_s: float = STUCK_S) -> None:
-    until = time.monotonic() + at_most_s
+def wait_event(name: str, *, timeout_s: float = STUCK_S) -> None:
+    until = time.monotonic() + timeout_s
     while not (NOTES / name).exists():
         assert time.monotonic() < until, f"{name} did not happen"
         time.sleep(0.002)
 
 
-def forked(child: Callable[[], None]) -> int:
+def fork(child: Callable[[], None]) -> int:
     pid = os.fork()
     if pid == 0:
-        alone(child)
+        run_child(child)
     return pid
 
 
-def alone(child: Callable[[], None]) -> None:
-    """The life of a child: it ends by itself if it hangs."""
+def run_child(child: Callable[[], None]) -> None:
+    """Run a child process, which ends itself if it hangs."""
     signal.alarm(STUCK_S)
     try:
         child()
-        tell(f"done-{os.getpid()}")
+        signal_event(f"done-{os.getpid()}")
     except BaseException as error:
         print(f"child: {error!r}", file=sys.stderr, flush=True)
     finally:
@@ -74,9 +74,9 @@ def produce(up: str) -> None:
     """What a child does: some jobs before its parent closes, some after it."""
     for n in range(10):
         accept(n)
-    tell(up)
+    signal_event(up)
     if ORDER == "first":
-        hear("parent closed")
+        wait_event("parent closed")
     for n in range(10):
         accept(n)
 
@@ -91,10 +91,10 @@ def produce(up: str) -> None:
 def end(ups: list[str], pids: list[int]) -> None:
     """The parent closes before its children end, or after it."""
     for up in ups:
-        hear(up)
+        wait_event(up)
     if ORDER == "first":
         forge.close()
-        tell("parent closed")
+        signal_event("parent closed")
     for pid in pids:
         os.waitpid(pid, 0)
     if ORDER == "last":
@@ -108,17 +108,17 @@ def daemon() -> None:
 
     def detach() -> None:
         os.setsid()
-        forked(lambda: produce("up"))
+        fork(lambda: produce("up"))
         os._exit(0)
 
     pid = os.fork()
     if pid == 0:
         detach()
     os.waitpid(pid, 0)
-    hear("up")
+    wait_event("up")
     if ORDER == "first":
         # Not closed: the interpreter's end does it.
-        threading.Timer(0.5, tell, ["parent closed"]).start()
+        threading.Timer(0.5, signal_event, ["parent closed"]).start()
         return
     end([], [])
 
@@ -127,7 +127,7 @@ def preload() -> None:
     """A server that loads the application once and forks its workers."""
     accept(1)
     names = [f"up-{n}" for n in range(CHILDREN)]
-    pids = [forked(lambda name=name: produce(name)) for name in names]
+    pids = [fork(lambda name=name: produce(name)) for name in names]
     accept(2)
     end(names, pids)
 
@@ -137,7 +137,7 @@ def multiprocess() -> None:
     context = multiprocessing.get_context("fork")
     names = [f"up-{n}" for n in range(CHILDREN)]
     children = [
-        context.Process(target=alone, args=(lambda name=name: produce(name),)) for name in names
+        context.Process(target=run_child, args=(lambda name=name: produce(name),)) for name in names
     ]
     for child in children:
         child.start()
@@ -153,11 +153,11 @@ def in_handler() -> None:
 
     @forge.task
     def plain(n: int) -> None:
-        pids.append(forked(lambda: produce(f"up-plain-{n}")))
+        pids.append(fork(lambda: produce(f"up-plain-{n}")))
 
     @forge.task
     async def on_the_loop(n: int) -> None:
-        pids.append(forked(lambda: produce(f"up-loop-{n}")))
+        pids.append(fork(lambda: produce(f"up-loop-{n}")))
 
     async def run() -> None:
         async with forge.worker(queues=["default"]):
@@ -189,7 +189,7 @@ def busy() -> None:
     with_threads(
         stop,
         [enqueue, enqueue, enqueue, lambda: asyncio.run(aenqueue())],
-        lambda: [forked(lambda n=n: produce(f"up-{n}")) for n in range(2 * CHILDREN)],
+        lambda: [fork(lambda n=n: produce(f"up-{n}")) for n in range(2 * CHILDREN)],
     )
 
 
@@ -203,7 +203,7 @@ def storm() -> None:
             note(other.enqueue("work", {"n": 5}).id)
             other.close()
 
-    async def looks() -> None:
+    async def queries() -> None:
         store = await forge.sender.access.aready()
         while not stop.is_set():
             await store.metrics.counts()
@@ -222,19 +222,19 @@ def storm() -> None:
 
     with_threads(
         stop,
-        [opens, lambda: asyncio.run(looks()), fills, starts],
-        lambda: [forked(lambda n=n: produce(f"up-{n}")) for n in range(2 * CHILDREN)],
+        [opens, lambda: asyncio.run(queries()), fills, starts],
+        lambda: [fork(lambda n=n: produce(f"up-{n}")) for n in range(2 * CHILDREN)],
     )
 
 
 def with_threads(
-    stop: threading.Event, loops: list[Callable[[], None]], fork: Callable[[], list[int]]
+    stop: threading.Event, loops: list[Callable[[], None]], start: Callable[[], list[int]]
 ) -> None:
     accept(1)
     threads = [threading.Thread(target=loop) for loop in loops]
     for thread in threads:
         thread.start()
-    pids = fork()
+    pids = start()
     stop.set()
     for thread in threads:
         thread.join()
@@ -247,10 +247,10 @@ def stranger() -> None:
         with Forge(f"sqlite:///{FILE}?synchronous=normal") as other:
             for _ in range(10):
                 note(other.enqueue("work", {"n": 1}).id)
-    tell("stranger done")
+    signal_event("stranger done")
 
 
-WAYS: dict[str, Callable[[], None]] = {
+SCENARIOS: dict[str, Callable[[], None]] = {
     "daemon": daemon,
     "preload": preload,
     "multiprocessing": multiprocess,
@@ -263,4 +263,4 @@ WAYS: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     # Forking with threads is the point here.
     warnings.simplefilter("ignore", DeprecationWarning)
-    WAYS[WAY]()
+    SCENARIOS[SCENARIO]()

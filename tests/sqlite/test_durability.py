@@ -104,11 +104,11 @@ async def test_files_are_for_their_owner_alone(store: SqliteStore, path: Path) -
     assert stat.S_IMODE(os.stat(f"{path}-forge").st_mode) == 0o700
 
 
-async def test_the_log_is_emptied_before_it_grows_long(
+async def test_the_log_is_checkpointed_before_it_grows_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("session", "connection"):
-        monkeypatch.setattr(f"forge_jobs.backends.sqlite.io.{module}.WAL_KEPT", 1 << 20)
+    for module in ("io.session", "io.connection"):
+        monkeypatch.setattr(f"forge_jobs.backends.sqlite.{module}.WAL_KEEP_BYTES", 1 << 20)
     store = SqliteStore(path, synchronous="normal")
     largest = 0
     for _ in range(1_500):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.liveness_file import evidence
+from forge_jobs.backends.sqlite.os.liveness_file import probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess
@@ -62,7 +62,7 @@ def test_a_child_writes_and_reads_on_its_own(path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_child_that_exits_does_not_end_its_parents_life(path: Path) -> None:
+def test_a_child_that_exits_leaves_its_parent_registered(path: Path) -> None:
     store = SqliteStore(path)
     parent = asyncio.new_event_loop()
     parent.run_until_complete(store.open())
@@ -73,8 +73,8 @@ def test_a_child_that_exits_does_not_end_its_parents_life(path: Path) -> None:
     )
     assert in_child(lambda: None) == 0
     assert in_child(store.after_fork) == 0
-    assert evidence(DatabaseFile.at(path), "h") is not None
+    assert probe(DatabaseFile.at(path), "h") is not None
     assert len(parent.run_until_complete(store.processes.all())) == 1
     parent.run_until_complete(store.close())
-    assert evidence(DatabaseFile.at(path), "h") is None
+    assert probe(DatabaseFile.at(path), "h") is None
     parent.close()

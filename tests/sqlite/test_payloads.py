@@ -43,11 +43,11 @@ async def test_payloads_and_results(store: SqliteStore) -> None:
     assert [peek.result for peek in peeks if peek] == expected
 
 
-ODD = [*PAYLOADS, b'"\\u0000"', b"\x00", b"\xff\xfe", b"\t[\r\n]\x7f", b"[" * 2_100]
+UNUSUAL = [*PAYLOADS, b'"\\u0000"', b"\x00", b"\xff\xfe", b"\t[\r\n]\x7f", b"[" * 2_100]
 
 
-@pytest.mark.parametrize("payload", ODD)
-async def test_many_jobs_with_odd_payloads(store: SqliteStore, payload: bytes) -> None:
+@pytest.mark.parametrize("payload", UNUSUAL)
+async def test_many_jobs_with_unusual_payloads(store: SqliteStore, payload: bytes) -> None:
     jobs = [NewJob(kind="k", queue="q", payload=payload) for _ in range(5)]
     stored = await store.jobs.enqueue(jobs)
     key = await store.processes.register(
@@ -62,7 +62,7 @@ async def test_many_jobs_with_odd_payloads(store: SqliteStore, payload: bytes) -
 
 @pytest.mark.parametrize("many", [1, 2, 7, 8, 63, 64, 65, 200])
 async def test_batches_of_every_size_keep_their_order(store: SqliteStore, many: int) -> None:
-    jobs = [NewJob(kind=f"k{place}", queue="q") for place in range(many)]
+    jobs = [NewJob(kind=f"k{number}", queue="q") for number in range(many)]
     stored = await store.jobs.enqueue(jobs)
     assert [job.key for job in stored] == list(range(1, many + 1))
     key = await store.processes.register(

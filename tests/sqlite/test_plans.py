@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.backends.sqlite import (
     counters,
     enqueue,
@@ -26,7 +26,7 @@ ROWS = 100_000
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO forge_jobs (id, status, queue, kind, priority, run_at, max_attempts, enqueued_at,
-                        due_at, finished_at, owner, odd, line, dedupe_key, payload)
+                        due_at, finished_at, owner, indexed_status, claimable, dedupe_key, payload)
 SELECT i, s, 'q' || (i % 3), 'k' || (i % 7), i % 5, i, 5, i,
        CASE WHEN s IN ('scheduled', 'failed') THEN i END,
        CASE WHEN s IN ('done', 'dead') THEN i END,
@@ -48,7 +48,7 @@ def connection(
     schema.migrate(DatabaseFile.at(path), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     opened = sqlite3.connect(path, isolation_level=None)
     opened.execute(FILL, (ROWS,))
-    opened.execute("UPDATE forge_marks SET folded = (SELECT max(id) FROM forge_jobs)")
+    opened.execute("UPDATE forge_meta SET ingested = (SELECT max(id) FROM forge_jobs)")
     if request.param == "analysed":
         opened.execute("ANALYZE")
     yield opened
@@ -61,15 +61,15 @@ def plan(connection: sqlite3.Connection, statement: str) -> list[str]:
     return [row[3] for row in rows]
 
 
-def test_a_claim_walks_its_index_without_a_sort(connection: sqlite3.Connection) -> None:
+def test_a_claim_reads_its_index_without_a_sort(connection: sqlite3.Connection) -> None:
     steps = plan(connection, EXCHANGE["candidates"])
-    walks = [step for step in steps if "forge_jobs" in step]
-    assert walks == ["SEARCH forge_jobs USING INDEX forge_jobs_claim (queue=?)"]
+    reads = [step for step in steps if "forge_jobs" in step]
+    assert reads == ["SEARCH forge_jobs USING INDEX forge_jobs_claim (queue=?)"]
     assert not [step for step in steps if "B-TREE" in step], steps
 
 
 def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Connection) -> None:
-    values = in_order(EXCHANGE["candidates"], ("q0", 1 << 60, 500, None))
+    values = ordered_values(EXCHANGE["candidates"], ("q0", 1 << 60, 500, None))
     ids, *_ = connection.execute(EXCHANGE["candidates"], values).fetchone()
     expected = connection.execute(
         "SELECT id FROM forge_jobs NOT INDEXED WHERE status = 'pending' AND queue = 'q0'"
@@ -78,7 +78,7 @@ def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Con
     assert ids == "[" + ",".join(str(key) for (key,) in expected) + "]"
 
 
-def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
+def test_statistics_of_a_flooded_table_do_not_mislead_the_planner(tmp_path: Path) -> None:
     """Analysed while nearly everything is pending in one queue, the table looks cheaper than its
     indexes; by the time it is mostly done it is not."""
     schema.migrate(DatabaseFile.at(tmp_path / "jobs.db"), SYSTEM_CLOCK, SYSTEM_ENTROPY)
@@ -86,7 +86,12 @@ def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
     flooded.execute(FILL, (5_000,))
     flooded.execute("UPDATE forge_jobs SET status = 'pending', queue = 'q0', due_at = NULL")
     flooded.execute("ANALYZE")
-    frequent = (notify.SQL["news"], EXCHANGE["any_pending"], EXCHANGE["look"], queries.SQL["owned"])
+    frequent = (
+        notify.SQL["poll"],
+        EXCHANGE["any_pending"],
+        EXCHANGE["snapshot"],
+        queries.SQL["owned"],
+    )
     for statement in frequent:
         for step in plan(flooded, statement):
             assert step.split()[:2] not in TABLE_SCANS, (statement, step)
@@ -101,8 +106,8 @@ def test_statistics_of_a_flooded_table_mislead_nobody(tmp_path: Path) -> None:
         "done",
         "done_range",
         "done_with_result",
-        "started",
-        "undying",
+        "mark_started",
+        "clear_expiry",
         "body",
     ],
 )
@@ -130,8 +135,8 @@ def statements() -> Iterator[tuple[str, str]]:
 
 
 TABLE_SCANS = [["SCAN", "forge_jobs"], ["SCAN", "j"], ["SCAN", "y"]]
-# Walks that are short by design: they stop early, or pass over unfolded or running rows only.
-WALKS = {"past_retention"}
+# Scans that are short by design: they stop early, or read new or running rows only.
+SHORT_SCANS = {"past_retention"}
 
 
 @pytest.mark.parametrize(("name", "statement"), list(statements()))
@@ -139,7 +144,7 @@ def test_no_statement_reads_the_whole_table(
     connection: sqlite3.Connection, name: str, statement: str
 ) -> None:
     for step in plan(connection, statement):
-        if step.split()[:2] in TABLE_SCANS and name not in WALKS:
+        if step.split()[:2] in TABLE_SCANS and name not in SHORT_SCANS:
             # Either end of an index, or an index that holds running jobs alone.
             assert " INDEX forge_jobs_" in step, (name, step)
 
@@ -148,12 +153,12 @@ def test_keys_come_from_the_index_of_their_source(connection: sqlite3.Connection
     for source, index in (
         ("all", "INTEGER PRIMARY KEY (rowid<?)"),
         ("new", "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
-        ("odd", "COVERING INDEX forge_jobs_odd (odd=? AND rowid<?)"),
-        ("key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
-        ("running", "INDEX forge_jobs_busy"),
+        ("status", "COVERING INDEX forge_jobs_status (indexed_status=? AND rowid<?)"),
+        ("dedupe_key", "COVERING INDEX forge_jobs_dedupe (dedupe_key=? AND rowid<?)"),
+        ("running", "INDEX forge_jobs_running"),
         ("due", "COVERING INDEX forge_jobs_due (queue>? AND queue<?)"),
-        ("line", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
-        ("side", "COVERING INDEX forge_jobs_side (queue>? AND queue<?)"),
+        ("claimable", "INDEX forge_jobs_claim (queue>? AND queue<?)"),
+        ("track", "COVERING INDEX forge_jobs_track (queue>? AND queue<?)"),
     ):
         steps = [s for s in plan(connection, queries.SQL[f"keys_of_{source}"]) if "forge_jobs" in s]
         assert len(steps) == 1, (source, steps)

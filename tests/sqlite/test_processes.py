@@ -1,4 +1,4 @@
-"""Several processes on one file: no errors, nothing lost or doubled, everybody gets a turn."""
+"""Several processes on one file: no errors, nothing lost or doubled, no writer starves."""
 
 import asyncio
 import signal
@@ -12,7 +12,7 @@ from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 
-from .conftest import Start, ended, said
+from .conftest import Start, ended, read_line
 
 
 def numbers(child: "subprocess.Popen[str]") -> dict[str, int]:
@@ -23,10 +23,10 @@ def numbers(child: "subprocess.Popen[str]") -> dict[str, int]:
 @pytest.mark.processes
 async def test_four_processes_hammer_one_file(path: Path, start: Start) -> None:
     children = [start("hammer", path, f"host-{number}", 3) for number in range(4)]
-    told = [numbers(child) for child in children]
-    enqueued = sum(each["enqueued"] for each in told)
-    applied = sum(each["verdict-applied"] for each in told)
-    assert all(set(each) <= {"enqueued", "verdict-applied"} for each in told), told
+    reported = [numbers(child) for child in children]
+    enqueued = sum(each["enqueued"] for each in reported)
+    applied = sum(each["verdict-applied"] for each in reported)
+    assert all(set(each) <= {"enqueued", "verdict-applied"} for each in reported), reported
     store = SqliteStore(path)
     await store.open()
     counts = {count.status: count.jobs for count in await store.metrics.counts()}
@@ -65,8 +65,8 @@ async def test_ten_processes_create_one_database_at_once(path: Path, start: Star
 
 
 @pytest.mark.processes
-def test_the_turnstile_lets_everybody_through(tmp_path: Path, start: Start) -> None:
-    children = [start("turns", tmp_path, 2) for _ in range(4)]
+def test_the_fair_lock_starves_no_process(tmp_path: Path, start: Start) -> None:
+    children = [start("take_turns", tmp_path, 2) for _ in range(4)]
     for child in children:
         assert child.stdin is not None
         child.stdin.write("go\n")
@@ -76,13 +76,13 @@ def test_the_turnstile_lets_everybody_through(tmp_path: Path, start: Start) -> N
 
 
 @pytest.mark.processes
-async def test_a_process_that_stands_in_the_turnstile_stops_nobody(
+async def test_a_stopped_holder_of_the_fair_lock_blocks_no_process(
     path: Path, start: Start
 ) -> None:
     store = SqliteStore(path)
     await store.open()
-    child = start("stand_in_the_way", f"{path}-forge")
-    assert said(child) == "mine"
+    child = start("hold_fair_lock", f"{path}-forge")
+    assert read_line(child) == "mine"
     psutil.Process(child.pid).send_signal(signal.SIGSTOP)
     async with asyncio.timeout(60):
         await store.jobs.enqueue([NewJob(kind="k", queue="q")])
@@ -93,7 +93,7 @@ async def test_a_process_that_stands_in_the_turnstile_stops_nobody(
 
 
 @pytest.mark.processes
-async def test_a_foreign_writer_is_waited_for_and_never_shows(path: Path, start: Start) -> None:
+async def test_a_foreign_writer_is_waited_for_without_an_error(path: Path, start: Start) -> None:
     store = SqliteStore(path)
     await store.open()
     child = start("lock", path)

@@ -2,7 +2,7 @@
 
 Each round is a program of its own (forking_program.py) on a file of its own, beside a third process
 that opens, writes and closes all the time. What holds after it: no child hung, the file is sound,
-and every job that any process was told is stored is in it.
+and every job that a process was told is stored is in it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.liveness_file import evidence
+from forge_jobs.backends.sqlite.os.liveness_file import probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import ForgeError, Refused
 from forge_jobs.core.job import NewJob
@@ -58,13 +58,13 @@ def round_of(way: str, order: str, directory: Path) -> None:
     notes.mkdir(parents=True)
     file = directory / "jobs.db"
     third = start("stranger", "-", file, notes)
-    said = ended(start(way, order, file, notes))
+    output = ended(start(way, order, file, notes))
     until = time.monotonic() + LIMIT_S
     while len(list(notes.glob("done-*"))) < ENDS[way] and time.monotonic() < until:
         time.sleep(0.01)
     (notes / "stop").touch()
-    said += ended(third)
-    assert said == ""
+    output += ended(third)
+    assert output == ""
     assert len(list(notes.glob("done-*"))) == ENDS[way]
     assert (notes / "stranger done").exists()
     check(file, [line for name in notes.glob("ids-*") for line in name.read_text().split()])
@@ -100,7 +100,7 @@ def test_r1_a_fork_while_others_open_list_and_checkpoint(tmp_path: Path, order: 
     round_of("storm", order, tmp_path)
 
 
-# ---------------------------------------------------------------- one fork, looked at closely
+# ---------------------------------------------------------------- one fork in detail
 
 A_JOB = NewJob(kind="k", queue="q")
 
@@ -124,17 +124,17 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 def open_here(directory: Path) -> list[str]:
-    """What this process has open of databases in a directory: files, locks, doorbells."""
+    """What this process has open of databases in a directory: files, locks, sockets."""
     me = psutil.Process()
-    # A long path of a doorbell is shortened.
-    bells = [bell.name for bell in directory.glob("*-forge/bell/*")]
+    # The long path of a socket is shortened.
+    sockets = [path.name for path in directory.glob("*-forge/notify/*")]
     names = [
         os.readlink(f"/proc/self/fd/{number}")
         for number in os.listdir("/proc/self/fd")
         if os.path.islink(f"/proc/self/fd/{number}")
     ]
     names += [str(socket.laddr) for socket in me.net_connections(kind="unix")]
-    return [name for name in names if str(directory) in name or os.path.basename(name) in bells]
+    return [name for name in names if str(directory) in name or os.path.basename(name) in sockets]
 
 
 async def used(file: Path) -> tuple[SqliteStore, Subscription]:
@@ -181,9 +181,9 @@ async def test_r1_subscriptions_and_calls_of_the_parent_go_on(path: Path) -> Non
     assert len(await asyncio.gather(*calls)) == 20
     await asyncio.sleep(0.3)
     notified.clear()
-    # No doorbell announces what a plain connection writes.
+    # A plain connection sends no notification.
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute("UPDATE forge_marks SET control_version = control_version + 1")
+        other.execute("UPDATE forge_meta SET control_version = control_version + 1")
     await asyncio.wait_for(notified.wait(), 10)
     await listening.close()
     await store.close()
@@ -206,7 +206,7 @@ def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> Non
     os.waitpid(pid, 0)
     grandchild = int(os.read(reading, 100))
     try:
-        assert evidence(DatabaseFile.at(path), "h") is None
+        assert probe(DatabaseFile.at(path), "h") is None
     finally:
         os.kill(grandchild, signal.SIGKILL)
         os.close(reading)
@@ -317,7 +317,7 @@ def test_r1_a_foreign_connection_across_a_fork_is_named(
     store = SqliteStore(path)
     store.enqueue_sync([A_JOB])
     with closing(sqlite3.connect(path)) as other:
-        other.execute("SELECT 1 FROM forge_marks").fetchall()
+        other.execute("SELECT 1 FROM forge_meta").fetchall()
 
         def child() -> None:
             assert "close it before forking" in caplog.text

@@ -109,8 +109,8 @@ def test_r1_a_preloading_server_loses_no_job(path: Path, tmp_path: Path) -> None
         accepted.add(from_another_process(path))
         accepted.add(answer(address)[1])
         accepted.add(from_another_process(path))
-    said = (tmp_path / "log").read_text()
-    assert len(workers) > 1, said
+    output = (tmp_path / "log").read_text()
+    assert len(workers) > 1, output
     link = sqlite3.connect(path)
     try:
         assert link.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -121,4 +121,4 @@ def test_r1_a_preloading_server_loses_no_job(path: Path, tmp_path: Path) -> None
         assert [forge.job(job).refresh().status for job in accepted] == ["pending"] * len(accepted)
     finally:
         forge.close()
-    assert "Traceback" not in said, said
+    assert "Traceback" not in output, output

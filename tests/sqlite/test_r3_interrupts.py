@@ -1,7 +1,7 @@
 """R3: an exception out of a signal handler, anywhere in a call, leaves nothing behind on SQLite.
 
 A call that was interrupted has happened whole or not at all. No transaction stays open, no lock is
-held, no thread is stuck, and what later calls say is true.
+held, no thread is stuck, and later calls behave as usual.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ BIG = "x" * 40_000
 
 
 class Bench:
-    """A Forge on a file, and a look at that file from outside."""
+    """A Forge on a file, with a second connection to that file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class Bench:
         self.number += 1
         return self.number
 
-    def check_free(self, where: str) -> None:
+    def check_unlocked(self, where: str) -> None:
         """Another process could write now, without waiting."""
         for name in ("turn-a.lock", "turn-b.lock"):
             lock = os.open(os.path.join(DatabaseFile.at(self.path).directory, name), os.O_RDWR)
@@ -82,15 +82,15 @@ class Bench:
         finally:
             outside.close()
 
-    def check_honest(self, where: str) -> None:
-        """The next call does what it says."""
+    def check_next_call(self, where: str) -> None:
+        """The next call stores its job."""
         ((before,),) = self.rows("SELECT count(*) FROM forge_jobs WHERE kind = 'mark'")
         self.marks.enqueue(1, "")
         ((after,),) = self.rows("SELECT count(*) FROM forge_jobs WHERE kind = 'mark'")
         assert after == before + 1, f"an accepted job is missing after an interrupt in {where}"
 
-    def check_books(self) -> None:
-        """The books count what is there."""
+    def check_counters(self) -> None:
+        """The counters equal the rows."""
         store = self.forge.ready()
         counted = self.forge.sender.access.run(lambda _: store.metrics.counts())
         ((rows,),) = self.rows("SELECT count(*) FROM forge_jobs")
@@ -121,7 +121,7 @@ def _keyed(bench: Bench, number: int) -> None:
 
 
 def _bulk(bench: Bench, number: int) -> None:
-    bench.task.enqueue_many([(number, str(place)) for place in range(BULK)])
+    bench.task.enqueue_many([(number, str(index)) for index in range(BULK)])
 
 
 @pytest.mark.parametrize("error", [Interrupt, Late])
@@ -135,9 +135,9 @@ def test_r3_an_enqueue_happens_whole_or_not_at_all(
     error: type[BaseException],
 ) -> None:
     def check(tracing: Tracing) -> None:
-        bench.check_free(tracing.where)
+        bench.check_unlocked(tracing.where)
         assert bench.stored(bench.number) in (0, whole), tracing.where
-        bench.check_honest(tracing.where)
+        bench.check_next_call(tracing.where)
 
     count = sweep(lambda: call(bench, bench.next_number()), check, error=error)
     assert count > 30, "the sweep has hit the call"
@@ -146,11 +146,11 @@ def test_r3_an_enqueue_happens_whole_or_not_at_all(
         " (SELECT 1 FROM forge_jobs j WHERE j.id = d.job)"
     )
     assert lost == 0, "no key without its job"
-    bench.check_books()
+    bench.check_counters()
 
 
 @pytest.mark.parametrize("began", [True, False])
-def test_r3_a_call_inside_a_users_transaction_leaves_it_honest(bench: Bench, began: bool) -> None:
+def test_r3_a_call_inside_a_users_transaction_is_atomic(bench: Bench, began: bool) -> None:
     """Whatever the user then does, commit or roll back, the call is in it whole or not at all."""
     mine = sqlite3.connect(bench.path)
     mine.execute("CREATE TABLE orders (id INTEGER)")
@@ -170,7 +170,7 @@ def test_r3_a_call_inside_a_users_transaction_leaves_it_honest(bench: Bench, beg
             mine.execute("INSERT INTO orders VALUES (?)", (bench.number,))
             mine.commit()
             assert bench.stored(bench.number) in (0, BULK), tracing.where
-        bench.check_free(tracing.where)
+        bench.check_unlocked(tracing.where)
 
     def fresh() -> None:
         if mine.in_transaction:
@@ -180,8 +180,8 @@ def test_r3_a_call_inside_a_users_transaction_leaves_it_honest(bench: Bench, beg
     assert sweep(fresh, check) > 30
     mine.commit()
     mine.close()
-    bench.check_honest("the last one")
-    bench.check_books()
+    bench.check_next_call("the last one")
+    bench.check_counters()
 
 
 def test_r3_cancel_and_result(bench: Bench) -> None:
@@ -194,16 +194,16 @@ def test_r3_cancel_and_result(bench: Bench) -> None:
     waiting = bench.task.enqueue(bench.next_number(), "")
 
     def check(tracing: Tracing) -> None:
-        bench.check_honest(tracing.where)
+        bench.check_next_call(tracing.where)
         assert waiting.refresh().status in ("pending", "cancelled")
         assert finished.result(timeout=10) is None
-        assert not bench.forge.sender.poller._waiters, "nobody waits any more"
+        assert not bench.forge.sender.poller._waiters, "no waiter is left"
         assert access.run(_alive), "the I/O thread answers"
 
-    assert sweep(waiting.cancel, check, most=40) > 10
+    assert sweep(waiting.cancel, check, max_points=40) > 10
     assert waiting.refresh().status == "cancelled", "it goes on when its caller is interrupted"
-    assert sweep(lambda: finished.result(timeout=10), check, most=40) > 10
-    bench.check_books()
+    assert sweep(lambda: finished.result(timeout=10), check, max_points=40) > 10
+    bench.check_counters()
 
 
 async def _alive(_: object) -> bool:
@@ -213,30 +213,30 @@ async def _alive(_: object) -> bool:
 def test_r3_opening_and_closing(tmp_path: Path) -> None:
     """An interrupted opening is begun anew by the next call, an interrupted closing is finished."""
     threads = set(threading.enumerate())
-    made = [Forge(f"sqlite:///{tmp_path}/0.db")]
+    forges = [Forge(f"sqlite:///{tmp_path}/0.db")]
 
     def used(tracing: Tracing) -> None:
-        made[-1].enqueue("later", {})
+        forges[-1].enqueue("later", {})
         closed(tracing)
 
     def closed(tracing: Tracing) -> None:
-        made[-1].close()
+        forges[-1].close()
         with pytest.raises(Closed):
-            made[-1].enqueue("too-late", {})
-        made.append(Forge(f"sqlite:///{tmp_path}/{len(made)}.db"))
+            forges[-1].enqueue("too-late", {})
+        forges.append(Forge(f"sqlite:///{tmp_path}/{len(forges)}.db"))
 
-    assert sweep(lambda: made[-1].ready(), used, most=40) > 20  # noqa: PLW0108 - one each time
+    assert sweep(lambda: forges[-1].ready(), used, max_points=40) > 20  # noqa: PLW0108 - one each time
 
     closed_at: list[str] = []
-    for place in range(60):
-        made.append(Forge(f"sqlite:///{tmp_path}/{len(made)}.db"))
-        made[-1].ready()
-        tracing = raised_at(place, made[-1].close)
+    for point in range(60):
+        forges.append(Forge(f"sqlite:///{tmp_path}/{len(forges)}.db"))
+        forges[-1].ready()
+        tracing = raised_at(point, forges[-1].close)
         closed_at += [tracing.where] if tracing.raised else []
         with not_stuck(tracing.where):
-            made[-1].close()
+            forges[-1].close()
     assert len(closed_at) > 15
-    for forge in made:
+    for forge in forges:
         forge.close()
     until = time.monotonic() + 10
     while set(threading.enumerate()) - threads and time.monotonic() < until:
@@ -244,9 +244,9 @@ def test_r3_opening_and_closing(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= threads, "no thread is left"
 
 
-def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
-    """Other threads' calls in the interrupted group commit: told stored if and only if stored."""
-    told: Counter[int] = Counter()
+def test_r3_other_calls_of_an_interrupted_group_get_true_results(bench: Bench) -> None:
+    """Calls of other threads in the group: reported as stored if and only if stored."""
+    accepted: Counter[int] = Counter()
     stop = threading.Event()
     failed: list[BaseException] = []
     lock = threading.Lock()
@@ -261,10 +261,10 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
                 failed.append(error)
             else:
                 with lock:
-                    told[number] += 1
+                    accepted[number] += 1
 
     threads = [
-        threading.Thread(target=producer, args=(10_000_000 * place,)) for place in range(1, 5)
+        threading.Thread(target=producer, args=(10_000_000 * worker,)) for worker in range(1, 5)
     ]
     for thread in threads:
         thread.start()
@@ -274,7 +274,7 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
 
     try:
         for _ in range(4):
-            sweep(lambda: _keyed(bench, bench.next_number()), check, most=60)
+            sweep(lambda: _keyed(bench, bench.next_number()), check, max_points=60)
     finally:
         stop.set()
         for thread in threads:
@@ -285,9 +285,9 @@ def test_r3_those_taken_along_hear_the_truth(bench: Bench) -> None:
     ((twice,),) = bench.rows(
         "SELECT count(*) - count(DISTINCT payload) FROM forge_jobs WHERE kind = 'other-thread'"
     )
-    assert (stored, twice) == (sum(told.values()), 0)
-    bench.check_free("the last one")
-    bench.check_books()
+    assert (stored, twice) == (sum(accepted.values()), 0)
+    bench.check_unlocked("the last one")
+    bench.check_counters()
 
 
 # A handler may also run in the callback of a weak reference: Python reports what it raises there.
@@ -340,7 +340,7 @@ def test_r3_real_signals_with_threads_and_another_process(
     assert not any(thread.is_alive() for thread in threads)
     assert interrupted > 10
     with not_stuck("the sweep"):
-        bench.check_honest("the sweep")
+        bench.check_next_call("the sweep")
     numbers = Counter(
         int(str(payload).split('"n":')[1].split(",")[0])
         for (payload,) in bench.rows(
@@ -352,8 +352,8 @@ def test_r3_real_signals_with_threads_and_another_process(
     assert {count for number, count in numbers.items()} <= {1, 2, BULK}
     assert ended(other).split()[0] == "400"
     assert bench.rows("SELECT count(*) FROM forge_jobs WHERE kind = 'other'") == [(400,)]
-    bench.check_free("the sweep")
-    bench.check_books()
+    bench.check_unlocked("the sweep")
+    bench.check_counters()
 
 
 def test_r3_the_sweep_sees_an_open_transaction(bench: Bench) -> None:
@@ -365,15 +365,15 @@ def test_r3_the_sweep_sees_an_open_transaction(bench: Bench) -> None:
 
     assert not raised_at(0, careless).raised
     with pytest.raises(pytest.fail.Exception, match="locked"):
-        bench.check_free("careless")
+        bench.check_unlocked("careless")
     connection.close()
 
 
-async def test_r3_a_store_that_closes_ends_subscriptions_that_nobody_has(path: Path) -> None:
-    """Whoever asked for one may have been interrupted before it could be handed over."""
+async def test_r3_a_store_that_closes_ends_unowned_subscriptions(path: Path) -> None:
+    """The subscriber may have been interrupted before it got the subscription."""
     store = SqliteStore(path)
     await store.open()
     subscription = await store.subscribe(["q"], lambda: None)
     await store.close()
-    assert subscription.bell.fileno() == -1
+    assert subscription.socket.fileno() == -1
     await subscription.close()

@@ -1,4 +1,4 @@
-"""R4: a step of the machine's wall clock kills nobody and keeps nobody alive.
+"""R4: a step of the machine's wall clock makes no process look dead or alive.
 
 A held lock together with a wall clock that leaps is no proof of death: leases are counted by the
 steady clock. A process that was stopped is found after its lease, whatever the wall clock does.
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from forge_jobs.backends.sqlite.os.liveness_file import Sign
+from forge_jobs.backends.sqlite.os.liveness_file import LivenessRecord
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.status import JobStatus
@@ -56,14 +56,14 @@ async def test_r4_a_step_takes_no_job_from_a_living_process(
     await worker.claim()
     clock.advance(LEASE_S / 2)
     clock.jump(step_s)
-    # The reaper looks before the next beat.
+    # The reaper runs before the next heartbeat.
     assert await _reaped(other) == Reaped()
     assert await _reaped(ours) == Reaped()
     assert [process.key for process in await other.processes.all()] == [worker.key]
     assert (await record(other, job.id)).status is JobStatus.RUNNING
     expiry = await other.processes.next_expiry()
     assert expiry == clock.now() + round(LEASE_S / 2 * SECOND)
-    # Its own store trusts it, too: it goes on claiming.
+    # Its own store trusts it, too: it keeps claiming.
     await enqueue(ours)
     assert len(await worker.claim()) == 1
 
@@ -93,10 +93,10 @@ async def test_r4_a_job_from_before_a_step_back_starts_at_once(
 
 
 def test_r4_a_stamp_that_cannot_be_compared_counts_by_the_wall_clock() -> None:
-    earlier_release = Sign(1, LEASE_S, 100 * SECOND)
-    assert earlier_release.left_us(110 * SECOND, 0) == 5 * SECOND
+    earlier_release = LivenessRecord(1, LEASE_S, 100 * SECOND)
+    assert earlier_release.remaining_us(110 * SECOND, 0) == 5 * SECOND
     # Written by a clock that has run longer than ours: not a steady clock of this machine.
-    foreign = Sign(1, LEASE_S, 100 * SECOND, steady_us=900 * SECOND)
-    assert foreign.left_us(110 * SECOND, 100 * SECOND) == 5 * SECOND
+    foreign = LivenessRecord(1, LEASE_S, 100 * SECOND, monotonic_us=900 * SECOND)
+    assert foreign.remaining_us(110 * SECOND, 100 * SECOND) == 5 * SECOND
     # A beat that came while we read our clock.
-    assert foreign.left_us(110 * SECOND, 899 * SECOND) == 16 * SECOND
+    assert foreign.remaining_us(110 * SECOND, 899 * SECOND) == 16 * SECOND

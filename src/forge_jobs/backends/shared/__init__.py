@@ -1,1 +1,1 @@
-"""What the SQL backends share: SQL text files, migrations, pagination."""
+"""Code shared by the backends: SQL text files, migrations, pagination."""

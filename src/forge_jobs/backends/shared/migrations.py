@@ -1,4 +1,4 @@
-"""Numbered forward migrations: ``0001_name.sql``, ``0002_name.sql`` … in a package of a backend."""
+"""Loads numbered forward migrations: ``0001_name.sql``, ``0002_name.sql`` … of a backend."""
 
 import re
 from dataclasses import dataclass

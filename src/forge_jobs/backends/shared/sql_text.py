@@ -1,15 +1,15 @@
-"""SQL as text that people read: named blocks in ``.sql`` files, checked when they are loaded.
+"""Loads named SQL statements from ``.sql`` files and checks the files' form.
 
-A file holds blocks of this form; the comment above a statement says why it is there and which index
+A file holds blocks of this form; the comment above a statement gives its purpose and the index that
 serves it::
 
     -- name: oldest_pending
     -- Why this statement exists. Index: jobs_claim.
     SELECT min(run_at) FROM jobs WHERE status = 'pending';
 
-Values are always bound; nothing here builds SQL from data. Places for values are numbered (``?1``)
-where a value is used twice or out of order. Some drivers take offence at numbers, so a statement is
-given out with plain ``?``; ``in_order`` lines the values up with them.
+Values are always bound; nothing here builds SQL from data. Placeholders are numbered (``?1``) where
+a value is used twice or out of order. Some drivers reject numbered placeholders, so a statement is
+returned with plain ``?``; ``ordered_values`` arranges the values for it.
 """
 
 import re
@@ -20,18 +20,18 @@ from typing import Any, Final
 _NAME: Final = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
 _NUMBERED: Final = re.compile(r"\?(\d+)")
 
-# For statements whose values do not simply follow each other: which value goes where.
-ORDERS: Final[dict[str, tuple[int, ...]]] = {}
+# For statements that use values twice or out of order: the index of the value per placeholder.
+VALUE_ORDERS: Final[dict[str, tuple[int, ...]]] = {}
 
 
-def in_order(statement: str, values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a statement, one for each of its places."""
-    order = ORDERS.get(statement)
-    return values if order is None else [values[place] for place in order]
+def ordered_values(statement: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a statement, one per placeholder."""
+    order = VALUE_ORDERS.get(statement)
+    return values if order is None else [values[index] for index in order]
 
 
 class SqlText(Mapping[str, str]):
-    """The statements of one file by name. An unknown name is an error where it is asked for."""
+    """The statements of one file by name. Reading an unknown name raises LookupError."""
 
     def __init__(self, source: str, text: str) -> None:
         self._source = source
@@ -39,7 +39,7 @@ class SqlText(Mapping[str, str]):
 
     @classmethod
     def load(cls, package: str, file: str) -> "SqlText":
-        """Read a file that lies in a package."""
+        """Read a file of a package."""
         return cls(f"{package}/{file}", files(package).joinpath(file).read_text(encoding="utf-8"))
 
     def __getitem__(self, name: str) -> str:
@@ -74,23 +74,23 @@ def _blocks(source: str, text: str) -> Iterator[tuple[str, str]]:
         statement = _statement(rest)
         if not statement.endswith(";") or statement.count(";") != 1:
             raise ValueError(f"{source}: {name!r} must be one statement that ends with ';'")
-        yield name, _unnumbered(statement.removesuffix(";"))
+        yield name, _without_numbers(statement.removesuffix(";"))
 
 
-def _unnumbered(statement: str) -> str:
+def _without_numbers(statement: str) -> str:
     order = tuple(int(number) - 1 for number in _NUMBERED.findall(statement))
     plain = _NUMBERED.sub("?", statement)
-    if _seen.setdefault(plain, order) != order:
+    if _known_orders.setdefault(plain, order) != order:
         raise ValueError(f"two statements differ in the order of their values alone: {plain}")
     if order != tuple(range(len(order))):
-        ORDERS[plain] = order
+        VALUE_ORDERS[plain] = order
     return plain
 
 
-_seen: dict[str, tuple[int, ...]] = {}
+_known_orders: dict[str, tuple[int, ...]] = {}
 
 
 def _statement(text: str) -> str:
-    """The text without comments; blanks folded, so that the same SQL is the same cache entry."""
+    """The text without comments and with single spaces, so that equal SQL is one cache entry."""
     lines = (line.split("--", 1)[0].strip() for line in text.splitlines())
     return " ".join(line for line in lines if line)

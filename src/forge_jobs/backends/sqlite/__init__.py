@@ -1,6 +1,7 @@
 """Jobs in one SQLite file, for many threads and many processes of one machine.
 
-``place`` knows the files, ``turnstile`` whose turn it is to write, ``writer`` commits in groups,
-``reader`` looks without disturbing, ``live`` says who is alive, ``bell`` wakes other processes.
-The statements lie in ``sql``, the schema in ``migrations``.
+``io`` holds the connections: ``io/writer.py`` commits in groups, ``io/reader.py`` runs queries.
+``os`` holds files, locks, sockets and fork hooks: ``os/fair_lock.py`` orders the writers of several
+processes, ``os/liveness_file.py`` shows which of them run, ``os/notify_socket.py`` wakes them.
+The statements are in ``sql``, the schema is in ``migrations``.
 """

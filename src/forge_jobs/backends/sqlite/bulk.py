@@ -1,7 +1,7 @@
-"""What people do to many jobs at once: cancel, retry, run now, delete.
+"""Bulk actions on jobs: cancel, retry, run now, delete.
 
-A filter is walked downwards by key, at most ``limit`` matching rows per call: it always gets on,
-whatever the rows are like, and never meets jobs that came after it began.
+A filter is scanned in descending order of keys, at most ``limit`` matching rows per call: each call
+makes progress, whatever the rows are, and none sees jobs that were enqueued after the first.
 """
 
 from collections.abc import Callable
@@ -16,51 +16,51 @@ from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStat
 
 from . import dedupe_keys, queries, transitions
 from .io.transaction import Tx
-from .rows import Row, State
+from .rows import Details, Row
 from .transitions import as_json
 
 
 class Effect(Enum):
-    """What an action did to one job; REMOVED ones are deleted together afterwards."""
+    """What an action did to one job; DELETED ones are deleted together afterwards."""
 
     CHANGED = "changed"
     REQUESTED = "requested"
     SKIPPED = "skipped"
-    REMOVED = "removed"
+    DELETED = "deleted"
 
 
-Deed: TypeAlias = Callable[[Tx, Row], Effect]
+Action: TypeAlias = Callable[[Tx, Row], Effect]
 
 
-def act(tx: Tx, selection: Selection, deed: Deed, limit: int, after: Cursor | None) -> Acted:
-    """Do something to every selected job, within the limit of one call."""
+def act(tx: Tx, selection: Selection, action: Action, limit: int, after: Cursor | None) -> Acted:
+    """Apply an action to the selected jobs, within the limit of one call."""
     if selection.ids and selection.filter is not None:
         raise BadOption("a selection takes ids or a filter, not both")
-    missing, following = 0, None
+    missing, next_cursor = 0, None
     if selection.filter is None:
-        named = queries.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
-        chosen = [key for key in named if key is not None]
-        missing = len(named) - len(chosen)
+        found_keys = queries.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
+        keys = [key for key in found_keys if key is not None]
+        missing = len(found_keys) - len(keys)
     else:
         found = queries.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
-        chosen, following = found.keys, queries.cursor(found, tx.tag)
-    rows = transitions.load_text(tx, as_json(chosen)) if chosen else {}
+        keys, next_cursor = found.keys, queries.cursor(found, tx.tag)
+    rows = transitions.load_text(tx, as_json(keys)) if keys else {}
     effects: dict[Effect, list[Row]] = {effect: [] for effect in Effect}
-    for key in chosen:
+    for key in keys:
         row = rows[key]
-        effect = deed(tx, row)
+        effect = action(tx, row)
         effects[effect].append(row)
         if row.dedupe_key is not None and effect is Effect.CHANGED:
-            # Its state decides about the next job with the same key.
+            # Its stored state decides about the next job with the same dedupe key.
             transitions.store(tx, [row])
     transitions.store(tx, effects[Effect.CHANGED] + effects[Effect.REQUESTED])
-    transitions.remove(tx, effects[Effect.REMOVED])
+    transitions.delete(tx, effects[Effect.DELETED])
     return Acted(
-        changed=len(effects[Effect.CHANGED]) + len(effects[Effect.REMOVED]),
+        changed=len(effects[Effect.CHANGED]) + len(effects[Effect.DELETED]),
         requested=len(effects[Effect.REQUESTED]),
         skipped=len(effects[Effect.SKIPPED]),
         missing=missing,
-        next=following,
+        next=next_cursor,
     )
 
 
@@ -68,22 +68,24 @@ def cancel(reason: str, tx: Tx, row: Row) -> Effect:
     if row.status in TERMINAL:
         return Effect.SKIPPED
     if row.status is JobStatus.RUNNING:
-        transitions.request_stop(tx, row, Event.CANCEL, reason)
+        transitions.request_cancel(tx, row, Event.CANCEL, reason)
         return Effect.REQUESTED
     transitions.cancel(tx, row, Event.CANCEL, reason)
     return Effect.CHANGED
 
 
 def retry(tx: Tx, row: Row) -> Effect:
-    if row.status not in RETRYABLE or dedupe_keys.blocked(tx, row):
+    if row.status not in RETRYABLE or dedupe_keys.is_taken(tx, row):
         return Effect.SKIPPED
-    state, options = row.state(), row.options()
+    details, options = row.details(), row.options()
     row.run_at = tx.now
-    kept = State(errors=state.errors, progress=state.progress, progress_note=state.progress_note)
-    row.keep(kept)
+    kept = Details(
+        errors=details.errors, progress=details.progress, progress_note=details.progress_note
+    )
+    row.set_details(kept)
     row.result, row.result_changed = None, True
     if options.expires_at is not None and options.expires_at <= tx.now:
-        # Kept, it would cancel the job again before anybody could run it.
+        # An old expiry would cancel the job again before it could run.
         text = as_json(structs.replace(options, expires_at=None))
         row.options_text = None if text == "{}" else text
     transitions.transition(tx, row, Event.RETRY, JobStatus.PENDING, Attempts.RESET)
@@ -101,6 +103,6 @@ def run_now(tx: Tx, row: Row) -> Effect:
 
 def delete(tx: Tx, row: Row) -> Effect:
     if row.status is JobStatus.RUNNING:
-        transitions.request_stop(tx, row, Event.DELETE, transitions.DELETED)
+        transitions.request_cancel(tx, row, Event.DELETE, transitions.DELETED)
         return Effect.REQUESTED
-    return Effect.REMOVED
+    return Effect.DELETED

@@ -1,7 +1,7 @@
-"""What one transaction adds to the books: numbers of jobs by state, and what happened per minute.
+"""The counters of one transaction: jobs by state, and events per minute.
 
-Changes are gathered here and written once at the end of the transaction, however many jobs moved:
-numbers in place, everything else as one line of the ledger (see ``roll``).
+Changes are collected here and written once at the end of the transaction, however many jobs it
+changed: jobs by state in place, everything else as one appended entry (see ``roll_up``).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "counters.sql")
 Execute = Callable[..., Any]
 
 _ADD_COUNTS: Final = SQL["add_counts"]
-_ADD_LINE: Final = SQL["add_line"]
+_ADD_ENTRY: Final = SQL["add_entry"]
 _encode = msgspec.json.encode
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
@@ -30,8 +30,8 @@ _DEAD, _CANCELLED, _MISSING = JobStatus.DEAD, JobStatus.CANCELLED, Event.MISSING
 _DONE_EVENT: Final = Event.DONE
 
 
-class _Part:
-    """What happened to one queue and kind."""
+class _KindCounters:
+    """The events of one queue and kind."""
 
     __slots__ = (
         "cancelled", "dead", "done", "enqueued", "ran", "released", "retried", "started",
@@ -65,85 +65,88 @@ class _Part:
 
 
 class Counters:
-    """The entries of one transaction, all made in the same minute unless said otherwise."""
+    """The changes of one transaction; all in its own minute unless a minute is given."""
 
-    __slots__ = ("_counts", "_minute", "_now", "_parts")
+    __slots__ = ("_counts", "_kinds", "_minute", "_now")
 
     def __init__(self, now: Instant) -> None:
         self._now = now
         self._minute = now - now % MINUTE
         self._counts: dict[tuple[str, str, str], int] = {}
-        self._parts: dict[tuple[Instant, str, str], _Part] = {}
+        self._kinds: dict[tuple[Instant, str, str], _KindCounters] = {}
 
-    def entered(
+    def inserted(
         self, queue: str, kind: str, status: str, jobs: int = 1, minute: Instant | None = None
     ) -> None:
-        """Jobs came into being in this state."""
-        self._add(queue, kind, status, jobs)
-        self._part(queue, kind, minute).enqueued += jobs
+        """New jobs were stored in this state."""
+        self._add_jobs(queue, kind, status, jobs)
+        self._kind(queue, kind, minute).enqueued += jobs
 
-    def moved(
+    def transitioned(
         self, queue: str, kind: str, source: JobStatus, target: JobStatus, jobs: int = 1
     ) -> None:
-        """Jobs went from one state to another; a running one that waits again was handed back,
-        unless ``lost`` or ``throttled`` says otherwise."""
-        self._add(queue, kind, source, -jobs)
-        self._add(queue, kind, target, jobs)
+        """Jobs changed their state. A transition from running to a waiting state counts as a
+        release; ``reaped`` and ``throttled`` correct that."""
+        self._add_jobs(queue, kind, source, -jobs)
+        self._add_jobs(queue, kind, target, jobs)
         if target is _RUNNING:
-            self._part(queue, kind).started += jobs
+            self._kind(queue, kind).started += jobs
         elif target is _DONE:
-            self._part(queue, kind).done += jobs
+            self._kind(queue, kind).done += jobs
         elif target is _FAILED:
-            self._part(queue, kind).retried += jobs
+            self._kind(queue, kind).retried += jobs
         elif target is _DEAD:
-            self._part(queue, kind).dead += jobs
+            self._kind(queue, kind).dead += jobs
         elif target is _CANCELLED:
-            self._part(queue, kind).cancelled += jobs
+            self._kind(queue, kind).cancelled += jobs
         elif source is _RUNNING and target in (_PENDING, _SCHEDULED, _HELD):
-            self._part(queue, kind).released += jobs
+            self._kind(queue, kind).released += jobs
 
-    def removed(self, queue: str, kind: str, status: str) -> None:
-        """A job was deleted; what happened in its minutes stays."""
-        self._add(queue, kind, status, -1)
+    def deleted(self, queue: str, kind: str, status: str) -> None:
+        """A job was deleted; its events stay."""
+        self._add_jobs(queue, kind, status, -1)
 
-    def lost(self, queue: str, kind: str) -> None:
-        """The started job that just moved was taken from a dead owner and will be tried again."""
-        part = self._part(queue, kind)
-        part.released -= 1
-        part.retried += 1
+    def reaped(self, queue: str, kind: str) -> None:
+        """The last release was a started job of a dead owner, which will be retried."""
+        counters = self._kind(queue, kind)
+        counters.released -= 1
+        counters.retried += 1
 
     def throttled(self, queue: str, kind: str) -> None:
-        """The job that just moved was told to come back later."""
-        part = self._part(queue, kind)
-        part.released -= 1
-        part.throttled += 1
+        """The last release was a throttle."""
+        counters = self._kind(queue, kind)
+        counters.released -= 1
+        counters.throttled += 1
 
-    def ended(self, queue: str, kind: str, ends: Sequence[Finish]) -> None:
-        """Workers told the ends of runs, and how long everything took."""
-        part, now = self._part(queue, kind), self._now
-        part.waited += [end.waited_s for end in ends if end.event is not _MISSING]
-        part.ran += [end.ran_s for end in ends if end.event is not _MISSING]
-        part.took += [(now - end.enqueued_at) / SECOND for end in ends if end.event is _DONE_EVENT]
+    def finished(self, queue: str, kind: str, finishes: Sequence[Finish]) -> None:
+        """Record the times of finished runs."""
+        counters, now = self._kind(queue, kind), self._now
+        counters.waited += [finish.waited_s for finish in finishes if finish.event is not _MISSING]
+        counters.ran += [finish.ran_s for finish in finishes if finish.event is not _MISSING]
+        counters.took += [
+            (now - finish.enqueued_at) / SECOND
+            for finish in finishes
+            if finish.event is _DONE_EVENT
+        ]
 
     def write(self, execute: Execute) -> int:
-        """Bring everything into the tables: at most two statements. The number of the line, 0
-        without one."""
+        """Write everything, with at most two statements. Returns the id of the entry, or 0."""
         if self._counts:
             counts = [(*name, jobs) for name, jobs in self._counts.items() if jobs]
             if counts:
                 execute(_ADD_COUNTS, (_encode(counts).decode(),))
-        if not self._parts:
+        if not self._kinds:
             return 0
-        told = [part.minute(*name) for name, part in self._parts.items()]
-        return execute(_ADD_LINE, (_encode(told).decode(),)).lastrowid
+        minutes = [counters.minute(*name) for name, counters in self._kinds.items()]
+        return execute(_ADD_ENTRY, (_encode(minutes).decode(),)).lastrowid
 
-    def _add(self, queue: str, kind: str, status: str, jobs: int) -> None:
+    def _add_jobs(self, queue: str, kind: str, status: str, jobs: int) -> None:
         name = (queue, kind, status)
         self._counts[name] = self._counts.get(name, 0) + jobs
 
-    def _part(self, queue: str, kind: str, minute: Instant | None = None) -> _Part:
+    def _kind(self, queue: str, kind: str, minute: Instant | None = None) -> _KindCounters:
         name = (self._minute if minute is None else minute, queue, kind)
-        part = self._parts.get(name)
-        if part is None:
-            part = self._parts[name] = _Part()
-        return part
+        counters = self._kinds.get(name)
+        if counters is None:
+            counters = self._kinds[name] = _KindCounters()
+        return counters

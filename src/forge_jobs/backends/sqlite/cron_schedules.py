@@ -1,4 +1,4 @@
-"""The cron half of the schedule contract on SQLite: ticks that fire once, and their history."""
+"""The cron part of the schedule contract on SQLite: ticks that fire once, and their history."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "schedules.sql")
 
 
 class SqliteCronSchedules:
-    """What fires by time; see ``forge_jobs.store.schedules``."""
+    """Stores cron schedules; see ``forge_jobs.store.schedules``."""
 
     def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
         self._writer = writer
@@ -106,7 +106,7 @@ def _put(schedule: Schedule, expect: int | None, tx: Tx) -> bool:
     if expect not in (None, version):
         return False
     tx.execute(SQL["put_schedule"], _values(schedule, version + 1, tx.now))
-    tx.operate()
+    tx.raise_control_version()
     return True
 
 
@@ -114,7 +114,7 @@ def _delete(name: str, tx: Tx) -> bool:
     tx.execute(SQL["delete_fires"], (name,))
     if tx.execute(SQL["delete_schedule"], (name,)).rowcount != 1:
         return False
-    tx.operate()
+    tx.raise_control_version()
     return True
 
 
@@ -156,7 +156,7 @@ def _fire(
         job = next(stored)
         outcome = FireOutcome.SKIPPED if job.duplicate else FireOutcome.FIRED
         fires.append(Fire(shot.tick, tx.now, outcome, job.id, shot.missed))
-    _remember(tx, name, fires)
+    _record_fires(tx, name, fires)
     return fires
 
 
@@ -166,11 +166,11 @@ def _trigger(name: str, job: NewJob, tx: Tx) -> Fire | None:
     (stored,) = enqueue.insert(tx, [job])
     outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.TRIGGERED
     fire = Fire(tx.now, tx.now, outcome, stored.id)
-    _remember(tx, name, [fire])
+    _record_fires(tx, name, [fire])
     return fire
 
 
-def _remember(tx: Tx, name: str, fires: Sequence[Fire]) -> None:
+def _record_fires(tx: Tx, name: str, fires: Sequence[Fire]) -> None:
     for fire in fires[-FIRES_KEPT:]:
         tx.execute(
             SQL["add_fire"], (name, fire.tick, fire.at, fire.outcome, fire.job_id, fire.missed)

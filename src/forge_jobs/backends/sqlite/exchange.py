@@ -1,7 +1,7 @@
-"""The hot call: end claims, hand back, mark started, and claim more, in one transaction.
+"""The hot call: finish, release, mark as started, and claim, in one transaction.
 
-The usual exchange is eight statements whatever its size, each of them one step: every step gives up
-the interpreter lock and may wait to get it back from a busy job loop.
+A typical exchange is eight statements whatever its size, each of them one step: every step releases
+the interpreter lock and may wait for a busy event loop to get it back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,14 +19,14 @@ from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
 from . import claim, finish, limited_claim, transitions
 from .finish import SQL
-from .io.operation import Again
+from .io.operation import RunAlone
 from .io.transaction import Tx
 from .limit_buckets import StoredLimit
 from .rows import Row
 from .transitions import as_json
 
-_LOOK: Final = SQL["look"]
-_STARTED: Final = SQL["started"]
+_SNAPSHOT: Final = SQL["snapshot"]
+_MARK_STARTED: Final = SQL["mark_started"]
 MAX_PROMOTED: Final = 1_000
 _names_of = msgspec.json.Decoder(list[str]).decode
 _gates_of = msgspec.json.Decoder(list[tuple[str, int | None, int]]).decode
@@ -38,121 +38,130 @@ _DEAD, _DONE_EVENT = JobStatus.DEAD, Event.DONE
 
 
 class ExchangeOperation:
-    """One exchange on its way into a transaction.
+    """One exchange as an operation of the writer.
 
-    ``lives`` says whether the process behind a host id still has its lease. ``unusual`` is the
-    store's memory of claims whose end needs more than a done mark; it is changed after the commit.
+    ``is_alive`` tells whether a process runs and its lease has not expired. ``slow_keys`` are the
+    claims of this store whose finish cannot take the short path; updated after the commit.
     """
 
     def __init__(
         self,
         request: Exchange,
         *,
-        lives: Callable[[int, str, Instant], bool],
-        unusual: set[int],
+        is_alive: Callable[[int, str, Instant], bool],
+        slow_keys: set[int],
     ) -> None:
         finish.check(request.finish)
         self._request = request
-        self._lives = lives
-        self._unusual = unusual
-        self._careful = False
-        self._wanted = as_json([want.queue for want in request.want])
+        self._is_alive = is_alive
+        self._slow_keys = slow_keys
+        self._row_by_row = False
+        self._queues = as_json([want.queue for want in request.want])
 
     @property
     def durable(self) -> bool:
         """Whether this exchange may store a job."""
-        return any(end.jobs or end.status is _DEAD for end in self._request.finish)
+        return any(item.jobs or item.status is _DEAD for item in self._request.finish)
 
     def __call__(self, tx: Tx) -> Exchanged:
         request = self._request
         owner = request.owner
-        host, version, folded, top, cancels, paused, gates, dues, limited, on_track = tx.row(
-            _LOOK, (owner, self._wanted)
+        host, version, ingested, top_key, cancels, paused, gates, dues, limited, on_track = tx.row(
+            _SNAPSHOT, (owner, self._queues)
         )
-        tx.seen(folded, top)
-        tx.roll_up()
-        asked = set(transitions.read_keys(cancels)) if cancels != "[]" else set[int]()
-        verdicts, moved = self._end(tx, asked)
-        tx.settle()
+        tx.set_key_marks(ingested, top_key)
+        tx.ingest()
+        cancel_keys = set(transitions.read_keys(cancels)) if cancels != "[]" else set[int]()
+        verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
+        tx.admit_held()
         limits = None
         if limited != "[]" or on_track:
             limits = {limit.name: limit for limit in _limits_of(limited)}
         if gates != "[]":
-            for name in _eased(request.finish, limits):
-                finish.ease(tx, name)
-        alive = host is not None and self._lives(owner, host, tx.now)
+            for name in _gates_to_ease(request.finish, limits):
+                finish.ease_gate(tx, name)
+        alive = host is not None and self._is_alive(owner, host, tx.now)
         claimed, next_due = claim.Claimed(), None
         if alive and request.want:
-            # Ends of this exchange may have changed what was read before them.
-            held = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
-            for name in {finish.gate_of(end) for end in request.finish if _throttles(end)}:
-                held[name] = finish.read_gate(tx, name)
-            limits_here = None
+            # The finishes of this exchange may have changed what the snapshot read.
+            current_gates = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
+            for name in {finish.gate_of(item) for item in request.finish if _is_throttle(item)}:
+                current_gates[name] = finish.read_gate(tx, name)
+            limited_claims = None
             if limits is not None:
-                # What has ended or come due here may have put others on a track.
-                seen = bool(on_track) or moved
-                limits_here = limited_claim.LimitedClaim(tx, limits, held, on_track=seen)
-            lately = [None] * len(request.want) if moved else _dues_of(dues)
+                # Jobs that were released or admitted above may be on a track now.
+                tracked = bool(on_track) or dues_changed
+                limited_claims = limited_claim.LimitedClaim(
+                    tx, limits, current_gates, on_track=tracked
+                )
+            due_times = [None] * len(request.want) if dues_changed else _dues_of(dues)
             closed = set(_names_of(paused)) if paused != "[]" else set[str]()
-            next_due = self._serve(tx, claimed, closed, held, lately, moved, limits_here)
+            next_due = self._serve(
+                tx, claimed, closed, current_gates, due_times, dues_changed, limited_claims
+            )
         if limits is not None and any(limit.cap is not None for limit in limits.values()):
-            _wake_for_room(tx, request.finish, limits, claimed)
-        if claimed.at_end or self._unusual:
-            gone = [end.key for end in request.finish] + [back.key for back in request.release]
-            tx.afterwards.append(lambda: self._remember(claimed.at_end, gone))
-        if asked:
-            ended = {end.key for end in request.finish} | {back.key for back in request.release}
-            asked -= ended
+            _notify_freed_slots(tx, request.finish, limits, claimed)
+        if claimed.slow_finish or self._slow_keys:
+            removed = [item.key for item in request.finish] + [
+                released.key for released in request.release
+            ]
+            tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish, removed))
+        if cancel_keys:
+            ended = {item.key for item in request.finish} | {
+                released.key for released in request.release
+            }
+            cancel_keys -= ended
         return Exchanged(
             now=tx.now,
             alive=alive,
             control_version=version,
             verdicts=verdicts,
             claims=claimed.jobs,
-            cancels=sorted(asked),
+            cancels=sorted(cancel_keys),
             next_due=next_due,
         )
 
-    # ---------------------------------------------------------------- ends
+    # ---------------------------------------------------------------- finishes
 
-    def _end(self, tx: Tx, asked: set[int]) -> tuple[Sequence[Verdict], bool]:
-        """Notes, finishes, releases and started marks; whether rows may have become due later."""
+    def _write_finishes(self, tx: Tx, cancel_keys: set[int]) -> tuple[Sequence[Verdict], bool]:
+        """Write notes, finishes, releases and started marks. Returns the verdicts, and whether
+        due times may have changed."""
         request = self._request
-        ends, unusual = request.finish, self._unusual
-        quick: list[Finish] = []
+        finishes, slow_keys = request.finish, self._slow_keys
+        short: list[Finish] = []
         slow: list[Finish] = []
-        if self._careful:
-            slow = list(ends)
+        if self._row_by_row:
+            slow = list(finishes)
         else:
-            apart = unusual | asked if asked else unusual
+            excluded = slow_keys | cancel_keys if cancel_keys else slow_keys
             if request.notes or request.release:
-                also = [said.claim for said in request.notes]
-                apart = apart.union(held.key for held in (*also, *request.release))
-            for end in ends:
-                if end.event is _DONE_EVENT and not end.jobs and end.key not in apart:
-                    quick.append(end)
+                noted = [note.claim for note in request.notes]
+                excluded = excluded.union(held.key for held in (*noted, *request.release))
+            for item in finishes:
+                if item.event is _DONE_EVENT and not item.jobs and item.key not in excluded:
+                    short.append(item)
                 else:
-                    slow.append(end)
-        if quick and slow and len({end.key for end in ends}) < len(ends):
-            # One job ended twice in one round: the first end must be seen by the second.
-            quick, slow = [], list(ends)
+                    slow.append(item)
+        if short and slow and len({item.key for item in finishes}) < len(finishes):
+            # One job finished twice in one exchange: the second finish must see the first.
+            short, slow = [], list(finishes)
         rows, touched = self._load(tx, slow), dict[int, Row]()
-        for said in request.notes:
-            row = finish.mine(rows, request.owner, said.claim)
+        for note in request.notes:
+            row = finish.claimed_row(rows, request.owner, note.claim)
             if row is not None:
-                finish.note(tx, row, said)
+                finish.write_note(tx, row, note)
                 touched[row.key] = row
-        if quick:
+        if short:
             try:
-                finish.done(tx, request.owner, quick, timed=request.timed)
-            except Again:
-                self._careful = True
+                finish.finish_done(tx, request.owner, short, timed=request.timed)
+            except RunAlone:
+                self._row_by_row = True
                 raise
-        verdicts: Sequence[Verdict] = [Verdict.APPLIED] * len(ends)
+        verdicts: Sequence[Verdict] = [Verdict.APPLIED] * len(finishes)
         if slow:
-            verdicts = self._end_slowly(tx, slow, rows, touched)
-        for back in request.release:
-            row = finish.mine(rows, request.owner, back)
+            verdicts = self._finish_rows(tx, slow, rows, touched)
+        for released in request.release:
+            row = finish.claimed_row(rows, request.owner, released)
             if row is not None:
                 finish.release(tx, row)
                 touched[row.key] = row
@@ -160,44 +169,46 @@ class ExchangeOperation:
         self._mark_started(tx)
         return verdicts, bool(slow or request.release)
 
-    def _end_slowly(
+    def _finish_rows(
         self, tx: Tx, slow: Sequence[Finish], rows: dict[int, Row], touched: dict[int, Row]
     ) -> list[Verdict]:
-        told: list[Verdict] = []
-        for end in slow:
-            row = rows.get(end.key)
-            told.append(finish.finish(tx, self._request.owner, end, row, timed=self._request.timed))
-            if row is not None and told[-1] is Verdict.APPLIED:
+        verdicts: list[Verdict] = []
+        for item in slow:
+            row = rows.get(item.key)
+            verdicts.append(
+                finish.finish_row(tx, self._request.owner, item, row, timed=self._request.timed)
+            )
+            if row is not None and verdicts[-1] is Verdict.APPLIED:
                 touched[row.key] = row
-        if len(told) == len(self._request.finish):
-            return told
-        verdict_of = dict(zip((end.key for end in slow), told, strict=True))
-        return [verdict_of.get(end.key, Verdict.APPLIED) for end in self._request.finish]
+        if len(verdicts) == len(self._request.finish):
+            return verdicts
+        verdict_of = dict(zip((item.key for item in slow), verdicts, strict=True))
+        return [verdict_of.get(item.key, Verdict.APPLIED) for item in self._request.finish]
 
     def _load(self, tx: Tx, slow: Sequence[Finish]) -> dict[int, Row]:
         request = self._request
-        wanted = [end.key for end in slow]
-        wanted += [back.key for back in request.release]
-        wanted += [said.claim.key for said in request.notes]
+        wanted = [item.key for item in slow]
+        wanted += [released.key for released in request.release]
+        wanted += [note.claim.key for note in request.notes]
         return transitions.load(tx, dict.fromkeys(wanted)) if wanted else {}
 
     def _mark_started(self, tx: Tx) -> None:
         epochs: dict[int, list[int]] = {}
-        unusual: list[Claim] = []
+        slow: list[Claim] = []
         for held in self._request.started:
-            if held.key in self._unusual or self._careful:
-                unusual.append(held)
+            if held.key in self._slow_keys or self._row_by_row:
+                slow.append(held)
             else:
                 epochs.setdefault(held.epoch, []).append(held.key)
         for epoch, keys in epochs.items():
-            tx.execute(_STARTED, (tx.now, as_json(keys), epoch, self._request.owner))
-        if unusual:
-            rows = transitions.load(tx, [held.key for held in unusual])
-            mine = [finish.mine(rows, self._request.owner, held) for held in unusual]
-            begun = [row for row in mine if row is not None]
-            for row in begun:
+            tx.execute(_MARK_STARTED, (tx.now, as_json(keys), epoch, self._request.owner))
+        if slow:
+            rows = transitions.load(tx, [held.key for held in slow])
+            claimed = [finish.claimed_row(rows, self._request.owner, held) for held in slow]
+            started = [row for row in claimed if row is not None]
+            for row in started:
                 finish.start(tx, row, tx.now)
-            transitions.store(tx, begun)
+            transitions.store(tx, started)
 
     # ---------------------------------------------------------------- claims
 
@@ -208,16 +219,16 @@ class ExchangeOperation:
         paused: set[str],
         gates: dict[str, Gate],
         dues: Sequence[Instant | None],
-        unsure: bool,
+        dues_changed: bool,
         limits: limited_claim.LimitedClaim | None,
     ) -> Instant | None:
-        request, openings = self._request, list[Instant]()
+        request, next_starts = self._request, list[Instant]()
         for want, due in zip(request.want, dues, strict=True):
-            if unsure:
+            if dues_changed:
                 due = claim.next_due(tx, want.queue)
             if due is not None and due <= tx.now:
                 transitions.promote(tx, want.queue, MAX_PROMOTED)
-                tx.settle()
+                tx.admit_held()
                 if limits is None:
                     limits = limited_claim.LimitedClaim(tx, {}, gates, on_track=True)
                 limits.on_track = True
@@ -226,7 +237,7 @@ class ExchangeOperation:
                 continue
             gate = gates.get(want.queue)
             if gate is not None and gate.until is not None and gate.closed(tx.now):
-                openings.extend(_opening(tx, want, due, gate.until))
+                next_starts.extend(_gate_opening(tx, want, due, gate.until))
                 continue
             asked = max(want.free, 0) + max(want.prefetch, 0)
             if limits is None:
@@ -234,46 +245,47 @@ class ExchangeOperation:
             else:
                 got = limits.serve(request.owner, request.number, want, claimed)
                 if got < asked:
-                    openings.extend(limits.openings(want.queue))
+                    next_starts.extend(limits.next_starts(want.queue))
             if due is not None and got < asked:
-                openings.append(due)
-        return min(openings, default=None)
+                next_starts.append(due)
+        return min(next_starts, default=None)
 
-    def _remember(self, fresh: Sequence[int], gone: Sequence[int]) -> None:
-        self._unusual.difference_update(gone)
-        self._unusual.update(fresh)
-
-
-def _throttles(end: Finish) -> bool:
-    return end.event is Event.THROTTLE
+    def _update_slow_keys(self, added: Sequence[int], removed: Sequence[int]) -> None:
+        self._slow_keys.difference_update(removed)
+        self._slow_keys.update(added)
 
 
-def _eased(ends: Sequence[Finish], limits: Mapping[str, Limit] | None) -> set[str]:
-    """The gates that successes let fade: those of their queues and of their tasks' scopes."""
-    done = [end for end in ends if end.event is _DONE_EVENT]
-    names = {end.queue for end in done}
-    for kind in {end.kind for end in done} if limits is not None else ():
+def _is_throttle(item: Finish) -> bool:
+    return item.event is Event.THROTTLE
+
+
+def _gates_to_ease(finishes: Sequence[Finish], limits: Mapping[str, Limit] | None) -> set[str]:
+    """The gates to ease after successes: those of their queues and of their tasks' scopes."""
+    done = [item for item in finishes if item.event is _DONE_EVENT]
+    names = {item.queue for item in done}
+    for kind in {item.kind for item in done} if limits is not None else ():
         limit = None if limits is None else limits.get(task_limit(kind))
         names.update(scope_gate(scope) for scope in (() if limit is None else limit.scopes))
     return names
 
 
-def _wake_for_room(
-    tx: Tx, ends: Sequence[Finish], limits: Mapping[str, Limit], claimed: claim.Claimed
+def _notify_freed_slots(
+    tx: Tx, finishes: Sequence[Finish], limits: Mapping[str, Limit], claimed: claim.Claimed
 ) -> None:
-    """Ends under a cap made room: if this process did not use it up, others may."""
+    """Notify other processes of slots that finishes under a concurrency limit freed, unless the
+    claims of this exchange took them."""
     freed: dict[str, int] = {}
-    for end in ends:
-        bounds = (limits.get(queue_limit(end.queue)), limits.get(task_limit(end.kind)))
+    for item in finishes:
+        bounds = (limits.get(queue_limit(item.queue)), limits.get(task_limit(item.kind)))
         if any(limit is not None and limit.cap is not None for limit in bounds):
-            freed[end.queue] = freed.get(end.queue, 0) + 1
+            freed[item.queue] = freed.get(item.queue, 0) + 1
     for queue, jobs in freed.items():
         if jobs > sum(job.queue == queue for job in claimed.jobs):
-            tx.woken.add(queue)
+            tx.notify_queues.add(queue)
 
 
-def _opening(tx: Tx, want: Want, due: Instant | None, until: Instant) -> list[Instant]:
-    """When a queue whose gate is closed may have something for a worker."""
+def _gate_opening(tx: Tx, want: Want, due: Instant | None, until: Instant) -> list[Instant]:
+    """When a queue whose gate is closed may have a job to claim."""
     if max(want.free, 0) + max(want.prefetch, 0) == 0:
         return []
     if tx.row(SQL["any_pending"], (want.queue,))[0]:

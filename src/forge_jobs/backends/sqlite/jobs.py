@@ -1,4 +1,4 @@
-"""The job contract on SQLite: each method is an operation of the writer or a look of the reader."""
+"""The job contract on SQLite: each method runs an operation on the writer or a query."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -28,24 +28,29 @@ from .io.transaction import Tx
 from .io.writer import Writer
 from .os import liveness_file
 from .os.database_file import DatabaseFile
-from .os.liveness_file import Signs
+from .os.liveness_file import LivenessFiles
 from .transitions import as_json
 
 _NOTHING_REAPED: Final = Reaped()
 
 
 class SqliteJobs:
-    """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
+    """Stores jobs; see ``forge_jobs.store.jobs`` for the contract of each method."""
 
     def __init__(
-        self, place: DatabaseFile, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+        self,
+        database: DatabaseFile,
+        writer: Writer,
+        reader: Reader,
+        liveness: LivenessFiles,
+        clock: Clock,
     ) -> None:
-        self._place = place
+        self._database = database
         self._writer = writer
         self._reader = reader
-        self._signs = signs
+        self._liveness = liveness
         self._clock = clock
-        self._unusual: set[int] = set()
+        self._slow_keys: set[int] = set()
         self.tag = 0
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -54,25 +59,29 @@ class SqliteJobs:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """The same on the calling thread."""
         if len(jobs) == 1:
-            stored = enqueue.insert_lone(self._writer, jobs[0], self._clock.now(), self.tag)
+            stored = enqueue.insert_single(self._writer, jobs[0], self._clock.now(), self.tag)
             if stored is not None:
                 return [stored]
         return self._writer.call_here(enqueue.Enqueue(jobs), durable=True)
 
     async def exchange(self, request: Exchange) -> Exchanged:
-        operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
+        operation = ExchangeOperation(
+            request, is_alive=self._liveness.is_alive, slow_keys=self._slow_keys
+        )
         return await self._writer.call_soon(operation, durable=operation.durable)
 
     def exchange_sync(self, request: Exchange) -> Exchanged:
         """The same on the calling thread, for programs without an event loop."""
-        operation = ExchangeOperation(request, lives=self._signs.lives, unusual=self._unusual)
+        operation = ExchangeOperation(
+            request, is_alive=self._liveness.is_alive, slow_keys=self._slow_keys
+        )
         return self._writer.call_now(operation, durable=operation.durable)
 
     async def owned(self, owner: int) -> list[Owned]:
         return await self._reader.call(partial(queries.owned, owner=owner))
 
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
-        if not await self._reader.call(self._anyone_lost):
+        if not await self._reader.call(self._has_orphans):
             return _NOTHING_REAPED
         return await self._writer.call(partial(self._reap, crash_note, limit), durable=True)
 
@@ -107,8 +116,8 @@ class SqliteJobs:
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         now = self._clock.now()
-        old, lapsed = await self._reader.call(partial(_past_retention, keep, limit, now))
-        if old == "[]" and not lapsed:
+        old, any_key = await self._reader.call(partial(_past_retention, keep, limit, now))
+        if old == "[]" and not any_key:
             return 0
         return await self._writer.call(partial(_purge, old))
 
@@ -126,38 +135,40 @@ class SqliteJobs:
         )
 
     async def _act(
-        self, selection: Selection, deed: bulk.Deed, limit: int, after: Cursor | None
+        self, selection: Selection, action: bulk.Action, limit: int, after: Cursor | None
     ) -> Acted:
-        return await self._writer.call(lambda tx: bulk.act(tx, selection, deed, limit, after))
+        return await self._writer.call(lambda tx: bulk.act(tx, selection, action, limit, after))
 
-    # ---------------------------------------------------------------- the dead
+    # ---------------------------------------------------------------- reaping
 
-    def _anyone_lost(self, connection: sqlite3.Connection) -> bool:
-        standing = connection.execute(processes.SQL["standing"]).fetchall()
-        if processes.dead(self._signs, standing, self._clock.now()):
+    def _has_orphans(self, connection: sqlite3.Connection) -> bool:
+        presumed_alive = connection.execute(processes.SQL["presumed_alive"]).fetchall()
+        if processes.find_dead(self._liveness, presumed_alive, self._clock.now()):
             return True
-        alive = as_json([key for key, _ in standing])
+        alive = as_json([key for key, _ in presumed_alive])
         return bool(connection.execute(queries.SQL["any_orphan"], (alive,)).fetchone()[0])
 
     def _reap(self, crash_note: str, limit: int, tx: Tx) -> Reaped:
-        standing = tx.execute(processes.SQL["standing"]).fetchall()
-        gone = processes.dead(self._signs, standing, tx.now)
-        if gone:
-            tx.execute(processes.SQL["condemn"], (as_json([key for key, _ in gone]), tx.now))
-            for key, host_id in gone:
-                tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, key))
-        dead_keys = {key for key, _ in gone}
-        alive = as_json([key for key, _ in standing if key not in dead_keys])
-        (orphans,) = tx.row(transitions.SQL["orphans"], (alive, limit + 1))
-        lost = transitions.read_keys(orphans)
-        rows = transitions.load(tx, lost[:limit])
-        ends = [finish.reap(tx, row, crash_note) for row in rows.values()]
+        presumed_alive = tx.execute(processes.SQL["presumed_alive"]).fetchall()
+        dead = processes.find_dead(self._liveness, presumed_alive, tx.now)
+        if dead:
+            tx.execute(processes.SQL["mark_dead"], (as_json([key for key, _ in dead]), tx.now))
+            for key, host_id in dead:
+                tx.after_commit.append(
+                    partial(liveness_file.remove_file, self._database, host_id, key)
+                )
+        dead_keys = {key for key, _ in dead}
+        alive = as_json([key for key, _ in presumed_alive if key not in dead_keys])
+        (found,) = tx.row(transitions.SQL["orphans"], (alive, limit + 1))
+        orphans = transitions.read_keys(found)
+        rows = transitions.load(tx, orphans[:limit])
+        statuses = [finish.reap(tx, row, crash_note) for row in rows.values()]
         transitions.store(tx, list(rows.values()))
         return Reaped(
-            ends.count(JobStatus.PENDING),
-            ends.count(JobStatus.DEAD),
-            ends.count(JobStatus.CANCELLED),
-            len(lost) > limit,
+            statuses.count(JobStatus.PENDING),
+            statuses.count(JobStatus.DEAD),
+            statuses.count(JobStatus.CANCELLED),
+            len(orphans) > limit,
         )
 
 
@@ -168,9 +179,9 @@ def _next_due(execute: Execute) -> Instant | None:
 
 
 def _promote(limit: int, tx: Tx) -> Promoted:
-    tx.roll_up()
-    (late,) = tx.row(transitions.SQL["expired"], (tx.now, limit))
-    expired = transitions.expire(tx, late) if late != "[]" else 0
+    tx.ingest()
+    (keys,) = tx.row(transitions.SQL["expired"], (tx.now, limit))
+    expired = transitions.expire(tx, keys) if keys != "[]" else 0
     promoted = 0
     for queue, due in tx.execute(transitions.SQL["due_queues"]).fetchall():
         if due <= tx.now and expired + promoted < limit:
@@ -180,7 +191,7 @@ def _promote(limit: int, tx: Tx) -> Promoted:
 
 
 def _unhold(limit_key: str, limit: int, tx: Tx) -> int:
-    (held,) = tx.row(transitions.SQL["held"], (limit_key, max(limit, 0)))
+    (held,) = tx.row(transitions.SQL["held_in_bucket"], (limit_key, max(limit, 0)))
     if held == "[]":
         return 0
     rows = list(transitions.load_text(tx, held).values())
@@ -194,25 +205,25 @@ def _past_retention(
     keep: Retention, limit: int, now: Instant, connection: sqlite3.Connection
 ) -> tuple[str, bool]:
     execute = connection.execute
-    lapsed = bool(execute(queries.SQL["any_lapsed"], (now,)).fetchone()[0])
-    (shortest,) = execute(queries.SQL["shortest_retention"]).fetchone()
-    spans = [keep.done_s, keep.dead_s, keep.cancelled_s, shortest]
-    least = min((span for span in spans if span is not None), default=None)
-    if least is None or limit <= 0:
-        return "[]", lapsed
+    any_key = bool(execute(queries.SQL["any_expired_key"], (now,)).fetchone()[0])
+    (of_queues_s,) = execute(queries.SQL["shortest_retention"]).fetchone()
+    retentions = [keep.done_s, keep.dead_s, keep.cancelled_s, of_queues_s]
+    shortest_s = min((span for span in retentions if span is not None), default=None)
+    if shortest_s is None or limit <= 0:
+        return "[]", any_key
     (old,) = execute(
         queries.SQL["past_retention"],
         (
-            now, _first_after(execute, now - round(least * SECOND)), keep.done_s, keep.dead_s,
-            keep.cancelled_s, limit, keep.queue,
+            now, _first_key_after(execute, now - round(shortest_s * SECOND)), keep.done_s,
+            keep.dead_s, keep.cancelled_s, limit, keep.queue,
         ),
     ).fetchone()  # fmt: skip
-    return old, lapsed
+    return old, any_key
 
 
-def _first_after(execute: Execute, moment: Instant) -> int:
-    """The first key of the jobs that were enqueued after that moment, found by halving."""
-    low, high = execute(queries.SQL["ends"]).fetchone()
+def _first_key_after(execute: Execute, moment: Instant) -> int:
+    """The first key of the jobs enqueued after that moment, by binary search."""
+    low, high = execute(queries.SQL["key_range"]).fetchone()
     if low is None:
         return 0
     high += 1
@@ -227,10 +238,10 @@ def _first_after(execute: Execute, moment: Instant) -> int:
 
 
 def _purge(old: str, tx: Tx) -> int:
-    dedupe_keys.forget_lapsed(tx)
+    dedupe_keys.delete_expired(tx)
     if old == "[]":
         return 0
-    # Somebody may have brought one of them back since it was looked at.
+    # One of them may have been retried since it was read.
     rows = [row for row in transitions.load_text(tx, old).values() if row.status in TERMINAL]
-    transitions.remove(tx, rows)
+    transitions.delete(tx, rows)
     return len(rows)

@@ -1,8 +1,8 @@
-"""Where jobs of full keys and busy lanes wait, and who goes on when there is room.
+"""Limit buckets: jobs of full limit keys and busy lanes are held, and admitted when a slot is free.
 
-A job in a lane takes the lane's seat before anything else and keeps it until it waits for a retry
-or ends; a job with a limit key counts as one of the key's from pending on. Counts come from the
-rows themselves; this file has one writer, so what was counted still holds when it is acted on.
+A job in a lane takes the lane's slot first and keeps it until it waits for a retry or ends. A job
+with a limit key takes a slot of the key when it becomes pending. The slots in use are counted from
+the rows: a SQLite file has one writer at a time, so a count stays true until the commit.
 """
 
 from typing import Any, Final
@@ -21,12 +21,12 @@ from .rows import bound_lane
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "limits.sql")
 
-# No more of one lot in one transaction; the rest goes on with the next end or with the net.
+# Per bucket and transaction; the rest is admitted by the next finish or by the periodic service.
 MAX_ADMITTED: Final = 1_000
 
 
 class StoredLimit(Limit, frozen=True, kw_only=False, array_like=True):
-    """A limit as a row gives it: its values in the order of the columns."""
+    """A limit with its values in the order of the columns, as the snapshot of an exchange reads."""
 
 
 _scopes_of = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -50,7 +50,7 @@ def read_limit(row: tuple[Any, ...]) -> Limit:
 
 
 def max_per_key(execute: Execute, limit_key: str) -> int:
-    """How many jobs of a key may run at once."""
+    """The number of slots of a limit key."""
     found = execute(SQL["limit"], (limit_of(limit_key),)).fetchone()
     if found is None:
         return UNBOUNDED
@@ -59,26 +59,26 @@ def max_per_key(execute: Execute, limit_key: str) -> int:
     return limit.concurrency if bounded and limit.concurrency is not None else UNBOUNDED
 
 
-def settle_limits(tx: Tx) -> None:
-    """Let jobs go on in every lot that this transaction has touched."""
-    while tx.unsettled:
-        lots, tx.unsettled = tx.unsettled, {}
-        for lot in lots:
-            admit(tx, lot)
+def admit_touched(tx: Tx) -> None:
+    """Admit jobs from every bucket that this transaction has touched."""
+    while tx.touched_buckets:
+        buckets, tx.touched_buckets = tx.touched_buckets, {}
+        for bucket in buckets:
+            admit(tx, bucket)
 
 
-def admit(tx: Tx, lot: str) -> int:
-    """Let jobs of a lot go on as far as there is room; how many left it."""
-    if lot.startswith(LANE):
-        return _admit_lane(tx, lot)
+def admit(tx: Tx, bucket: str) -> int:
+    """Admit held jobs of a bucket while there are free slots; returns how many left it."""
+    if bucket.startswith(LANE):
+        return _admit_lane(tx, bucket)
     room = MAX_ADMITTED
-    most = max_per_key(tx.execute, lot)
-    if most < UNBOUNDED:
-        (taken,) = tx.row(SQL["taken"], (lot, most))
-        room = min(most - taken, room)
+    slots = max_per_key(tx.execute, bucket)
+    if slots < UNBOUNDED:
+        (in_use,) = tx.row(SQL["slots_in_use"], (bucket, slots))
+        room = min(slots - in_use, room)
     if room <= 0:
         return 0
-    (held,) = tx.row(transitions.SQL["held"], (lot, room))
+    (held,) = tx.row(transitions.SQL["held_in_bucket"], (bucket, room))
     if held == "[]":
         return 0
     rows = list(transitions.load_text(tx, held).values())
@@ -88,16 +88,16 @@ def admit(tx: Tx, lot: str) -> int:
     return len(rows)
 
 
-def _admit_lane(tx: Tx, lot: str) -> int:
-    head = tx.row(SQL["lane_head"], (lot,))
-    if head is None or tx.row(SQL["seated"], (lot,)) is not None:
+def _admit_lane(tx: Tx, bucket: str) -> int:
+    head = tx.row(SQL["lane_head"], (bucket,))
+    if head is None or tx.row(SQL["lane_slot_holder"], (bucket,)) is not None:
         return 0
     key, strict = head
-    if tx.row(SQL["older_in_lane"], (lot, key, bool(strict)))[0]:
+    if tx.row(SQL["older_in_lane"], (bucket, key, bool(strict)))[0]:
         return 0
     row = transitions.load(tx, [key])[key]
     if row.limit_key is not None and _is_full(tx, row.limit_key):
-        row.lot = row.limit_key
+        row.bucket = row.limit_key
     else:
         transitions.transition(tx, row, Event.UNHOLD, JobStatus.PENDING)
     transitions.store(tx, [row])
@@ -105,25 +105,25 @@ def _admit_lane(tx: Tx, lot: str) -> int:
 
 
 def _is_full(tx: Tx, limit_key: str) -> bool:
-    most = max_per_key(tx.execute, limit_key)
-    return most < UNBOUNDED and tx.row(SQL["taken"], (limit_key, most))[0] >= most
+    slots = max_per_key(tx.execute, limit_key)
+    return slots < UNBOUNDED and tx.row(SQL["slots_in_use"], (limit_key, slots))[0] >= slots
 
 
-class Newcomers:
-    """Where the bound jobs of one call begin, each seeing those before it."""
+class BucketAssigner:
+    """Assigns new jobs with a lane or a limit key to buckets, each after those before it."""
 
     __slots__ = ("_lanes", "_room", "_tx")
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        # Of each lane: whether a job that is due has to wait, and what else is live in it.
+        # Per lane: whether a due job must wait, and whether it has other live jobs.
         self._lanes: dict[str, _Lane] = {}
         self._room: dict[str, int] = {}
 
-    def lot_for(self, job: NewJob, *, is_due: bool) -> str | None:
-        """Where a new job has to wait; None when it may go on, or is due later."""
+    def bucket_for(self, job: NewJob, *, is_due: bool) -> str | None:
+        """The bucket in which a new job must wait; None if it may run, or is due later."""
         lane = None if job.lane is None else bound_lane(job.queue, job.lane, job.order)
-        if lane is not None and self._is_behind(lane, job.order, is_due=is_due):
+        if lane is not None and self._must_wait(lane, job.order, is_due=is_due):
             return lane
         if job.limit_key is None or not is_due:
             return None
@@ -131,7 +131,7 @@ class Newcomers:
         self._room[job.limit_key] = room - 1
         return None if room > 0 else job.limit_key
 
-    def _is_behind(self, name: str, order: LaneOrder, *, is_due: bool) -> bool:
+    def _must_wait(self, name: str, order: LaneOrder, *, is_due: bool) -> bool:
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = _Lane(self._tx, name)
@@ -145,16 +145,16 @@ class Newcomers:
     def _room_of(self, limit_key: str) -> int:
         room = self._room.get(limit_key)
         if room is None:
-            most = max_per_key(self._tx.execute, limit_key)
-            taken = 0
-            if most < UNBOUNDED:
-                (taken,) = self._tx.row(SQL["taken"], (limit_key, most))
-            room = most - taken
+            slots = max_per_key(self._tx.execute, limit_key)
+            in_use = 0
+            if slots < UNBOUNDED:
+                (in_use,) = self._tx.row(SQL["slots_in_use"], (limit_key, slots))
+            room = slots - in_use
         return room
 
 
 class _Lane:
-    """What a new job meets in its lane."""
+    """The state of a lane before a new job."""
 
     __slots__ = ("busy", "live", "strict")
 
@@ -162,5 +162,5 @@ class _Lane:
         self.busy = bool(tx.row(SQL["lane_busy"], (name,))[0])
         self.live, self.strict = self.busy, False
         if not self.busy:
-            strict, live = tx.row(SQL["lane_later"], (name,))
+            strict, live = tx.row(SQL["lane_scheduled"], (name,))
             self.strict, self.live = bool(strict), bool(live)

@@ -1,7 +1,8 @@
-"""Serving wants in a store that has limits: which jobs of which line may be claimed now.
+"""Claims in a store that has limits: which jobs of which track may be claimed now.
 
-A task with limits stands on a track of its own, so that nothing of it is passed over to get at the
-others; the lines are merged by priority, due time and key. See ``core.limits`` for the arithmetic.
+The jobs of a limited task are on a track of their own, so a claim of other jobs does not have to
+skip them. Tracks and the rest of the queue are merged by priority, due time and key. See
+``core.limits`` for the arithmetic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ from .io.transaction import Tx
 from .limit_buckets import SQL
 from .transitions import as_json
 
-# A line is looked through again after jobs of limited tasks were taken out of it, so many times.
+# How often the heads of a queue are read again after jobs of limited tasks moved to their tracks.
 _MAX_ROUNDS: Final = 8
 _Head = tuple[int, int, int, str]
 _heads_of = msgspec.json.Decoder(list[_Head]).decode
@@ -38,8 +39,8 @@ _names_of = msgspec.json.Decoder(list[str]).decode
 
 
 class LimitedClaim:
-    """The wants of one exchange. ``gates`` are those of queues and scopes that are not open;
-    ``on_track``: some job of the wanted queues stands on a track."""
+    """Serves the wants of one exchange. ``gates`` are the gates of queues and scopes that are not
+    open; ``on_track``: a wanted queue may have a job on a track."""
 
     def __init__(
         self,
@@ -54,57 +55,60 @@ class LimitedClaim:
         self._capped = any(limit.cap is not None for limit in limits.values())
         self._limits = dict(limits)
         self._gates = gates
-        self._tracked = frozenset(
+        self._tracked_kinds = frozenset(
             limit.name.removeprefix(TASK)
             for limit in limits.values()
             if limit.tracked and limit.name.startswith(TASK)
         )
 
-    def serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
-        """Claim what may be claimed for one want; how many jobs it got."""
-        before = len(into.jobs)
-        got = self._serve(owner, number, want, into)
+    def serve(self, owner: int, number: int, want: Want, claimed: claim.Claimed) -> int:
+        """Claim jobs for one want within the limits; returns how many."""
+        first = len(claimed.jobs)
+        got = self._serve(owner, number, want, claimed)
         if self._capped and got:
-            into.jobs[before:] = [mark_exclusive(job, self._limits) for job in into.jobs[before:]]
+            limits = self._limits
+            claimed.jobs[first:] = [mark_exclusive(job, limits) for job in claimed.jobs[first:]]
         return got
 
-    def _serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
+    def _serve(self, owner: int, number: int, want: Want, claimed: claim.Claimed) -> int:
         free = max(want.free, 0)
         asked = free + max(want.prefetch, 0)
-        whole = self._room(self._limits.get(queue_limit(want.queue)), asked)
-        if not whole.may_prefetch:
+        queue_room = self._room(self._limits.get(queue_limit(want.queue)), asked)
+        if not queue_room.may_prefetch:
             asked = free
-        asked = min(asked, whole.left)
+        asked = min(asked, queue_room.left)
         if asked <= 0:
             return 0
         if not self.on_track:
-            least = Want(want.queue, min(free, asked), max(asked - free, 0), want.kinds)
-            got = claim.claim(self._tx, owner, number, least, into, apart=self._tracked)
+            bounded = Want(want.queue, min(free, asked), max(asked - free, 0), want.kinds)
+            got = claim.claim(
+                self._tx, owner, number, bounded, claimed, tracked_kinds=self._tracked_kinds
+            )
             if got >= 0:
-                self._spend(want.queue, {}, got)
+                self._take_tokens(want.queue, {}, got)
                 return got
             self.on_track = True
-        plain = self._plain(want, asked)
+        untracked = self._untracked_heads(want, asked)
         tracks = self._tracks(want)
-        chosen, kinds = self._choose(want, plain, tracks, free, asked)
-        if chosen:
-            claim.claim_chosen(self._tx, owner, number, want, chosen, into)
-            self._spend(want.queue, kinds, len(chosen))
-        return len(chosen)
+        keys, kinds = self._choose(want, untracked, tracks, free, asked)
+        if keys:
+            claim.claim_by_keys(self._tx, owner, number, want, keys, claimed)
+            self._take_tokens(want.queue, kinds, len(keys))
+        return len(keys)
 
-    def openings(self, queue: str) -> list[Instant]:
-        """When rates and scopes that hold jobs of a queue back now will let them go."""
+    def next_starts(self, queue: str) -> list[Instant]:
+        """When rates and scopes that now block jobs of a queue will allow them to start."""
         tx, now = self._tx, self._tx.now
-        lines: list[str | None] = []
+        tracks: list[str | None] = []
         if self.on_track:
-            lines += _names_of(tx.row(SQL["tracks"], (queue,))[0])
+            tracks += _names_of(tx.row(SQL["tracks"], (queue,))[0])
         if self._heads(Want(queue, 1), 1):
-            lines.append(None)
+            tracks.append(None)
         found: list[Instant] = []
-        for line in lines:
+        for track in tracks:
             bounds = [self._limits.get(queue_limit(queue))]
-            if line is not None:
-                bounds.append(self._limits.get(task_limit(line)))
+            if track is not None:
+                bounds.append(self._limits.get(task_limit(track)))
             times = [next_start_at(limit, now) for limit in bounds]
             times += [self._scope_until(limit) for limit in bounds if limit is not None]
             known = [time for time in times if time is not None]
@@ -112,21 +116,23 @@ class LimitedClaim:
                 found.append(max(known))
         return found
 
-    # ---------------------------------------------------------------- lines
+    # ---------------------------------------------------------------- tracks
 
-    def _plain(self, want: Want, asked: int) -> list[_Head]:
-        """The head of the queue's own line, without jobs that belong on a track."""
+    def _untracked_heads(self, want: Want, asked: int) -> list[_Head]:
+        """The first jobs of a queue that do not belong on a track."""
         heads = self._heads(want, asked)
         for _ in range(_MAX_ROUNDS):
-            if not any(kind in self._tracked for *_, kind in heads):
+            if not any(kind in self._tracked_kinds for *_, kind in heads):
                 return heads
-            self._tx.execute(SQL["put_on_track"], (want.queue, as_json(sorted(self._tracked))))
+            self._tx.execute(
+                SQL["move_to_track"], (want.queue, as_json(sorted(self._tracked_kinds)))
+            )
             heads = self._heads(want, asked)
-        return [head for head in heads if head[3] not in self._tracked]
+        return [head for head in heads if head[3] not in self._tracked_kinds]
 
-    def _heads(self, want: Want, most: int) -> list[_Head]:
+    def _heads(self, want: Want, limit: int) -> list[_Head]:
         only = as_json(want.kinds) if want.kinds else None
-        (found,) = self._tx.row(SQL["heads"], (want.queue, self._tx.now, most, only))
+        (found,) = self._tx.row(SQL["queue_heads"], (want.queue, self._tx.now, limit, only))
         return _heads_of(found)
 
     def _tracks(self, want: Want) -> list[str]:
@@ -134,29 +140,29 @@ class LimitedClaim:
         return [track for track in tracks if not want.kinds or track in want.kinds]
 
     def _choose(
-        self, want: Want, plain: Sequence[_Head], tracks: Sequence[str], free: int, asked: int
+        self, want: Want, untracked: Sequence[_Head], tracks: Sequence[str], free: int, asked: int
     ) -> tuple[list[int], dict[str, int]]:
-        """The first jobs of all lines that have room, and how many of each task."""
-        merged = [(head, Room()) for head in plain]
+        """The first jobs of all tracks with free slots, and how many of each task."""
+        merged = [(head, Room()) for head in untracked]
         for track in tracks:
             bound = self._track_room(track, asked)
-            most = min(bound.left, asked)
-            if most > 0:
-                values = (want.queue, track, self._tx.now, most)
+            limit = min(bound.left, asked)
+            if limit > 0:
+                values = (want.queue, track, self._tx.now, limit)
                 (found,) = self._tx.row(SQL["track_heads"], values)
                 merged += [(head, bound) for head in _heads_of(found)]
         merged.sort(key=lambda entry: entry[0][:3])
-        chosen: list[int] = []
+        keys: list[int] = []
         kinds: dict[str, int] = {}
         for (_, _, key, kind), bound in merged:
-            if len(chosen) >= asked:
+            if len(keys) >= asked:
                 break
-            if bound.left <= 0 or (len(chosen) >= free and not bound.may_prefetch):
+            if bound.left <= 0 or (len(keys) >= free and not bound.may_prefetch):
                 continue
             bound.left -= 1
-            chosen.append(key)
+            keys.append(key)
             kinds[kind] = kinds.get(kind, 0) + 1
-        return chosen, kinds
+        return keys, kinds
 
     # ---------------------------------------------------------------- room
 
@@ -178,15 +184,15 @@ class LimitedClaim:
         closed = [gate.until for gate in gates if gate is not None and gate.closed(now)]
         return max((until for until in closed if until is not None), default=None)
 
-    def _spend(self, queue: str, kinds: Mapping[str, int], claimed: int) -> None:
-        """Take the starts of what was claimed."""
+    def _take_tokens(self, queue: str, kinds: Mapping[str, int], claimed: int) -> None:
+        """Take the tokens for the claimed jobs."""
         starts = {queue_limit(queue): claimed}
         starts.update((task_limit(kind), count) for kind, count in kinds.items())
         for name, count in starts.items():
             limit = self._limits.get(name)
             if count and limit is not None and limit.rate_per_s is not None:
                 left = self._limits[name] = spent(limit, count, self._tx.now)
-                self._tx.execute(SQL["spend"], (name, left.tokens, left.at))
+                self._tx.execute(SQL["set_tokens"], (name, left.tokens, left.at))
 
 
 def running_under(tx: Tx, name: str) -> int:

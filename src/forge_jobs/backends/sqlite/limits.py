@@ -1,4 +1,4 @@
-"""The contract for limits on SQLite: their numbers, scopes, and how full lots are."""
+"""The limit contract on SQLite: limits, scopes, and the state of limit buckets."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -32,18 +32,18 @@ from .io.writer import Writer
 from .limit_buckets import SQL, read_limit
 from .transitions import as_json
 
-# How many jobs in line are measured anew in one transaction when a limit changes.
-_MAX_MEASURED = 1_000
-# How many lots are looked at when one changes; the net does the rest.
-_MAX_LOTS = 5_000
+# How many pending jobs are checked again in one transaction when a limit changes.
+_MAX_RECHECKED = 1_000
+# How many buckets are admitted from when a limit changes; the periodic service does the rest.
+_MAX_BUCKETS = 5_000
 _names_of = msgspec.json.Decoder(list[str]).decode
-_places_of = msgspec.json.Decoder(list[tuple[str, int]]).decode
-# A key and a job of it, up to which the jobs in line have been measured.
-_Occupancy = tuple[str, int]
+_positions_of = msgspec.json.Decoder(list[tuple[str, int]]).decode
+# A limit key and a job of it, up to which the pending jobs have been checked.
+_Position = tuple[str, int]
 
 
 class SqliteLimits:
-    """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
+    """Stores limits; see ``forge_jobs.store.limits`` for the contract of each method."""
 
     def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
         self._writer = writer
@@ -54,10 +54,10 @@ class SqliteLimits:
     async def publish(self, declared: Sequence[Declared]) -> None:
         now = self._clock.now()
         known = {limit.name: limit for limit in await self._reader.call(_all)}
-        if all(known.get(told.name) == with_declared(known.get(told.name), told, now)
-               for told in declared):  # fmt: skip
+        if all(known.get(each.name) == with_declared(known.get(each.name), each, now)
+               for each in declared):  # fmt: skip
             return
-        await self._measure(await self._writer.call(partial(_publish, declared)))
+        await self._recheck(await self._writer.call(partial(_publish, declared)))
 
     async def all(self) -> list[Limit]:
         now = self._clock.now()
@@ -65,36 +65,40 @@ class SqliteLimits:
 
     async def change(self, name: str, change: LimitChange) -> Limit:
         limit, unfinished = await self._writer.call(partial(_change, name, change))
-        await self._measure(unfinished)
+        await self._recheck(unfinished)
         return limit
 
     async def reset(self, name: str) -> None:
-        await self._measure(await self._writer.call(partial(_reset, name)))
+        await self._recheck(await self._writer.call(partial(_reset, name)))
 
-    async def _measure(self, unfinished: dict[str, _Occupancy]) -> None:
-        """Go on until every job in line under these limits has been measured."""
+    async def _recheck(self, unfinished: dict[str, _Position]) -> None:
+        """Check the remaining pending jobs under these limits, in further transactions."""
         for name, first in unfinished.items():
-            place: _Occupancy | None = first
-            while place is not None:
-                place = await self._writer.call(partial(_measure, name, place))
+            position: _Position | None = first
+            while position is not None:
+                position = await self._writer.call(partial(_recheck, name, position))
 
     async def gates(self) -> dict[str, Gate]:
-        rows = await self._reader.call(lambda link: link.execute(SQL["scope_gates"]).fetchall())
+        rows = await self._reader.call(
+            lambda connection: connection.execute(SQL["scope_gates"]).fetchall()
+        )
         return {name.removeprefix(SCOPE): Gate(until, count) for name, until, count in rows}
 
     async def open_scope(self, scope: str) -> None:
         await self._writer.call(partial(_open_scope, scope))
 
     async def bucket(self, name: str) -> LimitBucket:
-        return await self._reader.call(lambda link: _read_bucket(link.execute, name, self.tag))
+        return await self._reader.call(
+            lambda connection: _read_bucket(connection.execute, name, self.tag)
+        )
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
         names = await self._reader.call(partial(_buckets, after or "", max(limit, 1) + 1))
         chosen = names[: max(limit, 1)]
-        moved = 0
+        admitted = 0
         if chosen:
-            moved = await self._writer.call(partial(_admit, chosen))
-        return Admitted(moved, chosen[-1] if len(names) > len(chosen) else None)
+            admitted = await self._writer.call(partial(_admit, chosen))
+        return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
 
 def _all(connection: sqlite3.Connection) -> list[Limit]:
@@ -106,57 +110,57 @@ def _known(tx: Tx, name: str) -> Limit | None:
     return None if found is None else read_limit(found)
 
 
-def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Occupancy]:
-    unfinished: dict[str, _Occupancy] = {}
-    for told in declared:
-        known = _known(tx, told.name)
-        limit = with_declared(known, told, tx.now)
+def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Position]:
+    unfinished: dict[str, _Position] = {}
+    for declaration in declared:
+        known = _known(tx, declaration.name)
+        limit = with_declared(known, declaration, tx.now)
         if limit != known:
             unfinished |= _put(tx, limit)
     return unfinished
 
 
-def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Occupancy]]:
+def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Position]]:
     limit = with_operator_change(_known(tx, name), name, structs.asdict(change), tx.now)
     return limit, _put(tx, limit)
 
 
-def _reset(name: str, tx: Tx) -> dict[str, _Occupancy]:
+def _reset(name: str, tx: Tx) -> dict[str, _Position]:
     limit = _known(tx, name)
     if limit is None:
         raise NotFound(f"there is no limit {name!r}")
     return _put(tx, structs.replace(limit, by_operator=False, updated_at=tx.now))
 
 
-def _put(tx: Tx, limit: Limit) -> dict[str, _Occupancy]:
-    """Store it; where the measuring of jobs in line has to go on, if it does."""
+def _put(tx: Tx, limit: Limit) -> dict[str, _Position]:
+    """Store a limit and check its pending jobs; returns where to continue, if need be."""
     values = (
         limit.name, limit.concurrency, limit.per, limit.rate_per_s, limit.burst,
         as_json(limit.scopes), limit.tokens, limit.at, limit.by_operator, limit.updated_at,
     )  # fmt: skip
     tx.execute(SQL["put_limit"], values)
-    tx.operate()
-    place = _measure(limit.name, (f"{limit.name}/", 0), tx)
-    return {} if place is None else {limit.name: place}
+    tx.raise_control_version()
+    position = _recheck(limit.name, (f"{limit.name}/", 0), tx)
+    return {} if position is None else {limit.name: position}
 
 
-def _measure(name: str, after: _Occupancy, tx: Tx) -> _Occupancy | None:
-    """Jobs of a limit's keys that have not started are measured anew: they go back to their lot,
-    which lets on as many as it may. Where to go on, None when all have been."""
+def _recheck(name: str, after: _Position, tx: Tx) -> _Position | None:
+    """Check pending jobs of a limit's keys against the new limit: hold them in their buckets, which
+    then admit as many as the limit allows. Returns where to continue; None at the end."""
     end = f"{name}0"  # "0" follows "/"
-    (found,) = tx.row(SQL["waiting_of_limit"], (*after, end, _MAX_MEASURED))
-    places = _places_of(found)
-    rows = list(transitions.load(tx, [key for _, key in places]).values())
+    (found,) = tx.row(SQL["pending_of_limit"], (*after, end, _MAX_RECHECKED))
+    positions = _positions_of(found)
+    rows = list(transitions.load(tx, [key for _, key in positions]).values())
     for row in rows:
         transitions.hold(tx, row, row.limit_key or "")
     transitions.store(tx, rows)
-    if len(places) == _MAX_MEASURED:
-        # Nobody of the last key goes on before all of it has been measured.
-        last = places[-1]
-        tx.unsettled.update(dict.fromkeys(key for key, _ in places if key != last[0]))
+    if len(positions) == _MAX_RECHECKED:
+        # The last key may have further jobs: its bucket admits none before all of them are held.
+        last = positions[-1]
+        tx.touched_buckets.update(dict.fromkeys(key for key, _ in positions if key != last[0]))
         return last
-    (names,) = tx.row(SQL["lots_of_limit"], (f"{name}/", end, _MAX_LOTS))
-    tx.unsettled.update(dict.fromkeys(_names_of(names)))
+    (names,) = tx.row(SQL["buckets_of_limit"], (f"{name}/", end, _MAX_BUCKETS))
+    tx.touched_buckets.update(dict.fromkeys(_names_of(names)))
     return None
 
 
@@ -167,18 +171,18 @@ def _open_scope(scope: str, tx: Tx) -> None:
     if not declared and finish.read_gate(tx, name) == OPEN:
         raise NotFound(f"no task declares the scope {scope!r}")
     finish.write_gate(tx, name, OPEN)
-    tx.operate()
+    tx.raise_control_version()
 
 
 def _read_bucket(execute: Execute, name: str, tag: int) -> LimitBucket:
     if name.startswith(LANE):
-        seated = execute(SQL["seated"], (name,)).fetchone()
-        first = seated or execute(SQL["oldest_of_lane"], (name,)).fetchone()
+        holder = execute(SQL["lane_slot_holder"], (name,)).fetchone()
+        first = holder or execute(SQL["oldest_of_lane"], (name,)).fetchone()
         job_id = None if first is None else ids.job_id(first[0], first[1], tag)
-        return LimitBucket(name=name, taken=0 if seated is None else 1, capacity=1, first=job_id)
+        return LimitBucket(name=name, taken=0 if holder is None else 1, capacity=1, first=job_id)
     if "/" in name:
         capacity = limit_buckets.max_per_key(execute, name)
-        (taken,) = execute(SQL["taken"], (name, UNBOUNDED)).fetchone()
+        (taken,) = execute(SQL["slots_in_use"], (name, UNBOUNDED)).fetchone()
         return LimitBucket(
             name=name, taken=taken, capacity=None if capacity == UNBOUNDED else capacity
         )
@@ -192,9 +196,9 @@ def _read_bucket(execute: Execute, name: str, tag: int) -> LimitBucket:
 
 
 def _buckets(after: str, limit: int, connection: sqlite3.Connection) -> list[str]:
-    (names,) = connection.execute(SQL["lots"], (after, limit)).fetchone()
+    (names,) = connection.execute(SQL["buckets"], (after, limit)).fetchone()
     return _names_of(names)
 
 
 def _admit(names: Sequence[str], tx: Tx) -> int:
-    return sum(limit_buckets.admit(tx, lot) for lot in names)
+    return sum(limit_buckets.admit(tx, bucket) for bucket in names)

@@ -1,4 +1,4 @@
-"""Looking after the file: schema, doctor, removal. None of this needs an open store."""
+"""Maintenance of the database file: schema, diagnosis, removal. Needs no open store."""
 
 import os
 import sqlite3
@@ -17,27 +17,27 @@ from .io.blocking import run_blocking
 from .io.connection import MIN_SQLITE, connect
 from .os import liveness_file
 from .os.database_file import DatabaseFile, file_system
-from .os.fork import GATE
-from .os.liveness_file import Signs
+from .os.fork import FORK_GUARD
+from .os.liveness_file import LivenessFiles
 
 # Versions before this one can damage a database when two connections write and checkpoint at the
-# same instant; the turnstile keeps our own processes from doing so, nothing keeps others.
+# same instant. The fair lock prevents that between our own processes, not for other programs.
 _WAL_RESET_FIXED: Final = (3, 51, 3)
 _WAL_LARGE: Final = 256 << 20
 
 
 class SqliteMaintenance:
-    """Looking after the database itself."""
+    """See ``forge_jobs.store.store`` for the contract of each method."""
 
     def __init__(
         self,
-        place: DatabaseFile,
+        database: DatabaseFile,
         clock: Clock,
         entropy: Entropy,
         synchronous: str,
         close: Callable[[], None],
     ) -> None:
-        self._place = place
+        self._database = database
         self._clock = clock
         self._entropy = entropy
         self._synchronous = synchronous
@@ -47,71 +47,71 @@ class SqliteMaintenance:
         return await run_blocking(self._migrate)
 
     def _migrate(self) -> SchemaStatus:
-        with GATE.using(self._place.path):
-            return schema.migrate(self._place, self._clock, self._entropy)[0]
+        with FORK_GUARD.use(self._database.path):
+            return schema.migrate(self._database, self._clock, self._entropy)[0]
 
     async def schema_status(self) -> SchemaStatus:
-        if not self._place.exists():
+        if not self._database.exists():
             return SchemaStatus(None, schema.WANTED)
-        return await run_blocking(self._look)
+        return await run_blocking(self._read_schema)
 
-    def _look(self) -> SchemaStatus:
-        with GATE.using(self._place.path):
-            return schema.read_schema(self._place, self._clock)[0]
+    def _read_schema(self) -> SchemaStatus:
+        with FORK_GUARD.use(self._database.path):
+            return schema.read_schema(self._database, self._clock)[0]
 
     async def drop(self) -> None:
         await run_blocking(self._drop)
 
     def _drop(self) -> None:
         self._close()
-        self._place.remove()
+        self._database.remove()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         return await run_blocking(lambda: self._examine(deep))
 
     def _examine(self, deep: bool) -> list[Finding]:
-        with GATE.using(self._place.path):
+        with FORK_GUARD.use(self._database.path):
             return list(self._findings(deep))
 
     async def size(self) -> StoreSize:
-        found = await run_blocking(self._place.sizes)
+        found = await run_blocking(self._database.sizes)
         parts = sorted(found.items(), key=lambda part: -part[1])
         return StoreSize(total=sum(found.values()), log=found.get("wal", 0), parts=tuple(parts))
 
     def describe(self) -> dict[str, str]:
         return {
             "backend": "sqlite",
-            "place": self._place.path,
+            "place": self._database.path,
             "sqlite": sqlite3.sqlite_version,
             "synchronous": self._synchronous,
             "schema": str(schema.WANTED),
         }
 
     def _findings(self, deep: bool) -> Iterator[Finding]:
-        yield self._version()
-        if not self._place.exists():
+        yield self._version_finding()
+        if not self._database.exists():
             yield Finding(
-                Severity.ERROR, "file", f"{self._place.path} does not exist", "forge db create"
+                Severity.ERROR, "file", f"{self._database.path} does not exist", "forge db create"
             )
             return
-        yield from self._files()
+        yield from self._file_findings()
         try:
-            connection = connect(self._place.path, self._clock)
+            connection = connect(self._database.path, self._clock)
         except ForgeError as error:
             yield Finding(Severity.ERROR, "file", str(error))
             return
         try:
-            yield from self._database(connection, deep)
+            yield from self._database_findings(connection, deep)
         except sqlite3.Error as error:
-            yield Finding(Severity.ERROR, "database", str(translated(error, self._place.path)))
+            yield Finding(Severity.ERROR, "database", str(translated(error, self._database.path)))
         finally:
             connection.close()
 
-    def _version(self) -> Finding:
+    def _version_finding(self) -> Finding:
         found = sqlite3.sqlite_version
         if sqlite3.sqlite_version_info < MIN_SQLITE:
-            least = ".".join(map(str, MIN_SQLITE))
-            cure = f"use a Python with SQLite {least} or later"
+            minimum = ".".join(map(str, MIN_SQLITE))
+            cure = f"use a Python with SQLite {minimum} or later"
             return Finding(Severity.ERROR, "sqlite", f"version {found} is too old", cure)
         if sqlite3.sqlite_version_info < _WAL_RESET_FIXED:
             return Finding(
@@ -123,8 +123,8 @@ class SqliteMaintenance:
             )
         return Finding(Severity.OK, "sqlite", f"version {found}")
 
-    def _files(self) -> Iterator[Finding]:
-        path = self._place.path
+    def _file_findings(self) -> Iterator[Finding]:
+        path = self._database.path
         kind = file_system(os.path.dirname(path))
         yield Finding(Severity.OK, "file system", kind or "unknown")
         mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -137,18 +137,18 @@ class SqliteMaintenance:
             )
         else:
             yield Finding(Severity.OK, "file mode", f"{mode:04o}")
-        wal = self._place.sizes().get("wal", 0)
+        wal = self._database.sizes().get("wal", 0)
         if wal > _WAL_LARGE:
             yield Finding(
                 Severity.WARNING,
                 "write-ahead log",
-                f"{wal >> 20} MB: somebody keeps an old read transaction open",
+                f"{wal >> 20} MB: a program keeps an old read transaction open",
                 "end long transactions of other programs on this file",
             )
         else:
             yield Finding(Severity.OK, "write-ahead log", f"{wal >> 10} KB")
 
-    def _database(self, connection: sqlite3.Connection, deep: bool) -> Iterator[Finding]:
+    def _database_findings(self, connection: sqlite3.Connection, deep: bool) -> Iterator[Finding]:
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":
             yield Finding(Severity.OK, "journal mode", mode)
@@ -165,32 +165,33 @@ class SqliteMaintenance:
         )
         found = schema.status(connection)
         try:
-            schema.check(self._place, found)
+            schema.check(self._database, found)
             yield Finding(Severity.OK, "schema", f"version {found.current}")
         except ForgeError as error:
             yield Finding(Severity.ERROR, "schema", str(error), "forge db migrate")
             return
         if deep:
-            yield _integrity(connection)
-        yield self._workers(connection)
+            yield _check_integrity(connection)
+        yield self._workers_finding(connection)
 
-    def _workers(self, connection: sqlite3.Connection) -> Finding:
-        standing = connection.execute(processes.SQL["standing"]).fetchall()
-        gone = processes.dead(Signs(self._place, self._clock), standing, self._clock.now())
-        left = set(liveness_file.names(self._place)) - {host_id for _, host_id in standing}
-        if gone:
+    def _workers_finding(self, connection: sqlite3.Connection) -> Finding:
+        presumed_alive = connection.execute(processes.SQL["presumed_alive"]).fetchall()
+        liveness = LivenessFiles(self._database, self._clock)
+        dead = processes.find_dead(liveness, presumed_alive, self._clock.now())
+        hosts = {host_id for _, host_id in presumed_alive}
+        stale = set(liveness_file.host_ids(self._database)) - hosts
+        alive = len(presumed_alive)
+        if dead:
             return Finding(
                 Severity.WARNING,
                 "workers",
-                f"{len(standing) - len(gone)} alive, {len(gone)} without a sign of life",
+                f"{alive - len(dead)} alive, {len(dead)} dead but still registered",
                 "any worker takes over their jobs; start one",
             )
-        return Finding(
-            Severity.OK, "workers", f"{len(standing)} alive, {len(left)} files of former ones"
-        )
+        return Finding(Severity.OK, "workers", f"{alive} alive, {len(stale)} stale liveness files")
 
 
-def _integrity(connection: sqlite3.Connection) -> Finding:
+def _check_integrity(connection: sqlite3.Connection) -> Finding:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict == "ok":
         return Finding(Severity.OK, "integrity", "quick check passed")

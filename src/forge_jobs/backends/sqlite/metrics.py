@@ -1,4 +1,4 @@
-"""The ledger contract on SQLite: counts kept in place, jobs not yet folded added by the reader."""
+"""The metrics contract on SQLite: stored counters, plus jobs that are not ingested yet."""
 
 import sqlite3
 from functools import partial
@@ -26,7 +26,7 @@ _entry_of = msgspec.json.Decoder(AuditEntry).decode
 
 
 class SqliteMetrics:
-    """What was counted and said; see ``forge_jobs.store.metrics``."""
+    """Counters, samples, job logs and the audit; see ``forge_jobs.store.metrics``."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -62,8 +62,8 @@ class SqliteMetrics:
         )
 
     async def roll_up(self, *, limit: int) -> bool:
-        folded, top, lines = await self._reader.call(_marks)
-        if not lines and top <= folded:
+        ingested, top_key, has_entries = await self._reader.call(_backlog)
+        if not has_entries and top_key <= ingested:
             return False
         return await self._writer.call(partial(_roll_up, limit))
 
@@ -74,7 +74,7 @@ class SqliteMetrics:
         return await self._reader.call(_stamp)
 
     async def record_action(self, entry: AuditEntry) -> None:
-        await self._writer.call(partial(_note_action, entry))
+        await self._writer.call(partial(_add_action, entry))
 
     async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
         return await self._reader.call(partial(_actions, after, max(limit, 0)))
@@ -84,8 +84,8 @@ class SqliteMetrics:
 
 
 def _roll_up(limit: int, tx: Tx) -> bool:
-    tx.roll_up()
-    tx.write_books()
+    tx.ingest()
+    tx.write_counters()
     return roll_up.roll_up(tx.execute, limit)
 
 
@@ -96,13 +96,13 @@ def _purge(before: Instant, limit: int, tx: Tx) -> int:
     )
 
 
-def _note_action(entry: AuditEntry, tx: Tx) -> None:
-    tx.execute(SQL["note_action"], (entry.at, msgspec.json.encode(entry).decode()))
+def _add_action(entry: AuditEntry, tx: Tx) -> None:
+    tx.execute(SQL["add_action"], (entry.at, msgspec.json.encode(entry).decode()))
 
 
 def _actions(after: int | None, limit: int, connection: sqlite3.Connection) -> list[AuditEntry]:
     found = connection.execute(SQL["actions"], (_MAX_KEY if after is None else after, limit))
-    return [replace(_entry_of(told), id=number) for number, told in found.fetchall()]
+    return [replace(_entry_of(data), id=number) for number, data in found.fetchall()]
 
 
 def _purge_actions(before: Instant, limit: int, tx: Tx) -> int:
@@ -110,12 +110,12 @@ def _purge_actions(before: Instant, limit: int, tx: Tx) -> int:
 
 
 def _stamp(connection: sqlite3.Connection) -> str:
-    # the number is told anew to every connection
+    # data_version values of two connections cannot be compared.
     return f"{id(connection)} {connection.execute('PRAGMA data_version').fetchone()[0]}"
 
 
-def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    return connection.execute(SQL["behind"]).fetchone()
+def _backlog(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    return connection.execute(SQL["backlog"]).fetchone()
 
 
 def _counts(connection: sqlite3.Connection) -> list[Count]:

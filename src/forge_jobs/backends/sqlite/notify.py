@@ -1,7 +1,7 @@
-"""Waking workers: at once within the process, by doorbell from other processes, and by looking.
+"""Notifies workers: directly within the process, by socket from other processes, and by polling.
 
-The look is ``PRAGMA data_version``, which changes with every commit of anybody: it finds what no
-bell announced (a ring that was lost, a program that writes without this library).
+The poll reads ``PRAGMA data_version``, which changes with every commit of any process: it finds
+changes without a notification (a lost one, or a program that writes without this library).
 """
 
 import asyncio
@@ -19,122 +19,126 @@ from forge_jobs.store.store import Notify
 
 from .io.connection import abandon, connect
 from .os.database_file import DatabaseFile
-from .os.fork import FORKING, GATE
+from .os.fork import FORK_GUARD, FORK_HOOKS
 from .os.notify_socket import Message, NotifySender, NotifySocket
 from .transitions import as_json
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "notify.sql")
-_NEWS: Final = SQL["news"]
-_LOOK_S: Final = 0.1
-# A transaction that rang before its commit is awaited for this long, at this pace.
+_POLL: Final = SQL["poll"]
+_POLL_S: Final = 0.1
+# After a notification that precedes a user's commit: poll this long, at this interval.
 _EAGER_S: Final = 2.0
-_EAGER_LOOK_S: Final = 0.002
+_EAGER_POLL_S: Final = 0.002
 
 
 class SqliteSubscription:
-    """One listener: a bell, a watching connection and a timer, all on the loop that asked for it.
+    """One listener: a socket, a connection to poll with and a timer, all on the subscriber's loop.
 
-    A bare timer, because an idle worker does little else: a task that waits costs three times that.
+    A bare timer, because an idle worker does little else: a waiting task costs three times that.
     """
 
-    def __init__(self, watch: "Notifications", queues: Sequence[str], notify: Notify) -> None:
-        self._watch = watch
+    def __init__(
+        self, notifications: "Notifications", queues: Sequence[str], notify: Notify
+    ) -> None:
+        self._notifications = notifications
         self._notify = notify
         self._names = as_json(list(queues))
         self.queues = frozenset(queues)
         self._eager_until = 0.0
         self._version = -1
-        self._news: tuple[int, int, int | None] | None = None
-        self.place = watch.place
-        self._over = False
+        self._state: tuple[int, int, int | None] | None = None
+        self.database = notifications.database
+        self._is_closed = False
         self._connection: sqlite3.Connection | None = None
         self.loop = asyncio.get_running_loop()
-        self.bell = watch.new_bell()
-        FORKING.add(self)
+        self.socket = notifications.new_socket()
+        FORK_HOOKS.add(self)
         try:
-            with GATE.using(self.place.path):
+            with FORK_GUARD.use(self.database.path):
                 self._connected()
         except BaseException:
-            self.bell.close()
+            self.socket.close()
             raise
-        self.loop.add_reader(self.bell.fileno(), self._notified)
-        self._timer = self.loop.call_later(_LOOK_S, self._look)
+        self.loop.add_reader(self.socket.fileno(), self._read_socket)
+        self._timer = self.loop.call_later(_POLL_S, self._poll)
 
     def notify(self, message: Message) -> None:
-        """From any thread: something happened."""
+        """Handle a notification; callable from any thread."""
         if not message.concerns(self.queues):
             return
         if message.uncommitted:
-            # A loop that is closed has nobody left to wake.
+            # RuntimeError: the loop is closed, so there is nothing to wake.
             with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._hurry)
+                self.loop.call_soon_threadsafe(self._poll_eagerly)
         else:
             self._notify()
 
     async def close(self) -> None:
-        """End it. Closing twice is fine."""
-        if not self._watch.forget(self):
+        """End the subscription. Idempotent."""
+        if not self._notifications.remove(self):
             return
-        self._over = True
+        self._is_closed = True
         self._timer.cancel()
-        self.loop.remove_reader(self.bell.fileno())
-        self.bell.close()
-        with GATE.using(self.place.path):
+        self.loop.remove_reader(self.socket.fileno())
+        self.socket.close()
+        with FORK_GUARD.use(self.database.path):
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
-    def before_fork(self, until: float) -> list[sqlite3.Connection]:
-        """Give up the connection. Nobody looks meanwhile: the gate is shut."""
+    def before_fork(self, deadline: float) -> list[sqlite3.Connection]:
+        """Hand the connection over to be closed. No poll runs meanwhile: the guard blocks."""
         connection, self._connection = self._connection, None
-        # The numbers of two connections cannot be compared.
+        # data_version values of two connections cannot be compared.
         self._version = -1
         return [] if connection is None else [connection]
 
     def after_fork_in_parent(self) -> None:
-        """The next look opens a connection."""
+        """Nothing to do: the next poll opens a connection."""
 
     def after_fork(self) -> None:
-        """In a forked child: leave everything to the parent."""
-        self._over = True
-        self.bell.let_go()
+        """In a forked child: the subscription belongs to the parent."""
+        self._is_closed = True
+        self.socket.detach()
         connection, self._connection = self._connection, None
         if connection is not None:
-            abandon(connection, self.place.path)
+            abandon(connection, self.database.path)
 
-    def _notified(self) -> None:
-        for message in self.bell.messages():
+    def _read_socket(self) -> None:
+        for message in self.socket.messages():
             self.notify(message)
 
-    def _hurry(self) -> None:
-        """Somebody is about to commit: look often for a while."""
-        self._eager_until = self._watch.clock.mono() + _EAGER_S
-        if not self._over:
+    def _poll_eagerly(self) -> None:
+        """A user's transaction is about to commit: poll often for a while."""
+        self._eager_until = self._notifications.clock.mono() + _EAGER_S
+        if not self._is_closed:
             self._timer.cancel()
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
-        if self._over:
+    def _poll(self) -> None:
+        if self._is_closed:
             return
-        eager = self._watch.clock.mono() < self._eager_until
-        self._timer = self.loop.call_later(_EAGER_LOOK_S if eager else _LOOK_S, self._look)
-        use = GATE.using(self.place.path)
-        if not GATE.try_enter(use):
-            # A thread forks: the event loop does not wait for that.
+        eager = self._notifications.clock.mono() < self._eager_until
+        self._timer = self.loop.call_later(_EAGER_POLL_S if eager else _POLL_S, self._poll)
+        use = FORK_GUARD.use(self.database.path)
+        if not FORK_GUARD.try_enter(use):
+            # A thread forks: the event loop must not wait for it.
             return
         try:
-            news = self._changed(self._connected())
+            changed = self._changed(self._connected())
         except (sqlite3.Error, ForgeError):
-            # Locked for a moment, or removed: the worker will see for itself.
-            news = True
+            # Locked for a moment, or removed: the worker's next exchange finds out.
+            changed = True
         finally:
-            GATE.leave(use)
-        if news:
+            FORK_GUARD.leave(use)
+        if changed:
             self._notify()
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = connect(self.place.path, self._watch.clock, read_only=True)
+            self._connection = connect(
+                self.database.path, self._notifications.clock, read_only=True
+            )
         return self._connection
 
     def _changed(self, connection: sqlite3.Connection) -> bool:
@@ -142,65 +146,65 @@ class SqliteSubscription:
         if version == self._version:
             return False
         self._version = version
-        before, self._news = self._news, connection.execute(_NEWS, (self._names,)).fetchone()
-        assert self._news is not None
-        return self._news[1] == 1 or (before is not None and before != self._news)
+        before, self._state = self._state, connection.execute(_POLL, (self._names,)).fetchone()
+        assert self._state is not None
+        return self._state[1] == 1 or (before is not None and before != self._state)
 
 
 class Notifications:
-    """All listeners of a store, and the way to those of other processes."""
+    """The listeners of a store, and the sender to those of other processes."""
 
-    def __init__(self, place: DatabaseFile, clock: Clock, entropy: Entropy) -> None:
-        self.place = place
+    def __init__(self, database: DatabaseFile, clock: Clock, entropy: Entropy) -> None:
+        self.database = database
         self.clock = clock
         self._entropy = entropy
-        self._begin_afresh()
+        self._reset()
 
-    def _begin_afresh(self) -> None:
-        self._guard = threading.Lock()
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
         self._listeners: tuple[SqliteSubscription, ...] = ()
-        self._bells: frozenset[str] = frozenset()
-        self._ringer = NotifySender(self.place, self.clock)
+        self._own_sockets: frozenset[str] = frozenset()
+        self._sender = NotifySender(self.database, self.clock)
 
-    def new_bell(self) -> NotifySocket:
-        return NotifySocket(self.place, new_ulid(self.clock.now(), self._entropy))
+    def new_socket(self) -> NotifySocket:
+        return NotifySocket(self.database, new_ulid(self.clock.now(), self._entropy))
 
     def listen(self, queues: Sequence[str], notify: Notify) -> SqliteSubscription:
         listener = SqliteSubscription(self, queues, notify)
-        with self._guard:
+        with self._lock:
             self._listeners = (*self._listeners, listener)
-            self._bells = self._bells | {listener.bell.name}
+            self._own_sockets = self._own_sockets | {listener.socket.name}
         return listener
 
-    def forget(self, listener: SqliteSubscription) -> bool:
-        """Whether it was still listening."""
-        with self._guard:
+    def remove(self, listener: SqliteSubscription) -> bool:
+        """Remove a listener; returns whether it was registered."""
+        with self._lock:
             if listener not in self._listeners:
                 return False
             self._listeners = tuple(other for other in self._listeners if other is not listener)
-            self._bells = self._bells - {listener.bell.name}
+            self._own_sockets = self._own_sockets - {listener.socket.name}
             return True
 
-    def announce(self, queues: set[str], *, operated: bool, uncommitted: bool = False) -> None:
-        """After a commit, or just before that of a user: wake whom it concerns."""
-        if not self._listeners and not self._ringer.anyone(self._bells):
+    def notify(self, queues: set[str], *, control_changed: bool, uncommitted: bool = False) -> None:
+        """Notify listeners of these queues, after a commit or just before a user's commit."""
+        if not self._listeners and not self._sender.has_listeners(self._own_sockets):
             return
-        message = Message(frozenset(queues), operated, uncommitted)
+        message = Message(frozenset(queues), control_changed, uncommitted)
         for listener in self._listeners:
             listener.notify(message)
-        self._ringer.notify(message, but=self._bells)
+        self._sender.notify(message, exclude=self._own_sockets)
 
-    async def end_listeners(self) -> None:
-        """End those of this event loop that nobody has ended: a signal may have interrupted whoever
-        asked for one, before it could be handed over."""
+    async def close_listeners(self) -> None:
+        """Close the open listeners of this event loop: a signal may have interrupted the subscriber
+        before it got the subscription."""
         here = asyncio.get_running_loop()
         for listener in self._listeners:
             if listener.loop is here:
                 await listener.close()
 
     def close(self) -> None:
-        self._ringer.close()
+        self._sender.close()
 
     def after_fork(self) -> None:
-        self._ringer.close()
-        self._begin_afresh()
+        self._sender.close()
+        self._reset()

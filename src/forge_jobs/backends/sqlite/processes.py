@@ -1,4 +1,4 @@
-"""The process contract on SQLite: rows say who was declared dead, locked files who is alive."""
+"""The process contract on SQLite: rows hold who was declared dead, liveness files who is alive."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from .io.transaction import Tx
 from .io.writer import Writer
 from .os import liveness_file
 from .os.database_file import DatabaseFile
-from .os.liveness_file import LiveFile, Sign, Signs
+from .os.liveness_file import LivenessFile, LivenessFiles, LivenessRecord
 from .slot_shares import SlotShares
 from .transitions import as_json, read_keys
 
@@ -35,35 +35,42 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
 
 
 class SqliteProcesses:
-    """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
+    """Stores registrations; see ``forge_jobs.store.processes`` for the contract of each method."""
 
     def __init__(
-        self, place: DatabaseFile, writer: Writer, reader: Reader, signs: Signs, clock: Clock
+        self,
+        database: DatabaseFile,
+        writer: Writer,
+        reader: Reader,
+        liveness: LivenessFiles,
+        clock: Clock,
     ) -> None:
-        self._place = place
+        self._database = database
         self._writer = writer
         self._reader = reader
-        self._signs = signs
+        self._liveness = liveness
         self._clock = clock
-        self._shares = SlotShares(writer, reader, signs, clock)
+        self._shares = SlotShares(writer, reader, liveness, clock)
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         try:
-            file = LiveFile(self._place, process.host_id)
+            file = LivenessFile(self._database, process.host_id)
         except OSError as error:
-            raise self._mute(error) from error
+            raise self._unwritable(error) from error
         try:
             key = await self._writer.call(partial(self._register, process, replaces, file))
         except BaseException:
-            file.let_go()
+            file.close()
             raise
-        self._signs.adopt(key, file)
+        self._liveness.add(key, file)
         return key
 
-    def _register(self, process: NewProcess, replaces: str | None, file: LiveFile, tx: Tx) -> int:
+    def _register(
+        self, process: NewProcess, replaces: str | None, file: LivenessFile, tx: Tx
+    ) -> int:
         for host_id in {process.host_id, replaces}:
             if host_id is not None:
-                self._condemn_host(tx, host_id)
+                self._mark_host_dead(tx, host_id)
         key = tx.execute(
             SQL["register"],
             (
@@ -71,70 +78,71 @@ class SqliteProcesses:
                 process.hostname, process.version, process.lease_s, tx.now,
             ),
         ).lastrowid  # fmt: skip
-        # Before the commit: whoever sees the row must find the file.
-        file.publish(
-            Sign(key, process.lease_s, tx.now, steady_us=liveness_file.steady_us(self._clock))
-        )
+        # Before the commit: a process that reads the row must find the file.
+        monotonic_us = liveness_file.monotonic_us(self._clock)
+        file.publish(LivenessRecord(key, process.lease_s, tx.now, monotonic_us=monotonic_us))
         return key
 
-    def _condemn_host(self, tx: Tx, host_id: str) -> None:
-        known = tx.row(SQL["of_host"], (host_id,))
+    def _mark_host_dead(self, tx: Tx, host_id: str) -> None:
+        known = tx.row(SQL["key_of_host"], (host_id,))
         if known is not None:
-            tx.execute(SQL["condemn_host"], (host_id, tx.now))
-            tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, known[0]))
+            tx.execute(SQL["mark_host_dead"], (host_id, tx.now))
+            tx.after_commit.append(
+                partial(liveness_file.remove_file, self._database, host_id, known[0])
+            )
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         now = self._clock.now()
-        file = self._signs.own(key)
+        file = self._liveness.own(key)
         try:
             if file is None:
-                return HeartbeatReply(await self._beat_elsewhere(key, stats), now)
-            if not file.stands():
-                self._signs.drop(key)
+                return HeartbeatReply(await self._renew_foreign(key, stats), now)
+            if not file.exists():
+                self._liveness.remove(key)
                 return HeartbeatReply(False, now)
-            steady_us = liveness_file.steady_us(self._clock)
-            file.write(Sign(key, file.sign.lease_s, now, stats, steady_us))
+            monotonic_us = liveness_file.monotonic_us(self._clock)
+            file.write(LivenessRecord(key, file.record.lease_s, now, stats, monotonic_us))
         except OSError as error:
-            raise self._mute(error) from error
+            raise self._unwritable(error) from error
         return HeartbeatReply(True, now)
 
-    def _mute(self, error: OSError) -> Unavailable:
-        return Unavailable(f"no sign of life can be given in {self._place.directory}: {error}")
+    def _unwritable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"no heartbeat can be written in {self._database.directory}: {error}")
 
-    async def _beat_elsewhere(self, key: int, stats: ProcessStats) -> bool:
-        """A process that registered through another store object."""
-        host_id = await self._reader.call(partial(_host_of, key))
+    async def _renew_foreign(self, key: int, stats: ProcessStats) -> bool:
+        """Write a heartbeat for a process that registered through another store object."""
+        host_id = await self._reader.call(partial(_host_of_key, key))
         if host_id is None:
             return False
-        return liveness_file.renew(self._place, host_id, key, self._clock, stats)
+        return liveness_file.renew(self._database, host_id, key, self._clock, stats)
 
     async def deregister(self, key: int) -> None:
-        await self._writer.call(partial(_leave, key))
-        self._signs.drop(key)
+        await self._writer.call(partial(_deregister, key))
+        self._liveness.remove(key)
 
     async def remove_dead(self) -> int:
-        gone = await self._reader.call(_buried)
-        buried = await self._writer.call(self._bury) if gone else 0
-        liveness_file.sweep(self._place)
-        return buried
+        dead = await self._reader.call(_dead_without_jobs)
+        deleted = await self._writer.call(self._delete_dead) if dead else 0
+        liveness_file.remove_stale_files(self._database)
+        return deleted
 
-    def _bury(self, tx: Tx) -> int:
-        gone = tx.execute(SQL["buried"]).fetchall()
-        for key, host_id in gone:
-            tx.execute(SQL["leave"], (key,))
-            tx.execute(SQL["leave_leads"], (key,))
-            tx.execute(SQL["leave_cancels"], (key,))
-            tx.execute(slot_shares.SQL["drop_shares"], (key,))
-            tx.afterwards.append(partial(liveness_file.condemn, self._place, host_id, key))
-        return len(gone)
+    def _delete_dead(self, tx: Tx) -> int:
+        dead = tx.execute(SQL["dead_without_jobs"]).fetchall()
+        for key, host_id in dead:
+            tx.execute(SQL["delete_process"], (key,))
+            tx.execute(SQL["delete_leads"], (key,))
+            tx.execute(SQL["delete_cancels"], (key,))
+            tx.execute(slot_shares.SQL["delete_shares"], (key,))
+            tx.after_commit.append(partial(liveness_file.remove_file, self._database, host_id, key))
+        return len(dead)
 
     async def all(self) -> list[ProcessRecord]:
         now = self._clock.now()
-        rows, parts = await self._reader.call(_records)
+        rows, shares = await self._reader.call(_records)
         found: list[ProcessRecord] = []
         for key, host_id, label, queues, pid, hostname, version, lease_s, started_at, quiet in rows:
-            sign = self._signs.sign(key, host_id, now)
-            if sign is None or self._signs.left_us(sign, now) <= 0:
+            record = self._liveness.record(key, host_id, now)
+            if record is None or self._liveness.remaining_us(record, now) <= 0:
                 continue
             found.append(
                 ProcessRecord(
@@ -146,15 +154,15 @@ class SqliteProcesses:
                     hostname=hostname,
                     version=version,
                     started_at=started_at,
-                    beat_at=sign.beat_at,
+                    beat_at=record.beat_at,
                     lease_s=lease_s,
-                    running=sign.stats.running,
-                    slots=dict(sign.stats.slots),
-                    memory_bytes=sign.stats.memory_bytes,
-                    cores=sign.stats.cores,
-                    disk_share=sign.stats.disk_share,
+                    running=record.stats.running,
+                    slots=dict(record.stats.slots),
+                    memory_bytes=record.stats.memory_bytes,
+                    cores=record.stats.cores,
+                    disk_share=record.stats.disk_share,
                     quiet=bool(quiet),
-                    shares=parts.get(key, {}),
+                    shares=shares.get(key, {}),
                 )
             )
         return found
@@ -167,11 +175,11 @@ class SqliteProcesses:
         await self._writer.call(partial(self._quiet, host_id, quiet))
 
     def _quiet(self, host_id: str, quiet: bool, tx: Tx) -> None:
-        known = tx.row(SQL["of_host"], (host_id,))
-        if known is None or not self._signs.lives(known[0], host_id, tx.now):
+        known = tx.row(SQL["key_of_host"], (host_id,))
+        if known is None or not self._liveness.is_alive(known[0], host_id, tx.now):
             raise NotFound(f"no living worker process has the host_id {host_id!r}")
         tx.execute(SQL["set_quiet"], (known[0], quiet))
-        tx.operate()
+        tx.raise_control_version()
 
     async def share(self, *, max_slots: int) -> int:
         return await self._shares.share(max_slots)
@@ -181,45 +189,51 @@ class SqliteProcesses:
 
     async def next_expiry(self) -> Instant | None:
         now = self._clock.now()
-        standing = await self._reader.call(_lease_of)
-        signs = [self._signs.sign(key, host_id, now) for key, host_id in standing]
-        left = [self._signs.left_us(sign, now) for sign in signs if sign is not None]
-        return min((now + one for one in left if one > 0), default=None)
+        presumed_alive = await self._reader.call(_presumed_alive)
+        records = [self._liveness.record(key, host_id, now) for key, host_id in presumed_alive]
+        leases_us = [self._liveness.remaining_us(record, now) for record in records if record]
+        return min((now + left_us for left_us in leases_us if left_us > 0), default=None)
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
         return await self._writer.call(partial(self._lead, name, key, ttl_s))
 
     def _lead(self, name: str, key: int, ttl_s: float, tx: Tx) -> bool:
-        host = tx.row(SQL["host_of"], (key,))
-        if host is None or not self._signs.lives(key, host[0], tx.now):
+        host = tx.row(SQL["host_of_key"], (key,))
+        if host is None or not self._liveness.is_alive(key, host[0], tx.now):
             return False
         until = after(tx.now, ttl_s)
         return tx.execute(SQL["take_lead"], (name, key, until, tx.now)).rowcount == 1
 
     async def release_lead(self, name: str, key: int) -> None:
-        await self._writer.call(lambda tx: tx.execute(SQL["drop_lead"], (name, key)))
+        await self._writer.call(lambda tx: tx.execute(SQL["release_lead"], (name, key)))
 
 
-def dead(signs: Signs, standing: list[tuple[int, str]], now: Instant) -> list[tuple[int, str]]:
-    """The processes among these that show no sign of life."""
-    return [(key, host_id) for key, host_id in standing if not signs.lives(key, host_id, now)]
+def find_dead(
+    liveness: LivenessFiles, presumed_alive: list[tuple[int, str]], now: Instant
+) -> list[tuple[int, str]]:
+    """Those of the given processes whose lock is gone or whose lease has expired."""
+    return [
+        (key, host_id)
+        for key, host_id in presumed_alive
+        if not liveness.is_alive(key, host_id, now)
+    ]
 
 
-def _leave(key: int, tx: Tx) -> None:
+def _deregister(key: int, tx: Tx) -> None:
     (owned,) = tx.row(transitions.SQL["owned_by"], (key,))
     if owned != "[]":
         rows = transitions.load_text(tx, owned)
         for row in rows.values():
             finish.release(tx, row)
         transitions.store(tx, list(rows.values()))
-    tx.execute(SQL["leave"], (key,))
-    tx.execute(SQL["leave_leads"], (key,))
-    tx.execute(SQL["leave_cancels"], (key,))
-    tx.execute(slot_shares.SQL["drop_shares"], (key,))
+    tx.execute(SQL["delete_process"], (key,))
+    tx.execute(SQL["delete_leads"], (key,))
+    tx.execute(SQL["delete_cancels"], (key,))
+    tx.execute(slot_shares.SQL["delete_shares"], (key,))
 
 
-def _lease_of(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute(SQL["standing"]).fetchall()
+def _presumed_alive(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute(SQL["presumed_alive"]).fetchall()
 
 
 def _records(
@@ -228,12 +242,12 @@ def _records(
     return connection.execute(SQL["records"]).fetchall(), slot_shares.by_process(connection)
 
 
-def _buried(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute(SQL["buried"]).fetchall()
+def _dead_without_jobs(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute(SQL["dead_without_jobs"]).fetchall()
 
 
-def _host_of(key: int, connection: sqlite3.Connection) -> str | None:
-    found = connection.execute(SQL["host_of"], (key,)).fetchone()
+def _host_of_key(key: int, connection: sqlite3.Connection) -> str | None:
+    found = connection.execute(SQL["host_of_key"], (key,)).fetchone()
     return None if found is None else found[0]
 
 

@@ -1,4 +1,4 @@
-"""Reading jobs: one by id, pages by filter, results for whoever waits."""
+"""Reads jobs: one by id, pages by filter, states and results for waiting callers."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -23,30 +23,30 @@ from forge_jobs.core.selection import Cursor, Filter, Page
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Owned, Peek
 
-from .counters import SQL as BOOKS
+from .counters import SQL as COUNTERS_SQL
 from .counters import Execute
-from .rows import read_options, read_state
+from .rows import read_details, read_options
 from .transitions import as_json
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "queries.sql")
 
 _MAX_KEY: Final = (1 << 63) - 1
-_ODD: Final = frozenset({JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED})
-# So many keys are put in order in a few milliseconds.
+_INDEXED: Final = frozenset({JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED})
+# Sorting this many keys takes a few milliseconds.
 _MAX_SORTED: Final = 20_000
-_LAST_NAME: Final = chr(0x10FFFF)
+_LAST_QUEUE: Final = chr(0x10FFFF)
 
 
 def get(connection: sqlite3.Connection, job_id: str, tag: int) -> JobRecord | None:
     """One job by its public id."""
-    place = ids.row_key(job_id, tag)
-    if place is None or place[0] > _MAX_KEY:
+    row_key = ids.row_key(job_id, tag)
+    if row_key is None or row_key[0] > _MAX_KEY:
         return None
-    found = connection.execute(SQL["job"], (place[0],)).fetchone()
+    found = connection.execute(SQL["job"], (row_key[0],)).fetchone()
     if found is None:
         return None
     record = _record(found, tag)
-    return record if record.enqueued_at // 1000 == place[1] else None
+    return record if record.enqueued_at // 1000 == row_key[1] else None
 
 
 def page(
@@ -63,8 +63,8 @@ def newest(
     execute: Execute, wanted: Filter, *, limit: int, after: Cursor | None, tag: int
 ) -> ScanResult:
     """Keys of up to ``limit`` matching jobs, newest first."""
-    below = _MAX_KEY if after is None else _position(after, tag)
-    return _walked(execute, wanted, max(limit, 1), below)
+    below = _MAX_KEY if after is None else _parse_cursor(after, tag)
+    return _scan(execute, wanted, max(limit, 1), below)
 
 
 def cursor(found: ScanResult, tag: int) -> Cursor | None:
@@ -73,70 +73,70 @@ def cursor(found: ScanResult, tag: int) -> Cursor | None:
 
 
 def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
-    """How many jobs match, looking at no more than so many."""
+    """How many jobs match, counted up to ``cap``."""
     if pagination.is_counted(wanted):
-        counted = pagination.count_filter(execute(BOOKS["count_plain"]).fetchall(), wanted)
+        counted = pagination.count_filter(execute(COUNTERS_SQL["count_by_kind"]).fetchall(), wanted)
         return CappedCount(min(counted.matching, cap), counted.matching > cap)
-    found = _walked(execute, wanted, cap, _MAX_KEY, counting=True)
+    found = _scan(execute, wanted, cap, _MAX_KEY, counting=True)
     return CappedCount(len(found.keys), found.resume_below is not None)
 
 
-def _walked(
+def _scan(
     execute: Execute, wanted: Filter, limit: int, below: int, *, counting: bool = False
 ) -> ScanResult:
     values = _values(wanted)
-    queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
-    more: dict[str, tuple[object, ...]] = {
-        "key": (wanted.dedupe_key,), "due": queues, "line": queues, "side": queues,
-        **{status: (status,) for status in _ODD},
+    queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
+    extra_values: dict[str, tuple[object, ...]] = {
+        "dedupe_key": (wanted.dedupe_key,), "due": queues, "claimable": queues, "track": queues,
+        **{status: (status,) for status in _INDEXED},
     }  # fmt: skip
     steps = pagination.scan(
         wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
     )
-    answer: Any = None
+    reply: Any = None
     try:
         while True:
-            question = steps.send(answer)
-            match question:
+            query = steps.send(reply)
+            match query:
                 case CountersQuery():
-                    answer = execute(BOOKS["count_plain"]).fetchall()
+                    reply = execute(COUNTERS_SQL["count_by_kind"]).fetchall()
                 case KeyRangeQuery():
-                    low, high = execute(SQL["ends"]).fetchone()
-                    answer = None if low is None else (low, high)
+                    low, high = execute(SQL["key_range"]).fetchone()
+                    reply = None if low is None else (low, high)
                 case KeyProbe(key):
-                    answer = execute(SQL["at_or_after"], (key,)).fetchone()
-                case KeysQuery(sources, top, most):
-                    answer = [
+                    reply = execute(SQL["at_or_after"], (key,)).fetchone()
+                case KeysQuery(sources, upper, batch):
+                    reply = [
                         [key for (key,) in execute(
-                            SQL[f"keys_of_{'odd' if source in _ODD else source}"],
-                            (top, most, *more.get(source, ())),
+                            SQL[f"keys_of_{'status' if source in _INDEXED else source}"],
+                            (upper, batch, *extra_values.get(source, ())),
                         )]
                         for source in sources
                     ]  # fmt: skip
                 case MatchQuery(keys):
-                    answer = execute(SQL["which"], (as_json(keys), *values)).fetchall()
+                    reply = execute(SQL["matching"], (as_json(keys), *values)).fetchall()
                 case _:
-                    assert_never(question)
+                    assert_never(query)
     except StopIteration as end:
         return end.value
 
 
 def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
-    """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
+    """The sources of keys: indexes of the wanted states, if each of them has a suitable one."""
     if wanted.dedupe_key is not None:
-        return ("key",)
+        return ("dedupe_key",)
     if counted is None or not wanted.statuses:
         return ("all",)
     sources: list[str] = []
     for status in dict.fromkeys(wanted.statuses):
-        if status in _ODD:
+        if status in _INDEXED:
             sources.append(status.value)
         elif status is JobStatus.RUNNING:
             sources.append("running")
         elif counted.by_status[status] > _MAX_SORTED or status is JobStatus.DONE:
             return ("all",)
         elif status is JobStatus.PENDING:
-            sources += ("new", "line", "side")
+            sources += ("new", "claimable", "track")
         elif counted.by_status[JobStatus.FAILED] > _MAX_SORTED:
             return ("all",)
         else:
@@ -145,25 +145,25 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
 
 
 def keys_of(execute: Execute, job_ids: Sequence[str], tag: int) -> list[int | None]:
-    """The keys behind public ids; None for one that is unknown, made up or not ours."""
-    places = [ids.row_key(job_id, tag) for job_id in job_ids]
-    wanted = [place[0] for place in places if place is not None and place[0] <= _MAX_KEY]
+    """The keys of public ids; None for an id that is unknown, forged or of another store."""
+    row_keys = [ids.row_key(job_id, tag) for job_id in job_ids]
+    wanted = [row_key[0] for row_key in row_keys if row_key is not None and row_key[0] <= _MAX_KEY]
     times = dict(execute(SQL["enqueued_at"], (as_json(wanted),)).fetchall())
     return [
-        None if place is None or times.get(place[0], -1) // 1000 != place[1] else place[0]
-        for place in places
+        None if row_key is None or times.get(row_key[0], -1) // 1000 != row_key[1] else row_key[0]
+        for row_key in row_keys
     ]
 
 
 def peek(connection: sqlite3.Connection, job_ids: Sequence[str], tag: int) -> list[Peek | None]:
     """State and result of many jobs at once."""
-    places = [ids.row_key(job_id, tag) for job_id in job_ids]
-    wanted = [place[0] for place in places if place is not None and place[0] <= _MAX_KEY]
+    row_keys = [ids.row_key(job_id, tag) for job_id in job_ids]
+    wanted = [row_key[0] for row_key in row_keys if row_key is not None and row_key[0] <= _MAX_KEY]
     rows = {row[0]: row[1:] for row in connection.execute(SQL["peek"], (as_json(wanted),))}
     found: list[Peek | None] = []
-    for place in places:
-        row = None if place is None else rows.get(place[0])
-        if row is None or place is None or row[1] // 1000 != place[1]:
+    for row_key in row_keys:
+        row = None if row_key is None else rows.get(row_key[0])
+        if row is None or row_key is None or row[1] // 1000 != row_key[1]:
             found.append(None)
         else:
             found.append(Peek(JobStatus(row[0]), row[2], row[3]))
@@ -179,7 +179,7 @@ def owned(connection: sqlite3.Connection, owner: int) -> list[Owned]:
 
 
 def logs(connection: sqlite3.Connection, job_id: str, tag: int) -> list[LogLine]:
-    """What the handlers of a job wrote."""
+    """The log lines of a job."""
     (key,) = keys_of(connection.execute, [job_id], tag)
     if key is None:
         return []
@@ -196,7 +196,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _position(cursor: Cursor, tag: int) -> int:
+def _parse_cursor(cursor: Cursor, tag: int) -> int:
     owner, _, key = cursor.partition("-")
     try:
         if int(owner, 16) == tag and 0 <= int(key, 16) <= _MAX_KEY:
@@ -209,10 +209,10 @@ def _position(cursor: Cursor, tag: int) -> int:
 def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
     (
         key, status, queue, kind, priority, run_at, epoch, attempts, max_attempts, enqueued_at,
-        owner, started_at, finished_at, options_text, state_text, last_error, dedupe_key, limit_key,
-        lane, lot, result, payload,
+        owner, started_at, finished_at, options_text, details_text, last_error, dedupe_key,
+        limit_key, lane, bucket, result, payload,
     ) = row  # fmt: skip
-    options, state = read_options(options_text), read_state(state_text)
+    options, details = read_options(options_text), read_details(details_text)
     return JobRecord(
         key=key,
         id=ids.job_id(key, enqueued_at, tag),
@@ -226,17 +226,17 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         epoch=epoch,
         enqueued_at=enqueued_at,
         run_at=run_at,
-        # The column remembers the last owner; people are told of a present one.
+        # The column keeps the last owner; the record shows only a current one.
         owner=owner if status == JobStatus.RUNNING else None,
         started_at=started_at,
         finished_at=finished_at,
         expires_at=options.expires_at,
         timeout_s=options.timeout_s,
         last_error=last_error,
-        errors=state.errors,
+        errors=details.errors,
         result=result,
-        progress=state.progress,
-        progress_note=state.progress_note,
+        progress=details.progress,
+        progress_note=details.progress_note,
         tags=options.tags,
         dedupe_key=dedupe_key,
         dedupe_for_s=options.dedupe_for_s,
@@ -244,12 +244,12 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         limit_key=limit_key,
         lane=lane,
         order=options.order,
-        limit_bucket=lot,
-        crashes=state.crashes,
-        throttles=state.throttles,
-        throttled_since=state.throttled_since,
-        missing_since=state.missing_since,
-        cancel_requested_at=state.cancel_at,
+        limit_bucket=bucket,
+        crashes=details.crashes,
+        throttles=details.throttles,
+        throttled_since=details.throttled_since,
+        missing_since=details.missing_since,
+        cancel_requested_at=details.cancel_at,
         on_dead=options.on_dead,
         trace=options.trace,
     )

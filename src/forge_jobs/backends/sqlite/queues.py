@@ -1,4 +1,4 @@
-"""The queue contract on SQLite: settings, gates, and what workers publish about kinds."""
+"""The queue contract on SQLite: settings, gates, and the kinds that workers publish."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _MAX_SLOTS: Final = 100_000
 
 
 class SqliteQueues:
-    """What operators set; see ``forge_jobs.store.queues`` for what each method promises."""
+    """Stores queue settings; see ``forge_jobs.store.queues`` for the contract of each method."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -47,7 +47,7 @@ class SqliteQueues:
         await self._writer.call(partial(_open_gate, name))
 
     async def forget(self, name: str) -> None:
-        await self._writer.call(partial(_forget, name))
+        await self._writer.call(partial(_delete, name))
 
     async def publish(self, kinds: Mapping[str, str]) -> None:
         known = await self.kinds()
@@ -72,40 +72,40 @@ def _ensure(name: str, slots: int, tx: Tx) -> QueueConfig:
     config = QueueConfig(name=name, slots=slots, updated_at=tx.now)
     _check(config)
     tx.execute(SQL["ensure_queue"], _values(config))
-    tx.operate()
-    return _known(tx, name)
+    tx.raise_control_version()
+    return _require(tx, name)
 
 
 def _change(name: str, change: QueueChange, tx: Tx) -> QueueConfig:
-    asked = structs.asdict(change)
-    given = {field: value for field, value in asked.items() if value is not UNSET}
-    config = structs.replace(_known(tx, name), **given, updated_at=tx.now)
+    fields = structs.asdict(change)
+    changes = {field: value for field, value in fields.items() if value is not UNSET}
+    config = structs.replace(_require(tx, name), **changes, updated_at=tx.now)
     _check(config)
     tx.execute(SQL["set_queue"], _values(config))
-    tx.operate()
+    tx.raise_control_version()
     return config
 
 
 def _open_gate(name: str, tx: Tx) -> None:
-    _known(tx, name)
+    _require(tx, name)
     finish.write_gate(tx, name, OPEN)
-    tx.operate()
+    tx.raise_control_version()
 
 
-def _forget(name: str, tx: Tx) -> None:
-    _known(tx, name)
-    tx.execute(SQL["forget_queue"], (name,))
+def _delete(name: str, tx: Tx) -> None:
+    _require(tx, name)
+    tx.execute(SQL["delete_queue"], (name,))
     finish.write_gate(tx, name, OPEN)
-    tx.operate()
+    tx.raise_control_version()
 
 
 def _publish(kinds: Mapping[str, str], tx: Tx) -> None:
     for kind, queue in kinds.items():
-        tx.execute(SQL["publish"], (kind, queue))
-    tx.operate()
+        tx.execute(SQL["publish_kind"], (kind, queue))
+    tx.raise_control_version()
 
 
-def _known(tx: Tx, name: str) -> QueueConfig:
+def _require(tx: Tx, name: str) -> QueueConfig:
     config = read(tx.execute, name)
     if config is None:
         raise NotFound(f"queue {name!r} has no settings: declare it on a worker or create it")
@@ -121,7 +121,7 @@ def _kinds(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _config(row: tuple[Any, ...]) -> QueueConfig:
-    name, slots, paused, done, dead, cancelled, enabled, base, most, updated, until, count = row
+    name, slots, paused, done, dead, cancelled, enabled, base, maximum, updated, until, count = row
     return QueueConfig(
         name=name,
         slots=slots,
@@ -131,7 +131,7 @@ def _config(row: tuple[Any, ...]) -> QueueConfig:
         retain_cancelled_s=cancelled,
         backoff_enabled=bool(enabled),
         backoff_base_s=base,
-        backoff_max_s=most,
+        backoff_max_s=maximum,
         gate=OPEN if count is None else Gate(until, count),
         updated_at=updated,
     )

@@ -1,4 +1,4 @@
-"""What a job is in the table: the row that moves, options that stay, facts that seldom change."""
+"""A job in the table: the row of a transition, its options and its rarely changed details."""
 
 from typing import Final
 
@@ -16,25 +16,25 @@ from forge_jobs.core.job import (
 from forge_jobs.core.limits import lane_bucket
 from forge_jobs.core.status import TERMINAL, JobStatus
 
-# Bits of ``special``.
-AT_END: Final = 1
-AT_START: Final = 2
+# Bits of ``slow_path``.
+SLOW_FINISH: Final = 1
+SLOW_START: Final = 2
 
-# The place of ``line`` among the values of a new row.
-_LINE: Final = 10
+# The index of ``claimable`` among the values of a new row.
+_CLAIMABLE: Final = 10
 
 BODY_BYTES: Final = 2_048
-# Between payloads that come back in one piece of text; JSON text holds no bare control character.
+# Separates payloads that are read as one text; JSON text holds no bare control character.
 SEPARATOR: Final = b"\x1e"
 
-_ODD: Final = (JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED)
-_GOING: Final = (JobStatus.PENDING, JobStatus.RUNNING)
-_TIMED: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
+_INDEXED: Final = (JobStatus.FAILED, JobStatus.HELD, JobStatus.DEAD, JobStatus.CANCELLED)
+_ACTIVE: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_DUE_LATER: Final = (JobStatus.SCHEDULED, JobStatus.FAILED)
 _WAITING: Final = (JobStatus.SCHEDULED, JobStatus.FAILED, JobStatus.PENDING, JobStatus.HELD)
 
 
 class Options(Struct, frozen=True, omit_defaults=True):
-    """What seldom is asked for; NULL in the table when all of it has its default."""
+    """Rarely used options; NULL in the table when all of them have their default."""
 
     timeout_s: float | None = None
     expires_at: Instant | None = None
@@ -46,8 +46,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     trace: str | None = None
 
 
-class State(Struct, omit_defaults=True):
-    """What seldom happens to a job; NULL in the table while nothing of it has."""
+class Details(Struct, omit_defaults=True):
+    """Rarely changed fields; NULL in the table while all of them have their default."""
 
     crashes: int = 0
     throttles: int = 0
@@ -62,7 +62,7 @@ class State(Struct, omit_defaults=True):
 
 DEFAULT_OPTIONS: Final = Options()
 _options_of = msgspec.json.Decoder(Options).decode
-_state_of = msgspec.json.Decoder(State).decode
+_details_of = msgspec.json.Decoder(Details).decode
 _encode = msgspec.json.encode
 
 
@@ -70,12 +70,12 @@ def read_options(text: str | None) -> Options:
     return DEFAULT_OPTIONS if text is None else _options_of(text)
 
 
-def read_state(text: str | None) -> State:
-    return State() if text is None else _state_of(text)
+def read_details(text: str | None) -> Details:
+    return Details() if text is None else _details_of(text)
 
 
 class Row(Struct, array_like=True):
-    """A row that is about to move: everything but payload and result, in the order of the SQL."""
+    """A row for a transition: all columns but payload and result, in the order of ``load_rows``."""
 
     key: int
     status: JobStatus
@@ -86,28 +86,28 @@ class Row(Struct, array_like=True):
     epoch: int
     attempts: int
     max_attempts: int
-    special: int
+    slow_path: int
     enqueued_at: Instant
     owner: int | None
     exchange: int | None
     started_at: Instant | None
     finished_at: Instant | None
     due_at: Instant | None
-    dies_at: Instant | None
+    expires_at: Instant | None
     options_text: str | None
-    state_text: str | None
+    details_text: str | None
     last_error: str | None
-    odd: str | None
+    indexed_status: str | None
     dedupe_key: str | None
     limit_key: str | None
     lane: str | None
-    line: int | None
+    claimable: int | None
     track: str | None = None
-    side: str | None = None
-    lot: str | None = None
-    seat: str | None = None
-    going: str | None = None
-    in_lane: str | None = None
+    claim_track: str | None = None
+    bucket: str | None = None
+    lane_slot: str | None = None
+    limit_slot: str | None = None
+    live_lane: str | None = None
     # Written only when ``result_changed``.
     result: str | None = None
     result_changed: bool = False
@@ -115,66 +115,68 @@ class Row(Struct, array_like=True):
     def options(self) -> Options:
         return read_options(self.options_text)
 
-    def state(self) -> State:
-        return read_state(self.state_text)
+    def details(self) -> Details:
+        return read_details(self.details_text)
 
-    def keep(self, state: State) -> None:
-        """Put the seldom changed facts back."""
-        text = _encode(state).decode()
-        self.state_text = None if text == "{}" else text
+    def set_details(self, details: Details) -> None:
+        """Store changed details in the row."""
+        text = _encode(details).decode()
+        self.details_text = None if text == "{}" else text
 
     @property
     def is_bound(self) -> bool:
-        """Whether a lane, a key or a limit of its task decides where it stands."""
+        """Whether a lane, a limit key or a limit of its task applies to it."""
         return self.limit_key is not None or self.lane is not None or self.track is not None
 
     def lane_bucket(self) -> str | None:
-        """Its lane, if the lane binds it."""
+        """The bucket of its lane; None without a lane, or if the lane's order is none."""
         if self.lane is None:
             return None
         return bound_lane(self.queue, self.lane, self.options().order)
 
-    def settle_bounds(self) -> None:
-        """The same for rows that are bound."""
+    def derive_bound_columns(self) -> None:
+        """Compute the columns that follow from the state, for bound rows."""
         status, lane = self.status, self.lane_bucket()
-        going, held = status in _GOING, status is JobStatus.HELD
+        active, held = status in _ACTIVE, status is JobStatus.HELD
         if status is JobStatus.PENDING:
-            self.line, self.side = (1, None) if self.track is None else (None, self.track)
+            self.claimable, self.claim_track = (
+                (1, None) if self.track is None else (None, self.track)
+            )
         else:
-            self.side = None
+            self.claim_track = None
         if not held:
-            self.lot = None
-        self.going = self.limit_key if going else None
-        self.seat = lane if going or (held and self.lot != lane) else None
-        self.in_lane = None if status in TERMINAL else lane
+            self.bucket = None
+        self.limit_slot = self.limit_key if active else None
+        self.lane_slot = lane if active or (held and self.bucket != lane) else None
+        self.live_lane = None if status in TERMINAL else lane
 
-    def settle(self) -> None:
-        """Recompute what follows from the state: the columns behind the partial indexes."""
+    def derive_columns(self) -> None:
+        """Compute the columns that follow from the state: those of the partial indexes."""
         status, options = self.status, self.options()
-        self.due_at = self.run_at if status in _TIMED else None
-        self.dies_at = options.expires_at if status in _WAITING else None
-        self.odd = status if status in _ODD else None
-        self.line = 1 if status is JobStatus.PENDING else None
-        self.special = special(
+        self.due_at = self.run_at if status in _DUE_LATER else None
+        self.expires_at = options.expires_at if status in _WAITING else None
+        self.indexed_status = status if status in _INDEXED else None
+        self.claimable = 1 if status is JobStatus.PENDING else None
+        self.slow_path = slow_path_bits(
             dedupe_key=self.dedupe_key,
             waiting_only=options.unique_while is UniqueWhile.WAITING,
             bound=self.limit_key is not None or self.lane is not None,
             expires=options.expires_at is not None,
-            cancelled=self.state_text is not None and self.state().cancel_at is not None,
+            cancelled=self.details_text is not None and self.details().cancel_at is not None,
         )
 
 
-def special(
+def slow_path_bits(
     *, dedupe_key: str | None, waiting_only: bool, bound: bool, expires: bool, cancelled: bool
 ) -> int:
-    """The bits that keep a job off the short path at its end or at its start."""
-    at_end = AT_END if dedupe_key is not None or bound or cancelled else 0
-    at_start = AT_START if expires or (dedupe_key is not None and waiting_only) else 0
-    return at_end | at_start
+    """The bits that exclude a job from the short path of a finish or of a start."""
+    finish = SLOW_FINISH if dedupe_key is not None or bound or cancelled else 0
+    start = SLOW_START if expires or (dedupe_key is not None and waiting_only) else 0
+    return finish | start
 
 
-def is_usual(job: NewJob) -> bool:
-    """Whether a job has no options: nothing to encode, nothing to look after at start or end."""
+def is_plain(job: NewJob) -> bool:
+    """Whether a job has no options: nothing to encode, and short paths at start and finish."""
     return (
         job.dedupe_key is None
         and job.timeout_s is None
@@ -200,64 +202,64 @@ def is_due(job: NewJob, now: Instant) -> bool:
 
 
 def needs_body(payload: bytes) -> bool:
-    """Whether a payload belongs into the table of large ones."""
+    """Whether a payload belongs in ``forge_bodies``."""
     return len(payload) > BODY_BYTES or SEPARATOR in payload
 
 
 def new_row(job: NewJob, now: Instant) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
-    """The state of a new job, its values in the order of ``insert_jobs`` between key and payload,
-    and the payload; None when that belongs into a table of its own."""
+    """The state of a new job, its values between key and payload in the order of ``insert_jobs``,
+    and its payload; None if that belongs in ``forge_bodies``."""
     run_at = job.run_at
     if run_at is None:
         run_at = after(now, job.delay_s) if job.delay_s else now
-    # Plain text for the table: the driver tries every adapter it knows on an enumeration's member.
-    due_at = line = odd = None
+    # Plain text for the table: the driver tries every adapter it has on an enum member.
+    due_at = claimable = indexed_status = None
     if run_at > now:
         status, text, due_at = JobStatus.SCHEDULED, "scheduled", run_at
     elif job.hold:
-        status, text, odd = JobStatus.HELD, "held", "held"
+        status, text, indexed_status = JobStatus.HELD, "held", "held"
     else:
-        status, text, line = JobStatus.PENDING, "pending", 1
-    options, bits, dies_at = (None, 0, None) if is_usual(job) else _unusual(job, now)
+        status, text, claimable = JobStatus.PENDING, "pending", 1
+    options, slow_path, expires_at = (None, 0, None) if is_plain(job) else _encode_options(job, now)
     head = (
-        text, job.queue, job.kind, job.priority, run_at, job.max_attempts, bits, now, due_at,
-        dies_at, line, options, odd, job.dedupe_key, job.limit_key, job.lane,
+        text, job.queue, job.kind, job.priority, run_at, job.max_attempts, slow_path, now, due_at,
+        expires_at, claimable, options, indexed_status, job.dedupe_key, job.limit_key, job.lane,
     )  # fmt: skip
     return status, head, None if needs_body(job.payload) else job.payload
 
 
 def bound_row(
-    job: NewJob, now: Instant, lot: str | None
+    job: NewJob, now: Instant, bucket: str | None
 ) -> tuple[JobStatus, tuple[object, ...], bytes | None]:
-    """``new_row`` for a job with a lane, a limit key or a track, with where it stands behind the
-    other values; ``lot`` is where it has to wait."""
+    """``new_row`` for a job with a lane, a limit key or a track; the columns for those follow the
+    other values. ``bucket`` is the limit bucket in which it must wait."""
     status, head, payload = new_row(
-        job if lot is None or job.hold else msgspec.structs.replace(job, hold=True), now
+        job if bucket is None or job.hold else msgspec.structs.replace(job, hold=True), now
     )
     lane = None if job.lane is None else bound_lane(job.queue, job.lane, job.order)
-    going, held = status is JobStatus.PENDING, status is JobStatus.HELD
-    if held and lot is None:
-        lot = job.limit_key or lane or ""
+    pending, held = status is JobStatus.PENDING, status is JobStatus.HELD
+    if held and bucket is None:
+        bucket = job.limit_key or lane or ""
     track = job.kind if job.track else None
     if track is not None:
-        head = (*head[:_LINE], None, *head[_LINE + 1 :])
-    bounds = (
+        head = (*head[:_CLAIMABLE], None, *head[_CLAIMABLE + 1 :])
+    bound_columns = (
         track,
-        track if going else None,
-        lot if held else None,
-        lane if going or (held and lot != lane) else None,
-        job.limit_key if going else None,
+        track if pending else None,
+        bucket if held else None,
+        lane if pending or (held and bucket != lane) else None,
+        job.limit_key if pending else None,
         lane,
     )
-    return status, head + bounds, payload
+    return status, head + bound_columns, payload
 
 
 def bound_lane(queue: str, lane: str, order: LaneOrder) -> str | None:
-    """The lot of a lane; None for an order that binds nobody."""
+    """The bucket of a lane; None if its order is none."""
     return None if order is LaneOrder.NONE else lane_bucket(queue, lane)
 
 
-def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:
+def _encode_options(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:
     expires_at = job.expires_at
     if expires_at is None and job.expires_s is not None:
         expires_at = after(now, job.expires_s)
@@ -271,7 +273,7 @@ def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None
         on_dead=job.on_dead,
         trace=job.trace,
     )
-    bits = special(
+    slow_path = slow_path_bits(
         dedupe_key=job.dedupe_key,
         waiting_only=job.unique_while is UniqueWhile.WAITING,
         bound=job.limit_key is not None or job.lane is not None,
@@ -279,4 +281,4 @@ def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None
         cancelled=False,
     )
     text = _encode(options).decode()
-    return None if text == "{}" else text, bits, expires_at
+    return None if text == "{}" else text, slow_path, expires_at

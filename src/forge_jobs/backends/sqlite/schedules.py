@@ -1,4 +1,4 @@
-"""The schedule contract on SQLite: cron ticks that fire once, and rate buckets."""
+"""The schedule contract on SQLite: cron schedules (``cron_schedules``) and token buckets."""
 
 import sqlite3
 from functools import partial
@@ -22,7 +22,7 @@ from .io.transaction import Tx
 
 
 class SqliteSchedules(SqliteCronSchedules):
-    """What fires by time and rate; see ``forge_jobs.store.schedules``."""
+    """Stores schedules and token buckets; see ``forge_jobs.store.schedules``."""
 
     async def ensure_token_bucket(
         self, scope: str, *, capacity: float, refill_per_s: float
@@ -49,48 +49,48 @@ class SqliteSchedules(SqliteCronSchedules):
 
 
 def _ensure_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> TokenBucket:
-    found = tx.row(SQL["bucket"], (scope,))
+    found = tx.row(SQL["token_bucket"], (scope,))
     if found is not None:
         return filled(_bucket(found), tx.now)
-    return _keep(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
+    return _put(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
 
 
 def _put_bucket(scope: str, capacity: float, refill_per_s: float, tx: Tx) -> TokenBucket:
-    found = tx.row(SQL["bucket"], (scope,))
+    found = tx.row(SQL["token_bucket"], (scope,))
     if found is None:
-        return _keep(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
+        return _put(tx, full(scope, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
     known = _bucket(found)
-    return _keep(tx, resized(known, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
+    return _put(tx, resized(known, capacity=capacity, refill_per_s=refill_per_s, now=tx.now))
 
 
 def _take(scope: str, permits: int, tx: Tx) -> Grant:
-    left, grant = taken(_known(scope, tx), permits, tx.now)
+    left, grant = taken(_require(scope, tx), permits, tx.now)
     if grant.granted:
-        _keep(tx, left)
+        _put(tx, left)
     return grant
 
 
 def _drain(scope: str, tx: Tx) -> None:
-    _keep(tx, structs.replace(filled(_known(scope, tx), tx.now), tokens=0.0))
+    _put(tx, structs.replace(filled(_require(scope, tx), tx.now), tokens=0.0))
 
 
-def _known(scope: str, tx: Tx) -> TokenBucket:
-    found = tx.row(SQL["bucket"], (scope,))
+def _require(scope: str, tx: Tx) -> TokenBucket:
+    found = tx.row(SQL["token_bucket"], (scope,))
     if found is None:
         raise NotFound(f"rate limit scope {scope!r} is not declared")
     return _bucket(found)
 
 
-def _keep(tx: Tx, bucket: TokenBucket) -> TokenBucket:
+def _put(tx: Tx, bucket: TokenBucket) -> TokenBucket:
     tx.execute(
-        SQL["put_bucket"],
+        SQL["put_token_bucket"],
         (bucket.scope, bucket.capacity, bucket.refill_per_s, bucket.tokens, bucket.at),
     )
     return bucket
 
 
 def _buckets(connection: sqlite3.Connection) -> list[TokenBucket]:
-    return [_bucket(row) for row in connection.execute(SQL["buckets"]).fetchall()]
+    return [_bucket(row) for row in connection.execute(SQL["token_buckets"]).fetchall()]
 
 
 def _bucket(row: tuple[Any, ...]) -> TokenBucket:

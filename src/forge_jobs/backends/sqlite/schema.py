@@ -1,4 +1,4 @@
-"""Creating and upgrading the schema, safely when many processes start at once."""
+"""Creates and upgrades the schema; safe when many processes start at once."""
 
 import sqlite3
 from typing import Final
@@ -17,7 +17,7 @@ from .os.fair_lock import FairLock
 MIGRATIONS: Final = migrations.load("forge_jobs.backends.sqlite.migrations")
 WANTED: Final = len(MIGRATIONS)
 _MAX_TRIES: Final = 500
-_BETWEEN_TRIES_S: Final = 0.01
+_RETRY_PAUSE_S: Final = 0.01
 
 
 def status(connection: sqlite3.Connection) -> SchemaStatus:
@@ -31,34 +31,34 @@ def status(connection: sqlite3.Connection) -> SchemaStatus:
     return SchemaStatus(current, WANTED)
 
 
-def check(place: DatabaseFile, found: SchemaStatus) -> None:
-    """SchemaMismatch unless the database holds exactly the schema this code wants."""
+def check(database: DatabaseFile, found: SchemaStatus) -> None:
+    """Raise SchemaMismatch unless the database has exactly the schema of this code."""
     if found.current == found.wanted:
         return
     if found.current is None:
-        raise SchemaMismatch(f"{place.path} holds no jobs schema yet: run `forge db migrate`")
+        raise SchemaMismatch(f"{database.path} holds no jobs schema yet: run `forge db migrate`")
     if found.current > found.wanted:
         raise SchemaMismatch(
-            f"{place.path} has schema {found.current} and this version of forge-jobs knows up to "
-            f"{found.wanted}: upgrade forge-jobs, or use another database"
+            f"{database.path} has schema {found.current} and this version of forge-jobs knows up "
+            f"to {found.wanted}: upgrade forge-jobs, or use another database"
         )
     raise SchemaMismatch(
-        f"{place.path} has schema {found.current} and this version of forge-jobs needs "
+        f"{database.path} has schema {found.current} and this version of forge-jobs needs "
         f"{found.wanted}: run `forge db migrate`"
     )
 
 
-def read_schema(place: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int]:
+def read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int]:
     """The schema of an existing database and its tag."""
-    found, tag, _ = _read_schema(place, clock)
+    found, tag, _ = _read_schema(database, clock)
     return found, tag
 
 
-def _read_schema(place: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int, bool]:
-    """The same, and whether the database keeps a write-ahead log."""
-    if not place.exists():
-        raise Unavailable(f"{place.path} does not exist: run `forge db create`")
-    connection = connect(place.path, clock)
+def _read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int, bool]:
+    """The same, and whether the database is in WAL mode."""
+    if not database.exists():
+        raise Unavailable(f"{database.path} does not exist: run `forge db create`")
+    connection = connect(database.path, clock)
     try:
         for _ in range(_MAX_TRIES):
             try:
@@ -67,47 +67,47 @@ def _read_schema(place: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int, 
                 return found, _tag(connection) if found.current else 0, mode == "wal"
             except sqlite3.Error as error:
                 if not is_busy(error):
-                    raise translated(error, place.path) from error
-                clock.pause(_BETWEEN_TRIES_S)
-        raise _busy(place)
+                    raise translated(error, database.path) from error
+                clock.pause(_RETRY_PAUSE_S)
+        raise _busy(database)
     finally:
         connection.close()
 
 
-def migrate(place: DatabaseFile, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
-    """Create the database if need be and apply what is missing; the schema and the tag after it."""
-    place.prepare()
-    found, tag, has_log = _read_schema(place, clock)
+def migrate(database: DatabaseFile, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
+    """Create the database if need be and apply missing migrations; returns schema and tag."""
+    database.prepare()
+    found, tag, has_log = _read_schema(database, clock)
     if found.current == found.wanted and has_log:
-        # The usual case needs no lock: a user's own transaction must not keep a store from opening.
+        # The usual case needs no lock: a user's transaction must not prevent a store from opening.
         return found, tag
-    turnstile = FairLock(place.directory, clock)
+    fair_lock = FairLock(database.directory, clock)
     try:
-        turnstile.open()
-        turnstile.enter()
-        connection = connect(place.path, clock, synchronous="full")
+        fair_lock.open()
+        fair_lock.acquire()
+        connection = connect(database.path, clock, synchronous="full")
         try:
             for _ in range(_MAX_TRIES):
                 try:
-                    return _migrate(place, connection, clock, entropy)
+                    return _migrate(database, connection, clock, entropy)
                 except sqlite3.Error as error:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     if not is_busy(error):
-                        raise translated(error, place.path) from error
-                    clock.pause(_BETWEEN_TRIES_S)
-            raise _busy(place)
+                        raise translated(error, database.path) from error
+                    clock.pause(_RETRY_PAUSE_S)
+            raise _busy(database)
         finally:
             connection.close()
     finally:
         try:
-            turnstile.leave()
+            fair_lock.release()
         finally:
-            turnstile.close()
+            fair_lock.close()
 
 
 def _migrate(
-    place: DatabaseFile, connection: sqlite3.Connection, clock: Clock, entropy: Entropy
+    database: DatabaseFile, connection: sqlite3.Connection, clock: Clock, entropy: Entropy
 ) -> tuple[SchemaStatus, int]:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("BEGIN IMMEDIATE")
@@ -118,7 +118,7 @@ def _migrate(
     found = status(connection)
     if (found.current or 0) > WANTED:
         connection.execute("ROLLBACK")
-        check(place, found)
+        check(database, found)
     for step in MIGRATIONS[found.current or 0 :]:
         for statement in _statements(step.text):
             connection.execute(statement)
@@ -127,7 +127,7 @@ def _migrate(
             (step.number, step.name, clock.now()),
         )
     connection.execute(
-        "INSERT OR IGNORE INTO forge_marks (id, folded, control_version, tag) VALUES (1, 0, 0, ?)",
+        "INSERT OR IGNORE INTO forge_meta (id, ingested, control_version, tag) VALUES (1, 0, 0, ?)",
         (entropy.bits(16),),
     )
     connection.execute("COMMIT")
@@ -135,12 +135,12 @@ def _migrate(
 
 
 def _tag(connection: sqlite3.Connection) -> int:
-    (tag,) = connection.execute("SELECT tag FROM forge_marks").fetchone()
+    (tag,) = connection.execute("SELECT tag FROM forge_meta").fetchone()
     return tag
 
 
-def _busy(place: DatabaseFile) -> Unavailable:
-    return Unavailable(f"another program keeps {place.path} locked: end its transaction")
+def _busy(database: DatabaseFile) -> Unavailable:
+    return Unavailable(f"another program keeps {database.path} locked: end its transaction")
 
 
 def _statements(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The contract for settings on SQLite."""
+"""The settings contract on SQLite."""
 
 import sqlite3
 from functools import partial
@@ -18,7 +18,7 @@ SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "settings.sql")
 
 
 class SqliteSettings:
-    """Named values; see ``forge_jobs.store.settings`` for what each method promises."""
+    """Stores named values; see ``forge_jobs.store.settings`` for the contract of each method."""
 
     def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
         self._writer = writer
@@ -27,12 +27,12 @@ class SqliteSettings:
 
     async def get(self, namespace: str, name: str) -> Setting | None:
         check_name(namespace, name)
-        place = (namespace, name, self._clock.now())
+        values = (namespace, name, self._clock.now())
 
-        def look(connection: sqlite3.Connection) -> Setting | None:
-            return _setting(connection.execute(SQL["get"], place).fetchone())
+        def query(connection: sqlite3.Connection) -> Setting | None:
+            return _setting(connection.execute(SQL["get"], values).fetchone())
 
-        return await self._reader.call(look)
+        return await self._reader.call(query)
 
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
@@ -46,8 +46,8 @@ class SqliteSettings:
         check_setting(namespace, name, value, ttl_s)
 
         def put(tx: Tx) -> Setting:
-            standing = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-            return standing or _put(namespace, name, value, ttl_s, tx)
+            stored = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
+            return stored or _put(namespace, name, value, ttl_s, tx)
 
         return await self._writer.call(put, durable=True)
 
@@ -55,9 +55,9 @@ class SqliteSettings:
         check_name(namespace, name)
 
         def delete(tx: Tx) -> bool:
-            stood = tx.row(SQL["get"], (namespace, name, tx.now)) is not None
+            existed = tx.row(SQL["get"], (namespace, name, tx.now)) is not None
             tx.execute(SQL["delete"], (namespace, name))
-            return stood
+            return existed
 
         return await self._writer.call(delete, durable=True)
 
@@ -74,9 +74,9 @@ class SqliteSettings:
 def _put(namespace: str, name: str, value: bytes, ttl_s: float | None, tx: Tx) -> Setting:
     until = None if ttl_s is None else after(tx.now, ttl_s)
     tx.execute(SQL["put"], (namespace, name, value, until))
-    kept = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-    assert kept is not None
-    return kept
+    stored = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
+    assert stored is not None
+    return stored
 
 
 def _setting(row: tuple[Any, ...] | None) -> Setting | None:

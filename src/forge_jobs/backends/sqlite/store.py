@@ -1,4 +1,4 @@
-"""The SQLite store: the contracts over one writer and one reader."""
+"""The SQLite store: all contracts over one writer and one reader."""
 
 import os
 import threading
@@ -22,8 +22,8 @@ from .metrics import SqliteMetrics
 from .notify import Notifications
 from .os import liveness_file
 from .os.database_file import DatabaseFile
-from .os.fork import GATE
-from .os.liveness_file import Signs
+from .os.fork import FORK_GUARD
+from .os.liveness_file import LivenessFiles
 from .processes import SqliteProcesses
 from .queues import SqliteQueues
 from .schedules import SqliteSchedules
@@ -33,10 +33,10 @@ _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 
 
 class SqliteStore:
-    """Jobs in one file.
+    """Jobs in one SQLite file.
 
-    ``synchronous`` says which transactions are on the disk before they are acknowledged: ``mixed``
-    those that store a job, ``full`` all of them, ``normal`` none (the next checkpoint does it).
+    ``synchronous`` decides which transactions are synced to disk before they are acknowledged:
+    ``mixed`` those that store a job, ``full`` all, ``normal`` none (the next checkpoint syncs).
     """
 
     capabilities = Capabilities(
@@ -54,22 +54,28 @@ class SqliteStore:
         entropy: Entropy = SYSTEM_ENTROPY,
         synchronous: str = "mixed",
     ) -> None:
-        self._place = place = DatabaseFile.at(path)
+        self._database = database = DatabaseFile.at(path)
         self._clock = clock
         self._entropy = entropy
-        self._watch = Notifications(place, clock, entropy)
-        self._signs = Signs(place, clock)
-        self._writer = Writer(place, clock, synchronous=synchronous, announce=self._watch.announce)
-        self._reader = Reader(place, clock)
-        self.jobs = SqliteJobs(place, self._writer, self._reader, self._signs, clock)
-        self.processes = SqliteProcesses(place, self._writer, self._reader, self._signs, clock)
+        self._notifications = Notifications(database, clock, entropy)
+        self._liveness = LivenessFiles(database, clock)
+        self._writer = Writer(
+            database, clock, synchronous=synchronous, notify=self._notifications.notify
+        )
+        self._reader = Reader(database, clock)
+        self.jobs = SqliteJobs(database, self._writer, self._reader, self._liveness, clock)
+        self.processes = SqliteProcesses(
+            database, self._writer, self._reader, self._liveness, clock
+        )
         self.queues = SqliteQueues(self._writer, self._reader)
         self.schedules = SqliteSchedules(self._writer, self._reader, clock)
         self.metrics = SqliteMetrics(self._writer, self._reader)
         self.limits = SqliteLimits(self._writer, self._reader, clock)
         self.settings = SqliteSettings(self._writer, self._reader, clock)
-        self.maintenance = SqliteMaintenance(place, clock, entropy, synchronous, self._close_here)
-        self._guard = threading.Lock()
+        self.maintenance = SqliteMaintenance(
+            database, clock, entropy, synchronous, self._close_here
+        )
+        self._lock = threading.Lock()
         self._open = False
         self._migrates = True
         self._tag = 0
@@ -85,36 +91,36 @@ class SqliteStore:
             await run_blocking(self._open_here)
 
     def _open_here(self) -> None:
-        with self._guard:
+        with self._lock:
             if not self._open:
-                # In this order: whoever is inside the gate must not wait for whoever closes.
-                with GATE.using(self._place.path):
+                # In this order: a thread inside the guard must not wait for one that closes.
+                with FORK_GUARD.use(self._database.path):
                     self._connect()
                 self._open = True
 
     def _connect(self) -> None:
-        place = self._place
+        database = self._database
         if self._migrates:
-            found, tag = schema.migrate(place, self._clock, self._entropy)
+            found, tag = schema.migrate(database, self._clock, self._entropy)
         else:
-            found, tag = schema.read_schema(place, self._clock)
-        schema.check(place, found)
+            found, tag = schema.read_schema(database, self._clock)
+        schema.check(database, found)
         self._tag = self.jobs.tag = self.metrics.tag = self.limits.tag = tag
         self._writer.open(tag)
         self._reader.open()
 
     async def close(self) -> None:
-        await self._watch.end_listeners()
+        await self._notifications.close_listeners()
         if self._open:
             await run_blocking(self._close_here)
 
     def _close_here(self) -> None:
-        with self._guard:
+        with self._lock:
             self._open = False
             self._reader.close()
             self._writer.close()
-            self._watch.close()
-            self._signs.let_go()
+            self._notifications.close()
+            self._liveness.close()
 
     async def now(self) -> Instant:
         return self._clock.now()
@@ -127,30 +133,30 @@ class SqliteStore:
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if not self._open:
             self._open_here()
-        answers, woken = user_transactions.insert(
-            self._place, transaction, jobs, self._clock.now(), self._tag
+        answers, notify_queues = user_transactions.insert(
+            self._database, transaction, jobs, self._clock.now(), self._tag
         )
-        # The ring comes before the commit: listeners look more often for a while.
-        self._watch.announce(woken, operated=False, uncommitted=True)
+        # Sent before the user's commit: listeners poll more often for a while.
+        self._notifications.notify(notify_queues, control_changed=False, uncommitted=True)
         return answers
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
-        return self._watch.listen(queues, notify)
+        return self._notifications.listen(queues, notify)
 
     def after_fork(self) -> None:
         """In a forked child: locks and sockets belong to the parent. Connections were closed before
-        the fork (see ``forking``); the next use opens new ones."""
-        self._guard = threading.Lock()
-        self._watch.after_fork()
-        self._signs.let_go()
+        the fork (see ``os.fork``); the next use opens new ones."""
+        self._lock = threading.Lock()
+        self._notifications.after_fork()
+        self._liveness.close()
 
 
 def _after_fork_in_child() -> None:
-    liveness_file.let_go_of_all()
+    liveness_file.close_all()
     for store in list(_stores):
         store.after_fork()
 
 
-# After the hooks of ``forking``, which close all connections before the fork.
+# Registered after the hooks of ``os.fork``, which close all connections before the fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

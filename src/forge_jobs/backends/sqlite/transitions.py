@@ -1,7 +1,8 @@
-"""The only place where a row changes its state, apart from the two short paths of an exchange.
+"""Transitions of rows: the only module that changes states, apart from the short paths.
 
-Rows are loaded together, moved one by one by the table of ``core.status``, and stored together; the
-short paths (``claim`` and ``finish``) do the same for plain jobs in one statement each.
+Rows are loaded together, changed one by one by the table of ``core.status``, and stored together.
+The short paths of an exchange (``claim`` and ``finish``) do the same for plain jobs in one
+statement each; ``promote`` does it for plain jobs that become due.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from forge_jobs.core.status import TERMINAL, TRANSITIONS, Attempts, Event, JobSt
 
 from . import dedupe_keys, enqueue
 from .io.transaction import Tx
-from .rows import Row, State
+from .rows import Details, Row
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "transitions.sql")
 
@@ -28,8 +29,8 @@ DELETED: Final = "deleted while it was running"
 _LEGAL: Final = frozenset(
     (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
 )
-_GOING: Final = (JobStatus.PENDING, JobStatus.RUNNING)
-_HAS_ROOM: Final = (*_GOING, JobStatus.HELD)
+_ACTIVE: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_HOLDS_SLOTS: Final = (*_ACTIVE, JobStatus.HELD)
 _NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
 _rows_of = msgspec.json.Decoder(list[Row]).decode
 _keys_of = msgspec.json.Decoder(list[int]).decode
@@ -42,39 +43,39 @@ def read_keys(text: str) -> list[int]:
 
 
 def as_json(values: object) -> str:
-    """A list as the JSON text that statements take."""
+    """Values as the JSON text that statements take."""
     return _encode(values).decode()
 
 
-def load(tx: Tx, keys_wanted: Iterable[int]) -> dict[int, Row]:
+def load(tx: Tx, keys: Iterable[int]) -> dict[int, Row]:
     """The rows with these keys, by key; missing ones are left out."""
-    return load_text(tx, as_json(list(keys_wanted)))
+    return load_text(tx, as_json(list(keys)))
 
 
-def load_text(tx: Tx, keys_wanted: str) -> dict[int, Row]:
+def load_text(tx: Tx, keys: str) -> dict[int, Row]:
     """The same for keys that are JSON already."""
-    tx.roll_up()
-    (found,) = tx.row(SQL["load_rows"], (keys_wanted,))
+    tx.ingest()
+    (found,) = tx.row(SQL["load_rows"], (keys,))
     return {row.key: row for row in _rows_of(found)}
 
 
 def store(tx: Tx, rows: Sequence[Row]) -> None:
-    """Write rows back after their moves."""
+    """Write rows back after their transitions."""
     if not rows:
         return
     bound: list[Row] = []
     for row in rows:
-        row.settle()
+        row.derive_columns()
         if row.is_bound:
-            row.settle_bounds()
+            row.derive_bound_columns()
             bound.append(row)
     tx.execute(SQL["store_rows"], (as_json(rows),))
     if bound:
-        tx.execute(SQL["store_bounds"], (as_json(bound),))
+        tx.execute(SQL["store_bound_columns"], (as_json(bound),))
 
 
 def check(source: JobStatus | None, event: Event, target: JobStatus | None, by: Attempts) -> None:
-    """Invalid for a move that the table does not know."""
+    """Raise Invalid for a transition that the table does not allow."""
     if (source, event, target, by) not in _LEGAL:
         raise Invalid(
             f"a job that is {source or 'new'} cannot become {target or 'gone'} by {event}"
@@ -85,7 +86,7 @@ def check(source: JobStatus | None, event: Event, target: JobStatus | None, by: 
 def transition(
     tx: Tx, row: Row, event: Event, target: JobStatus, attempts: Attempts = Attempts.KEPT
 ) -> None:
-    """One legal move; the caller has set times and errors before, and stores the row after."""
+    """Change the state of a row; the caller sets times and errors before, and stores it after."""
     source = row.status
     check(source, event, target, attempts)
     match attempts:
@@ -101,127 +102,128 @@ def transition(
     row.epoch += event in _NEW_EPOCH
     row.finished_at = tx.now if target in TERMINAL else None
     if source is JobStatus.RUNNING:
-        _forget_request(tx, row)
-    tx.books.moved(row.queue, row.kind, source, target)
+        _delete_cancel_request(tx, row)
+    tx.counters.transitioned(row.queue, row.kind, source, target)
     if target is JobStatus.PENDING:
-        tx.woken.add(row.queue)
+        tx.notify_queues.add(row.queue)
     elif target in TERMINAL:
         dedupe_keys.ended(tx, row)
         if target is JobStatus.DEAD:
-            _count(tx, row)
+            _enqueue_dead_letter(tx, row)
     if row.is_bound:
-        _bound(tx, row, source, event)
+        _update_buckets(tx, row, source, event)
 
 
-def hold(tx: Tx, row: Row, lot: str) -> None:
-    """A pending job has to wait in a lot."""
+def hold(tx: Tx, row: Row, bucket: str) -> None:
+    """Let a pending job wait in a bucket."""
     transition(tx, row, Event.HOLD, JobStatus.HELD)
-    row.lot = lot
+    row.bucket = bucket
 
 
-def _bound(tx: Tx, row: Row, source: JobStatus, event: Event) -> None:
-    """A job that comes due waits in its lot until that is looked at, before the transaction ends;
-    so do the lots whose job has ended or waits for a later time."""
-    if event is Event.HOLD or (row.status in _GOING and source in _HAS_ROOM):
+def _update_buckets(tx: Tx, row: Row, source: JobStatus, event: Event) -> None:
+    """Mark the buckets of a bound job as touched if it becomes pending, or if it ended or waits for
+    a later time and so freed its slots. A job that becomes pending is held first: the touched
+    buckets admit jobs before the transaction ends."""
+    if event is Event.HOLD or (row.status in _ACTIVE and source in _HOLDS_SLOTS):
         return
-    lots = [lot for lot in (row.lane_bucket(), row.limit_key) if lot is not None]
-    tx.unsettled.update(dict.fromkeys(lots))
-    if row.status is JobStatus.PENDING and lots:
-        hold(tx, row, lots[0])
+    buckets = [bucket for bucket in (row.lane_bucket(), row.limit_key) if bucket is not None]
+    tx.touched_buckets.update(dict.fromkeys(buckets))
+    if row.status is JobStatus.PENDING and buckets:
+        hold(tx, row, buckets[0])
 
 
 def cancel(tx: Tx, row: Row, event: Event, reason: str) -> None:
-    """A waiting job never starts: a person said so, or its expiry has passed."""
+    """Cancel a waiting job, on request or because it expired."""
     transition(tx, row, event, JobStatus.CANCELLED)
     row.last_error = reason
 
 
-def request_stop(tx: Tx, row: Row, event: Event, reason: str) -> None:
-    """Ask the owner of a running job to stop; the first reason given stays."""
+def request_cancel(tx: Tx, row: Row, event: Event, reason: str) -> None:
+    """Ask the owner of a running job to stop; keeps the first reason."""
     check(row.status, event, JobStatus.RUNNING, Attempts.KEPT)
-    state = row.state()
-    if state.cancel_at is None:
-        state.cancel_at, state.cancel_reason = tx.now, reason
-        row.keep(state)
+    details = row.details()
+    if details.cancel_at is None:
+        details.cancel_at, details.cancel_reason = tx.now, reason
+        row.set_details(details)
         tx.execute(SQL["add_cancel"], (row.owner, row.key))
-    tx.operate()
+    tx.raise_control_version()
 
 
-def blame(row: Row, state: State, message: str, now: Instant) -> None:
+def add_error(row: Row, details: Details, message: str, now: Instant) -> None:
     """Add to the bounded history of errors."""
     row.last_error = message
     error = AttemptError(now, row.attempts, message)
-    state.errors = (*state.errors, error)[-ERRORS_KEPT:]
+    details.errors = (*details.errors, error)[-ERRORS_KEPT:]
 
 
-def remove(tx: Tx, rows: Sequence[Row]) -> None:
+def delete(tx: Tx, rows: Sequence[Row]) -> None:
     """Delete jobs that are not running, with their logs, payloads and keys."""
     if not rows:
         return
     for row in rows:
         check(row.status, Event.DELETE, None, Attempts.KEPT)
-        tx.books.removed(row.queue, row.kind, row.status)
+        tx.counters.deleted(row.queue, row.kind, row.status)
         dedupe_keys.release(tx, row)
-        for lot in (row.lane_bucket(), row.limit_key):
-            if lot is not None:
-                tx.unsettled[lot] = None
-    gone = as_json([row.key for row in rows])
-    for name in ("remove_jobs", "remove_bodies", "remove_lines"):
-        tx.execute(SQL[name], (gone,))
+        for bucket in (row.lane_bucket(), row.limit_key):
+            if bucket is not None:
+                tx.touched_buckets[bucket] = None
+    keys = as_json([row.key for row in rows])
+    for name in ("delete_jobs", "delete_bodies", "delete_logs"):
+        tx.execute(SQL[name], (keys,))
 
 
 def promote(tx: Tx, queue: str, limit: int) -> int:
-    """Bring due jobs of a queue to pending, expired ones to their end; how many were moved."""
-    tx.roll_up()
-    due, late, bound = tx.row(SQL["due"], (queue, tx.now, limit))
-    keys_due = read_keys(due)
-    if not keys_due:
+    """Make due jobs of a queue pending and cancel expired ones; returns how many."""
+    tx.ingest()
+    due, expired, bound = tx.row(SQL["due"], (queue, tx.now, limit))
+    due_keys = read_keys(due)
+    if not due_keys:
         return 0
-    gone = set[int]()
-    if late != "[]":
-        expire(tx, late)
-        gone.update(read_keys(late))
+    handled = set[int]()
+    if expired != "[]":
+        expire(tx, expired)
+        handled.update(read_keys(expired))
     if bound != "[]":
-        _promote_bound(tx, [key for key in read_keys(bound) if key not in gone])
-        gone.update(read_keys(bound))
-    if gone:
-        due = as_json([key for key in keys_due if key not in gone])
-    (groups,) = tx.row(SQL["by_state"], (due,))
-    for place, kind, status, jobs in _groups_of(groups):
-        tx.books.moved(place, kind, status, JobStatus.PENDING, jobs)
-        tx.woken.add(place)
+        _promote_bound(tx, [key for key in read_keys(bound) if key not in handled])
+        handled.update(read_keys(bound))
+    if handled:
+        due = as_json([key for key in due_keys if key not in handled])
+    (groups,) = tx.row(SQL["count_by_state"], (due,))
+    for queue_name, kind, status, jobs in _groups_of(groups):
+        tx.counters.transitioned(queue_name, kind, status, JobStatus.PENDING, jobs)
+        tx.notify_queues.add(queue_name)
     tx.execute(SQL["make_pending"], (due,))
-    return len(keys_due)
+    return len(due_keys)
 
 
-def _promote_bound(tx: Tx, keys_due: Sequence[int]) -> None:
-    """Jobs with a lane or a key come due: they wait in their lot until it lets them on."""
-    rows = list(load(tx, keys_due).values())
+def _promote_bound(tx: Tx, due_keys: Sequence[int]) -> None:
+    """Promote jobs with a lane or a limit key: they are held until their bucket admits them."""
+    rows = list(load(tx, due_keys).values())
     for row in rows:
         transition(tx, row, Event.PROMOTE, JobStatus.PENDING)
     store(tx, rows)
 
 
-def expire(tx: Tx, keys_late: str) -> int:
+def expire(tx: Tx, expired_keys: str) -> int:
     """Cancel waiting jobs whose expiry has passed."""
-    rows = load_text(tx, keys_late)
+    rows = load_text(tx, expired_keys)
     for row in rows.values():
         cancel(tx, row, Event.EXPIRE, EXPIRED)
     store(tx, list(rows.values()))
     return len(rows)
 
 
-def _forget_request(tx: Tx, row: Row) -> None:
-    if row.state_text is None:
+def _delete_cancel_request(tx: Tx, row: Row) -> None:
+    if row.details_text is None:
         return
-    state = row.state()
-    if state.cancel_at is not None:
-        state.cancel_at = state.cancel_reason = None
-        row.keep(state)
-        tx.execute(SQL["drop_cancel"], (row.owner, row.key))
+    details = row.details()
+    if details.cancel_at is not None:
+        details.cancel_at = details.cancel_reason = None
+        row.set_details(details)
+        tx.execute(SQL["delete_cancel"], (row.owner, row.key))
 
 
-def _count(tx: Tx, row: Row) -> None:
+def _enqueue_dead_letter(tx: Tx, row: Row) -> None:
     options = row.options()
     if options.on_dead is None:
         return
@@ -236,8 +238,10 @@ def _count(tx: Tx, row: Row) -> None:
         enqueued_at=row.enqueued_at,
         died_at=tx.now,
     )
-    told = dead_letter.successor(options.on_dead, letter, tags=options.tags, trace=options.trace)
-    enqueue.insert(tx, [told])
+    dead_letter_job = dead_letter.successor(
+        options.on_dead, letter, tags=options.tags, trace=options.trace
+    )
+    enqueue.insert(tx, [dead_letter_job])
 
 
 _groups_of = msgspec.json.Decoder(list[tuple[str, str, JobStatus, int]]).decode

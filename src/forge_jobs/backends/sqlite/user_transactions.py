@@ -1,11 +1,11 @@
-"""Jobs inside a user's own transaction: a ``sqlite3`` connection to the same file.
+"""Enqueues jobs inside a user's own transaction, on a ``sqlite3`` connection to the same file.
 
-Nothing is written but the jobs and their dedupe keys; the books follow with the next write of ours.
-A connection that is not in a transaction yet gets one, as ``sqlite3`` itself would open it before a
-write, unless it is in autocommit mode: there nothing would be left to commit.
+Only the jobs and their dedupe keys are written; the next write of the store ingests them. A
+connection without a transaction gets one, as ``sqlite3`` itself would open it before a write,
+unless it is in autocommit mode, where there would be nothing to commit.
 
-All statements of a call are one savepoint: an error or a signal in the middle leaves nothing of it
-in the user's transaction, and no transaction where there was none.
+All statements of a call run in one savepoint: an error or a signal in the middle leaves nothing of
+it in the user's transaction, and no transaction open where there was none.
 """
 
 import os
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from forge_jobs.backends.shared.sql_text import in_order
+from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.core.errors import BadOption, Unavailable
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
@@ -30,23 +30,23 @@ _ROLL_BACK: Final = "ROLLBACK TO forge_jobs_enqueue"
 
 
 def insert(
-    place: DatabaseFile, connection: object, jobs: Sequence[NewJob], now: Instant, tag: int
+    database: DatabaseFile, connection: object, jobs: Sequence[NewJob], now: Instant, tag: int
 ) -> tuple[list[Enqueued], set[str]]:
-    """Store jobs there; the answers, and the queues to wake."""
+    """Store jobs; returns the replies, and the queues to notify."""
     if not isinstance(connection, sqlite3.Connection):
         raise BadOption(
             f"tx={type(connection).__name__} cannot be joined: pass a sqlite3.Connection to the "
             "file that holds the jobs"
         )
     cursor = connection.cursor()
-    # The user's own factories must not change what we read.
+    # The user's factories must not change the values read here.
     cursor.row_factory = None
     text_factory, connection.text_factory = connection.text_factory, str
     joined = connection.in_transaction
     try:
-        _same_file(place, cursor)
+        _same_file(database, cursor)
         _begin(connection, cursor)
-        answers, woken = _within(cursor, jobs, now, tag)
+        answers, notify_queues = _within(cursor, jobs, now, tag)
     except BaseException as error:
         if not joined:
             connection.rollback()
@@ -54,14 +54,14 @@ def insert(
             raise
         if is_busy(error):
             raise Unavailable(
-                "somebody else wrote since this transaction began to read: begin it with "
+                "another connection wrote since this transaction began to read: begin it with "
                 "BEGIN IMMEDIATE and try again"
             ) from error
-        raise translated(error, place.path) from error
+        raise translated(error, database.path) from error
     finally:
         connection.text_factory = text_factory
         cursor.close()
-    return answers, woken
+    return answers, notify_queues
 
 
 def _within(
@@ -77,26 +77,26 @@ def _within(
             cursor.execute(_ROLL_BACK)
             cursor.execute(_RELEASE)
         except sqlite3.Error:
-            # Not begun, over already, or rolled back by the error: nothing is left half done.
+            # Not begun, already over, or rolled back by the error: nothing is left of it.
             pass
         raise
-    return answers, tx.woken
+    return answers, tx.notify_queues
 
 
 def _execute(
     cursor: sqlite3.Cursor, statement: str, values: Sequence[object] = ()
 ) -> sqlite3.Cursor:
-    return cursor.execute(statement, in_order(statement, values))
+    return cursor.execute(statement, ordered_values(statement, values))
 
 
-def _same_file(place: DatabaseFile, cursor: sqlite3.Cursor) -> None:
+def _same_file(database: DatabaseFile, cursor: sqlite3.Cursor) -> None:
     for _, name, path in cursor.execute("PRAGMA database_list").fetchall():
         if name == "main" and path:
             found = os.stat(path)
-            if (found.st_dev, found.st_ino) == place.identity():
+            if (found.st_dev, found.st_ino) == database.identity():
                 return
-            raise BadOption(f"tx= is connected to {path}, but the jobs are in {place.path}")
-    raise BadOption(f"tx= has no file, but the jobs are in {place.path}")
+            raise BadOption(f"tx= is connected to {path}, but the jobs are in {database.path}")
+    raise BadOption(f"tx= has no file, but the jobs are in {database.path}")
 
 
 def _begin(connection: sqlite3.Connection, cursor: sqlite3.Cursor) -> None:

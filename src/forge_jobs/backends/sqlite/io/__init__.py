@@ -1,1 +1,1 @@
-"""Connections, the writer and the reader of a SQLite file."""
+"""Connections to a SQLite file, its writer and its reader."""

@@ -1,4 +1,4 @@
-"""Blocking work beside an event loop, on a thread of its own."""
+"""Runs blocking work off the event loop, on a thread of its own."""
 
 import asyncio
 import threading
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 async def run_blocking(work: Callable[[], T]) -> T:
-    """What ``work`` gives. A daemon thread, so that a stuck disk does not hold up the exit."""
+    """Return the result of ``work``. A daemon thread, so that a stuck disk does not block exit."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: Any, error: Exception | None) -> None:
+    def resolve(value: Any, error: Exception | None) -> None:
         if future.done():
             return
         if error is None:
@@ -29,9 +29,9 @@ async def run_blocking(work: Callable[[], T]) -> T:
             value = work()
         except Exception as error:
             caught = error
-        # A loop that is closed has nobody left to wait.
+        # RuntimeError: the loop is closed, so no caller waits on it.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, caught)
+            loop.call_soon_threadsafe(resolve, value, caught)
 
-    threading.Thread(target=run, name="forge-sqlite-aside", daemon=True).start()
+    threading.Thread(target=run, name="forge-sqlite-blocking", daemon=True).start()
     return await future

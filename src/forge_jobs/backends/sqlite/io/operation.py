@@ -1,4 +1,4 @@
-"""Operations on their way through the writer, and how their callers hear of the end."""
+"""Write requests: operations that wait for the writer, and how their callers get the result."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -12,26 +12,26 @@ T = TypeVar("T")
 Operation: TypeAlias = Callable[[Tx], T]
 
 
-class Joint(ABC):
-    """An operation that can be run together with others of its kind."""
+class Batchable(ABC):
+    """An operation that can run as one batch with others of its type."""
 
     __slots__ = ()
 
     @abstractmethod
     def __call__(self, tx: Tx) -> Any:
-        """The answer to this call alone."""
+        """Run this operation alone."""
 
     @abstractmethod
-    def together(self, tx: Tx, calls: Sequence[Any]) -> Sequence[Any]:
-        """The answers to all these calls, the first of which is this one."""
+    def run_batch(self, tx: Tx, calls: Sequence[Any]) -> Sequence[Any]:
+        """Run all these operations, the first of which is this one; one result per operation."""
 
 
-class Again(Exception):
-    """An operation wants to be run once more, alone, in a fresh transaction."""
+class RunAlone(Exception):
+    """Raised by an operation to be run once more, alone, in a new transaction."""
 
 
-class Work:
-    """One operation. Without a loop its caller waits on its own thread until ``done``."""
+class WriteRequest:
+    """One operation. Without a loop, its caller waits on its own thread until ``done``."""
 
     __slots__ = ("done", "durable", "error", "future", "loop", "operation", "value")
 
@@ -49,31 +49,31 @@ class Work:
         self.done = True
 
 
-def fail(group: Iterable[Work], error: BaseException) -> None:
-    """None of these happened."""
-    for work in group:
-        if not work.done:
-            work.fail(error)
+def fail(group: Iterable[WriteRequest], error: BaseException) -> None:
+    """Fail all requests of a group that are not done; none of them had an effect."""
+    for request in group:
+        if not request.done:
+            request.fail(error)
 
 
-def deliver(group: Iterable[Work]) -> None:
-    """One call into each waiting event loop, however many of its operations are done."""
-    loops: dict[asyncio.AbstractEventLoop, list[Work]] = {}
-    for work in group:
-        if work.loop is not None:
-            loops.setdefault(work.loop, []).append(work)
+def deliver(group: Iterable[WriteRequest]) -> None:
+    """Resolve the futures of finished requests, with one call into each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[WriteRequest]] = {}
+    for request in group:
+        if request.loop is not None:
+            loops.setdefault(request.loop, []).append(request)
     for loop, done in loops.items():
-        # A loop that is closed has nobody left to wait.
+        # RuntimeError: the loop is closed, so no caller waits on it.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, done)
 
 
-def _resolve(done: list[Work]) -> None:
-    for work in done:
-        future = work.future
+def _resolve(done: list[WriteRequest]) -> None:
+    for request in done:
+        future = request.future
         if future is None or future.done():
             continue
-        if work.error is not None:
-            future.set_exception(work.error)
+        if request.error is not None:
+            future.set_exception(request.error)
         else:
-            future.set_result(work.value)
+            future.set_result(request.value)

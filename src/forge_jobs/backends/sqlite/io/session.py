@@ -1,7 +1,7 @@
-"""The writing connection of a process: transactions in turn with other processes, one at a time.
+"""The write connection of a process: runs transactions under the fair lock, one at a time.
 
-Whoever uses a session holds the lock of its writer. It leaves no transaction and no turn behind,
-also when a signal interrupts it: see ``interrupts``.
+The caller holds the lock of the writer. A session leaves no transaction open and no lock held, also
+when a signal interrupts it: see ``os.interrupts``.
 """
 
 import logging
@@ -15,57 +15,57 @@ from forge_jobs.backends.sqlite import roll_up
 from forge_jobs.backends.sqlite.error_mapping import is_busy, translated
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.os.fair_lock import FairLock
-from forge_jobs.backends.sqlite.os.fork import is_in_a_call_of
+from forge_jobs.backends.sqlite.os.fork import is_in_method_of
 from forge_jobs.backends.sqlite.os.interrupts import is_interrupt
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
 from forge_jobs.kit.clock import Clock
 
-from .connection import WAL_KEPT, abandon, connect, set_synchronous
-from .operation import Again, Joint, Work, fail
+from .connection import WAL_KEEP_BYTES, abandon, connect, set_synchronous
+from .operation import Batchable, RunAlone, WriteRequest, fail
 from .transaction import Tx
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
 
-_GROUP_S: Final = 0.02
-_MAX_JOINT: Final = 100
+_MAX_GROUP_S: Final = 0.02
+_MAX_BATCH: Final = 100
 _WAL_SLACK: Final = 128 << 10
-_LOOK_EVERY: Final = 16
+_CHECK_EVERY: Final = 16
 # SQLite itself waits 10 ms per try.
 _MAX_TRIES: Final = 800
-_BETWEEN_TRIES_S: Final = 0.002
-# Nobody folds where no worker runs: then the writers do, this many lines at a time.
-_LINES_MANY: Final = 2_048
-_LINES_STEP: Final = 256
+_RETRY_PAUSE_S: Final = 0.002
+# Without a worker no service rolls counter entries up: then the writer does, this many at a time.
+_MAX_ENTRIES: Final = 2_048
+_ENTRIES_STEP: Final = 256
 _NORMAL: Final = "normal"
 _FULL: Final = "full"
 
 
 class Busy(Exception):
-    """Somebody else writes, and the caller does not want to wait."""
+    """Another writer is active, and the caller does not want to wait."""
 
 
 class Session:
-    """``synchronous`` as in SqliteStore: mixed, full or normal."""
+    """The write connection. ``synchronous`` as in SqliteStore: mixed, full or normal."""
 
-    def __init__(self, place: DatabaseFile, clock: Clock, *, synchronous: str) -> None:
-        self._place = place
+    def __init__(self, index: DatabaseFile, clock: Clock, *, synchronous: str) -> None:
+        self._database = index
         self._clock = clock
-        self._durable = _NORMAL if synchronous == _NORMAL else _FULL
-        self._usual = _FULL if synchronous == _FULL else _NORMAL
+        self._durable_level = _NORMAL if synchronous == _NORMAL else _FULL
+        self._default_level = _FULL if synchronous == _FULL else _NORMAL
         self.commit_s = 0.0
-        self._turnstile = FairLock(place.directory, clock)
+        self._fair_lock = FairLock(index.directory, clock)
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._identity: tuple[int, int] | None = None
         self._level = _NORMAL
         self._tag = 0
-        self._turns = 0
-        self._long = False
-        # A transaction whose COMMIT was begun, with its operations. Outside of ``_attempt`` this
-        # means that it has been committed and that they do not know yet.
-        self._committing: tuple[Tx, Sequence[Work]] | None = None
+        self._runs = 0
+        self._wal_is_long = False
+        # A transaction whose COMMIT has begun, with its requests. Outside ``_run_transaction``: it
+        # was committed, and the requests are not marked as done yet.
+        self._committing: tuple[Tx, Sequence[WriteRequest]] | None = None
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- opening and closing
 
     @property
     def connection(self) -> sqlite3.Connection | None:
@@ -73,104 +73,105 @@ class Session:
 
     def needs_disk(self, *, durable: bool) -> bool:
         """Whether the commit of such a transaction waits for the disk."""
-        return (self._durable if durable else self._usual) == _FULL
+        return (self._durable_level if durable else self._default_level) == _FULL
 
     def open(self, tag: int) -> None:
-        """Connect; the schema is in place."""
+        """Connect. The schema must be up to date."""
         self._tag = tag
         if self._connection is None:
-            self._turnstile.open()
-            self._connection = connect(self._place.path, self._clock, synchronous=_NORMAL)
-            # One cursor for all lone inserts: making one costs a microsecond.
+            self._fair_lock.open()
+            self._connection = connect(self._database.path, self._clock, synchronous=_NORMAL)
+            # One cursor for all single inserts: creating one costs a microsecond.
             self._cursor = self._connection.cursor()
             self._level = _NORMAL
-            self._identity = self._place.identity()
+            self._identity = self._database.identity()
 
     def close(self) -> None:
-        """Let go of the database. Closing twice is fine."""
+        """Close the connection and the lock files. Idempotent."""
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
-            # The last one to close checkpoints; that is a write like any other.
+            # The last connection to close checkpoints, which is a write.
             try:
-                self._turnstile.enter()
+                self._fair_lock.acquire()
                 connection.close()
             finally:
-                self._turnstile.leave()
-        self._turnstile.close()
+                self._fair_lock.release()
+        self._fair_lock.close()
 
     def before_fork(self) -> list[sqlite3.Connection]:
-        """Give up the connection; the next turn opens a new one. Whoever gets it closes it."""
-        # A transaction that an interrupted caller left open would be rolled back by the close, and
-        # its operations would be taken for stored.
+        """Hand the connection over to be closed; the next transaction opens a new one."""
+        # Closing would roll back a transaction that an interrupted caller left open, and its
+        # operations would be taken for stored.
         self.recover()
         connection, self._connection, self._cursor = self._connection, None, None
-        self._turnstile.close()
+        self._fair_lock.close()
         return [] if connection is None else [connection]
 
     def abandon(self) -> None:
-        """In a forked child: whatever is still open belongs to the parent."""
+        """In a forked child: a connection that is still open belongs to the parent."""
         connection, self._connection, self._cursor = self._connection, None, None
         self._committing = None
         if connection is not None:
-            abandon(connection, self._place.path, returns=is_in_a_call_of(self))
-        self._turnstile.close()
+            abandon(connection, self._database.path, resumes=is_in_method_of(self))
+        self._fair_lock.close()
 
-    # ---------------------------------------------------------------- turns
+    # ---------------------------------------------------------------- groups
 
-    def run_now(self, work: Work, committed: list[Tx]) -> None:
-        """Run one operation if it is nobody's turn; Busy, with nothing done, if it is."""
+    def run_now(self, request: WriteRequest, committed: list[Tx]) -> None:
+        """Run one request at once; raises Busy, without effect, if another process writes."""
         connection = self._connection
         if connection is None:
             raise Busy
-        if self._turns % _LOOK_EVERY == 0:
-            self._there()
+        if self._runs % _CHECK_EVERY == 0:
+            self._connected()
         try:
-            if not self._turnstile.try_enter():
+            if not self._fair_lock.try_acquire():
                 raise Busy
             self.recover()
-            self._attempt(connection, [work], committed, patient=False)
+            self._run_transaction(connection, [request], committed, wait=False)
         finally:
-            self._turnstile.leave()
+            self._fair_lock.release()
 
-    def run(self, group: Sequence[Work], committed: list[Tx]) -> None:
-        """Run operations in one transaction; those for which there was no time are not done."""
-        connection = self._there()
+    def run(self, group: Sequence[WriteRequest], committed: list[Tx]) -> None:
+        """Run requests in one transaction; those beyond its time limit stay not ``done``."""
+        connection = self._connected()
         try:
-            self._turnstile.enter()
-            self._attempt(connection, group, committed, patient=True)
-            if self._long or self.log_is_long():
-                # Within the turn, and only there: see docs/decisions/0014.
-                self._long = False
+            self._fair_lock.acquire()
+            self._run_transaction(connection, group, committed, wait=True)
+            if self._wal_is_long or self.wal_is_long():
+                # Only under the fair lock: see docs/decisions/0014.
+                self._wal_is_long = False
                 with suppress(sqlite3.Error):
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         finally:
-            self._turnstile.leave()
+            self._fair_lock.release()
 
     def insert(self, statement: str, values: tuple[object, ...]) -> int | None:
-        """One durable INSERT as a transaction of its own; Busy, with nothing done, if need be."""
+        """Run one durable INSERT as a transaction of its own; raises Busy, without effect, if the
+        database is locked."""
         connection, cursor = self._connection, self._cursor
         if connection is None or cursor is None:
             raise Busy
-        if self._turns % _LOOK_EVERY == 0:
-            self._there()
+        if self._runs % _CHECK_EVERY == 0:
+            self._connected()
         try:
-            self._turnstile.enter()
+            self._fair_lock.acquire()
             if self._committing is not None or connection.in_transaction:
                 self.recover()
-            if self._level != self._durable:
-                self._set_level(connection, self._durable)
+            if self._level != self._durable_level:
+                self._set_level(connection, self._durable_level)
             cursor.execute(statement, values)
             return cursor.lastrowid
         except sqlite3.Error as error:
             if is_busy(error):
                 raise Busy from error
-            raise translated(error, self._place.path, committing=True) from error
+            raise translated(error, self._database.path, committing=True) from error
         finally:
-            self._turnstile.leave()
+            self._fair_lock.release()
 
     def recover(self) -> None:
-        """Finish what an interrupted caller has left; before a group is chosen, because an
-        operation that turns out to be stored must not be run again."""
+        """Clean up after an interrupted caller. Runs before a group is chosen, because an operation
+        that turns out to be stored must not run again."""
         connection = self._connection
         if connection is not None and connection.in_transaction:
             self._committing = None
@@ -178,22 +179,24 @@ class Session:
         if self._committing is not None:
             self._acknowledge()
 
-    def log_is_long(self, *, lone: bool = False) -> bool:
-        """Whether the next ``run`` should move the write-ahead log into the database; asked after
-        every turn, it looks only now and then when that was a lone insert."""
-        self._turns += 1
-        if not lone or self._turns % _LOOK_EVERY == 0:
+    def wal_is_long(self, *, single: bool = False) -> bool:
+        """Whether the next ``run`` should checkpoint the write-ahead log. Called after every
+        transaction; after a single insert it reads the file's size only now and then."""
+        self._runs += 1
+        if not single or self._runs % _CHECK_EVERY == 0:
             try:
-                self._long = os.stat(self._place.wal).st_size > WAL_KEPT + _WAL_SLACK
+                self._wal_is_long = (
+                    os.stat(self._database.wal).st_size > WAL_KEEP_BYTES + _WAL_SLACK
+                )
             except OSError as error:
                 if is_interrupt(error):
                     raise
-        return self._long
+        return self._wal_is_long
 
-    def _there(self) -> sqlite3.Connection:
-        if self._place.identity() != self._identity:
+    def _connected(self) -> sqlite3.Connection:
+        if self._database.identity() != self._identity:
             raise Unavailable(
-                f"{self._place.path} was removed or replaced while it was in use: restart this "
+                f"{self._database.path} was removed or replaced while it was in use: restart this "
                 "process"
             )
         if self._connection is None:
@@ -204,145 +207,147 @@ class Session:
 
     # ---------------------------------------------------------------- transactions
 
-    def _attempt(
+    def _run_transaction(
         self,
         connection: sqlite3.Connection,
-        group: Sequence[Work],
+        group: Sequence[WriteRequest],
         committed: list[Tx],
         *,
-        patient: bool,
+        wait: bool,
     ) -> None:
         try:
             try:
-                tx = self._begin(connection, any(work.durable for work in group), patient)
+                tx = self._begin(connection, any(request.durable for request in group), wait)
             except ForgeError as error:
                 fail(group, error)
                 return
             try:
-                ran = _run(tx, group, self._clock.mono)
-                tx.finish()
-                if tx.line >= _LINES_MANY and tx.line % _LINES_STEP == 0:
-                    roll_up.roll_up(connection.execute, _LINES_MANY)
-                self._commit(connection, tx, group[:ran])
+                count = _run(tx, group, self._clock.mono)
+                tx.before_commit()
+                if tx.entry_id >= _MAX_ENTRIES and tx.entry_id % _ENTRIES_STEP == 0:
+                    roll_up.roll_up(connection.execute, _MAX_ENTRIES)
+                self._commit(connection, tx, group[:count])
             except Exception as error:
                 if is_interrupt(error):
                     raise
                 _roll_back(connection)
-                self._one_by_one(connection, group, error, committed, patient)
+                self._retry_singly(connection, group, error, committed, wait)
                 return
             self._acknowledge()
             committed.append(tx)
         except BaseException:
-            # No signal handler can run before the transaction is over: not one of these is a call
-            # of a Python function.
+            # No signal handler can run before the rollback: none of these calls a Python function.
             if connection.in_transaction:
                 self._committing = None
                 connection.rollback()
             raise
 
-    def _commit(self, connection: sqlite3.Connection, tx: Tx, group: Sequence[Work]) -> None:
+    def _commit(
+        self, connection: sqlite3.Connection, tx: Tx, group: Sequence[WriteRequest]
+    ) -> None:
         began = self._clock.mono()
         try:
             self._committing = (tx, group)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._committing = None
-            raise translated(error, self._place.path, committing=True) from error
+            raise translated(error, self._database.path, committing=True) from error
         self.commit_s = self._clock.mono() - began
 
     def _acknowledge(self) -> None:
-        """What has been committed is done; may be repeated after an interruption."""
+        """Mark the requests of the committed transaction as done and run its callbacks. May be
+        repeated after an interruption."""
         assert self._committing is not None
         tx, group = self._committing
-        for work in group:
-            work.done = True
-        for deed in tx.afterwards:
+        for request in group:
+            request.done = True
+        for callback in tx.after_commit:
             try:
-                deed()
+                callback()
             except Exception as error:
                 if is_interrupt(error):
                     raise
-                _LOG.exception("what follows a commit failed; the change itself stands")
+                _LOG.exception("a callback after a commit failed; the change itself is stored")
         self._committing = None
 
-    def _one_by_one(
+    def _retry_singly(
         self,
         connection: sqlite3.Connection,
-        group: Sequence[Work],
+        group: Sequence[WriteRequest],
         error: Exception,
         committed: list[Tx],
-        patient: bool,
+        wait: bool,
     ) -> None:
-        """One bad operation fails alone; the others get their commit."""
-        if isinstance(error, ForgeError) and not _certain(error):
-            # Perhaps all of it is stored: trying again could store it twice.
+        """Run the requests of a failed group one by one, so that only the bad one fails."""
+        if isinstance(error, ForgeError) and not _nothing_stored(error):
+            # Everything may be stored: a retry could store it twice.
             fail(group, error)
         elif len(group) > 1:
-            for work in group:
-                self._attempt(connection, [work], committed, patient=patient)
-        elif isinstance(error, Again):
-            self._attempt(connection, group, committed, patient=patient)
+            for request in group:
+                self._run_transaction(connection, [request], committed, wait=wait)
+        elif isinstance(error, RunAlone):
+            self._run_transaction(connection, group, committed, wait=wait)
         elif isinstance(error, sqlite3.Error):
-            fail(group, translated(error, self._place.path))
+            fail(group, translated(error, self._database.path))
         else:
             fail(group, error)
 
-    def _begin(self, connection: sqlite3.Connection, durable: bool, patient: bool) -> Tx:
+    def _begin(self, connection: sqlite3.Connection, durable: bool, wait: bool) -> Tx:
         for _ in range(_MAX_TRIES):
             try:
-                self._set_level(connection, self._durable if durable else self._usual)
+                self._set_level(connection, self._durable_level if durable else self._default_level)
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
-                # Somebody outside this library writes: the turnstile cannot order that.
+                # A program without this library writes: the fair lock does not cover it.
                 if not is_busy(error):
-                    raise translated(error, self._place.path) from error
-                if not patient:
+                    raise translated(error, self._database.path) from error
+                if not wait:
                     raise Busy from error
-                self._clock.pause(_BETWEEN_TRIES_S)
+                self._clock.pause(_RETRY_PAUSE_S)
             else:
                 return Tx(connection.execute, self._clock.now(), self._tag)
         raise Unavailable(
-            f"another program has been writing to {self._place.path} for too long: "
+            f"another program has been writing to {self._database.path} for too long: "
             "end its transaction"
         )
 
     def _set_level(self, connection: sqlite3.Connection, level: str) -> None:
         if level != self._level:
-            # Not known for as long as it is being changed.
+            # Unknown while it is being changed, in case of an interrupt.
             self._level = ""
             set_synchronous(connection, level)
             self._level = level
 
 
-def _run(tx: Tx, group: Sequence[Work], mono: Callable[[], float]) -> int:
-    """Run what there is time for; how many operations that were."""
+def _run(tx: Tx, group: Sequence[WriteRequest], mono: Callable[[], float]) -> int:
+    """Run requests until the time limit of a group; returns how many."""
     if len(group) == 1:
         group[0].value = group[0].operation(tx)
         return 1
-    until, place = mono() + _GROUP_S, 0
-    while place < len(group) and mono() <= until:
-        place += _run_next(tx, group, place)
-    return place
+    until, index = mono() + _MAX_GROUP_S, 0
+    while index < len(group) and mono() <= until:
+        index += _run_next(tx, group, index)
+    return index
 
 
-def _run_next(tx: Tx, group: Sequence[Work], place: int) -> int:
-    """Run the next operation, and those like it that follow if they can be run together."""
-    first = group[place].operation
-    if not isinstance(first, Joint):
-        group[place].value = first(tx)
+def _run_next(tx: Tx, group: Sequence[WriteRequest], index: int) -> int:
+    """Run the next request, as a batch with those of its type that follow; returns how many."""
+    first = group[index].operation
+    if not isinstance(first, Batchable):
+        group[index].value = first(tx)
         return 1
     calls: list[object] = []
-    for work in group[place : place + _MAX_JOINT]:
-        if type(work.operation) is not type(first):
+    for request in group[index : index + _MAX_BATCH]:
+        if type(request.operation) is not type(first):
             break
-        calls.append(work.operation)
-    for work, value in zip(group[place:], first.together(tx, calls), strict=False):
-        work.value = value
+        calls.append(request.operation)
+    for request, value in zip(group[index:], first.run_batch(tx, calls), strict=False):
+        request.value = value
     return len(calls)
 
 
-def _certain(error: ForgeError) -> bool:
-    """Whether this error says that nothing was stored."""
+def _nothing_stored(error: ForgeError) -> bool:
+    """Whether this error means that nothing was stored."""
     return not isinstance(error, Unknown)
 
 

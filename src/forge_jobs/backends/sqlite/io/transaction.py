@@ -1,4 +1,4 @@
-"""One write transaction: its present, statements, entries in the books, and whom to wake after."""
+"""One write transaction: store time, statements, counters, and the queues to notify afterwards."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,97 +8,97 @@ import msgspec
 from forge_jobs.backends.sqlite.counters import SQL, Counters, Execute
 from forge_jobs.core.instant import Instant
 
-_MARKS: Final = SQL["marks"]
-_UNFOLDED: Final = SQL["unfolded"]
-_INTO_LINE: Final = SQL["into_line"]
-_SET_FOLDED: Final = SQL["set_folded"]
-_RAISE_CONTROL: Final = SQL["raise_control"]
+_KEY_MARKS: Final = SQL["key_marks"]
+_NOT_INGESTED: Final = SQL["not_ingested"]
+_MAKE_CLAIMABLE: Final = SQL["make_claimable"]
+_SET_INGESTED: Final = SQL["set_ingested"]
+_RAISE_CONTROL_VERSION: Final = SQL["raise_control_version"]
 _groups_of = msgspec.json.Decoder(list[tuple[str, str, str, int, int]]).decode
 
 
 class Tx:
-    """What an operation gets to work with.
+    """The argument of every write operation.
 
-    An operation that changes or removes jobs calls ``roll_up`` first. A single enqueue writes
-    neither the counters nor the place in line of its job, which saves two pages per enqueue; the
-    next operation that needs them writes them.
+    A single enqueue writes neither the counters nor the claim index, which saves two pages per
+    enqueue. Jobs with a key above ``forge_meta.ingested`` are in that state. An operation that
+    changes or deletes jobs calls ``ingest`` first, which writes both for all of them.
     """
 
     __slots__ = (
-        "_folded_key", "_operated", "_top", "afterwards", "books", "execute", "folded", "line",
-        "now", "tag", "unsettled", "woken",
+        "_control_changed", "_ingested_key", "_top_key", "after_commit", "counters", "entry_id",
+        "execute", "ingested", "notify_queues", "now", "tag", "touched_buckets",
     )  # fmt: skip
 
     def __init__(self, execute: Execute, now: Instant, tag: int) -> None:
         self.execute = execute
         self.now = now
         self.tag = tag
-        self.books = Counters(now)
-        self.woken: set[str] = set()
-        self.afterwards: list[Callable[[], object]] = []
-        # Lots in which a job may be able to go on because of what happened here.
-        self.unsettled: dict[str, None] = {}
-        self.folded = False
-        self.line = 0
-        self._folded_key = -1
-        self._top = -1
-        self._operated = False
+        self.counters = Counters(now)
+        self.notify_queues: set[str] = set()
+        self.after_commit: list[Callable[[], object]] = []
+        # Limit buckets whose held jobs may be admitted because of this transaction; in order.
+        self.touched_buckets: dict[str, None] = {}
+        self.ingested = False
+        self.entry_id = 0
+        self._ingested_key = -1
+        self._top_key = -1
+        self._control_changed = False
 
     @property
-    def operated(self) -> bool:
-        return self._operated
+    def control_changed(self) -> bool:
+        return self._control_changed
 
     def row(self, statement: str, values: tuple[object, ...] = ()) -> Any:
-        """The first row of an answer, or None."""
+        """The first row of a result, or None."""
         return self.execute(statement, values).fetchone()
 
-    def top(self) -> int:
-        """The highest key that was ever given out."""
-        if self._top < 0:
-            self._folded_key, self._top = self.row(_MARKS)
-        return self._top
+    def top_key(self) -> int:
+        """The highest key that was ever assigned."""
+        if self._top_key < 0:
+            self._ingested_key, self._top_key = self.row(_KEY_MARKS)
+        return self._top_key
 
-    def given(self, key: int) -> None:
-        """Keys up to this one are in use now."""
-        self._top = key
+    def set_top_key(self, key: int) -> None:
+        """Keys up to this one are assigned now."""
+        self._top_key = key
 
-    def seen(self, folded_key: int, top: int) -> None:
-        """What ``top`` would ask for, when another statement has told it already."""
-        if self._top < 0:
-            self._folded_key, self._top = folded_key, top
+    def set_key_marks(self, ingested_key: int, top_key: int) -> None:
+        """Saves the query of ``top_key`` when another statement has read the same values."""
+        if self._top_key < 0:
+            self._ingested_key, self._top_key = ingested_key, top_key
 
-    def roll_up(self) -> None:
-        """Bring jobs that were only enqueued so far into the books, and in line."""
-        if self.folded:
+    def ingest(self) -> None:
+        """Add jobs that were only inserted so far to the counters and to the claim index."""
+        if self.ingested:
             return
-        self.folded = True
-        if self.top() > self._folded_key:
-            (groups,) = self.row(_UNFOLDED, (self._folded_key,))
+        self.ingested = True
+        if self.top_key() > self._ingested_key:
+            (groups,) = self.row(_NOT_INGESTED, (self._ingested_key,))
             for queue, kind, status, minute, jobs in _groups_of(groups):
-                self.books.entered(queue, kind, status, jobs, minute)
-            self.execute(_INTO_LINE, (self._folded_key,))
+                self.counters.inserted(queue, kind, status, jobs, minute)
+            self.execute(_MAKE_CLAIMABLE, (self._ingested_key,))
 
-    def operate(self) -> None:
-        """An operator changed something: every process looks again."""
-        if not self._operated:
-            self._operated = True
-            self.execute(_RAISE_CONTROL)
+    def raise_control_version(self) -> None:
+        """A setting changed: every process reads the settings again."""
+        if not self._control_changed:
+            self._control_changed = True
+            self.execute(_RAISE_CONTROL_VERSION)
 
-    def settle(self) -> None:
-        """Let jobs go on that waited for those that ended or moved here."""
-        if self.unsettled:
-            from forge_jobs.backends.sqlite.limit_buckets import settle_limits
+    def admit_held(self) -> None:
+        """Admit jobs from the buckets in which a slot may have become free."""
+        if self.touched_buckets:
+            from forge_jobs.backends.sqlite.limit_buckets import admit_touched
 
-            settle_limits(self)
+            admit_touched(self)
 
-    def finish(self) -> None:
-        """The last statements before the commit."""
-        self.settle()
-        if self.folded and self._top > self._folded_key:
-            self.execute(_SET_FOLDED, (self._top,))
-        self.write_books()
+    def before_commit(self) -> None:
+        """Run the last statements of the transaction."""
+        self.admit_held()
+        if self.ingested and self._top_key > self._ingested_key:
+            self.execute(_SET_INGESTED, (self._top_key,))
+        self.write_counters()
 
-    def write_books(self) -> None:
-        """Bring the entries so far into the tables."""
-        books, self.books = self.books, Counters(self.now)
-        self.line = books.write(self.execute)
+    def write_counters(self) -> None:
+        """Write the counters collected so far."""
+        counters, self.counters = self.counters, Counters(self.now)
+        self.entry_id = counters.write(self.execute)

@@ -1,12 +1,12 @@
-"""The one writer of a process: everything that waits goes into one transaction and one commit.
+"""The writer of a process: group commit of all waiting operations.
 
-Asynchronous callers are served by a thread; a synchronous caller writes on its own thread, without
-a hand-off, and takes along whatever is waiting. All of them hold the same lock and share one
-connection, so that SQLite's page cache stays warm. While one commit waits for the disk the next
-group gathers.
+A thread serves asynchronous callers. A synchronous caller writes on its own thread, without a
+hand-off, and includes the requests that wait. All of them hold the same lock and share one
+connection, so that SQLite's page cache stays warm. The next group collects while a commit waits for
+the disk.
 
-A signal may interrupt a synchronous caller anywhere: ``interrupts`` has the rules that keep the
-others unharmed.
+A signal may interrupt a synchronous caller anywhere: ``os.interrupts`` has the rules that protect
+the other callers.
 """
 
 import asyncio
@@ -20,286 +20,288 @@ from typing import Final, Protocol
 
 from forge_jobs.backends.sqlite.error_mapping import translated
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.fork import FORKING, remaining_s
+from forge_jobs.backends.sqlite.os.fork import FORK_HOOKS, remaining_s
 from forge_jobs.backends.sqlite.os.interrupts import acquire_noted, is_interrupt, release_noted
 from forge_jobs.core.errors import Closed, ForgeError, Unavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.threads import start_thread
 
-from .operation import Operation, T, Work, deliver, fail
+from .operation import Operation, T, WriteRequest, deliver, fail
 from .session import Busy, Session
 from .transaction import Tx
 
 _LOG = logging.getLogger("forge_jobs.sqlite")
 
 _MAX_GROUP: Final = 500
-# An operation on a caller's event loop that took longer sends the next ones to the thread.
-_QUICK_S: Final = 0.03
-_PAUSE_S: Final = 0.5
-# So does a commit that waited longer than this for the disk, for all that need the disk.
-_QUICK_COMMIT_S: Final = 0.003
+# After an operation on a caller's event loop that took longer, the next ones run on the thread.
+_MAX_INLINE_S: Final = 0.03
+_SLOW_LOOP_S: Final = 0.5
+# Likewise after a commit that waited longer than this, for all operations that wait for the disk.
+_MAX_INLINE_COMMIT_S: Final = 0.003
 _SLOW_DISK_S: Final = 5.0
 
 
-class Announce(Protocol):
-    """What happens after a commit that made jobs due or changed a setting."""
+class NotifyCommit(Protocol):
+    """Called after a commit that made jobs claimable or changed a setting."""
 
-    def __call__(self, queues: set[str], *, operated: bool) -> None: ...
+    def __call__(self, queues: set[str], *, control_changed: bool) -> None: ...
 
 
 class Writer:
-    """Runs operations in groups; an operation either happens whole or not at all."""
+    """Runs operations in groups; each operation is atomic."""
 
     def __init__(
-        self, place: DatabaseFile, clock: Clock, *, synchronous: str, announce: Announce
+        self, database: DatabaseFile, clock: Clock, *, synchronous: str, notify: NotifyCommit
     ) -> None:
-        self.place = self._place = place
+        self.database = self._database = database
         self._clock = clock
-        self._announce = announce
-        self._session = Session(place, clock, synchronous=synchronous)
+        self._notify_listeners = notify
+        self._session = Session(database, clock, synchronous=synchronous)
         self._open = False
-        self._hurried_until = 0.0
+        self._slow_loop_until = 0.0
         self._slow_disk_until = 0.0
-        self._begin_afresh()
-        FORKING.add(self)
+        self._reset()
+        FORK_HOOKS.add(self)
 
-    def _begin_afresh(self) -> None:
+    def _reset(self) -> None:
         self._releases: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        self._waiting: deque[Work] = deque()
-        self._bell: SimpleQueue[bool] = SimpleQueue()
+        self._waiting: deque[WriteRequest] = deque()
+        self._wakeups: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- opening and closing
 
     @property
     def connection(self) -> sqlite3.Connection | None:
-        """The connection that writes, for those who look after the database."""
+        """The write connection, for maintenance and tests."""
         return self._session.connection
 
     def open(self, tag: int) -> None:
-        """Connect; the schema is in place."""
+        """Connect. The schema must be up to date."""
         with self._lock:
             self._session.open(tag)
             self._open = True
 
     def close(self) -> None:
-        """End the thread and let go of the database. Closing twice is fine."""
+        """Stop the thread, close the connection and fail what waits. Idempotent."""
         with self._lock:
             self._open = False
             thread, self._thread = self._thread, None
         if thread is not None:
-            self._bell.put(False)
+            self._wakeups.put(False)
             thread.join()
         with self._lock:
-            left, self._waiting = self._waiting, deque()
+            unfinished, self._waiting = self._waiting, deque()
             self._session.close()
-        fail(left, _closed())
-        deliver(left)
+        fail(unfinished, _closed())
+        deliver(unfinished)
 
-    def before_fork(self, until: float) -> list[sqlite3.Connection] | None:
-        """Wait for the running transaction and keep the next one from beginning."""
-        acquire_noted(self._lock, remaining_s(until), self._releases)
+    def before_fork(self, deadline: float) -> list[sqlite3.Connection] | None:
+        """Wait for the running transaction and prevent the next one from starting."""
+        acquire_noted(self._lock, remaining_s(deadline), self._releases)
         return self._session.before_fork() if self._releases else None
 
     def after_fork_in_parent(self) -> None:
-        """Go on; the next transaction opens a connection."""
+        """Allow transactions again; the next one opens a connection."""
         release_noted(self._releases)
 
     def after_fork(self) -> None:
-        """In a forked child: connection, thread, lock and what waits belong to the parent."""
+        """In a forked child: connection, thread, lock and waiting requests belong to the parent."""
         self._session.abandon()
-        self._begin_afresh()
+        self._reset()
 
     # ---------------------------------------------------------------- callers
 
     async def call(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """Run an operation with the next group; ``durable``: on the disk before this returns."""
+        """Run an operation in the next group; ``durable``: synced to disk before this returns."""
         if not self._open:
             raise _closed()
-        work = Work(operation, durable)
-        work.loop = asyncio.get_running_loop()
-        work.future = work.loop.create_future()
-        self._send(work)
-        return await work.future
+        request = WriteRequest(operation, durable)
+        request.loop = asyncio.get_running_loop()
+        request.future = request.loop.create_future()
+        self._submit(request)
+        return await request.future
 
     async def call_soon(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """The same, but at once on this very thread if nobody is in the way and both the disk and
-        such operations have been quick lately.
+        """The same, but inline on the event loop's thread if no other request waits or runs, and
+        both the disk and recent operations were quick.
 
-        A hand-off to the thread costs two changes of the interpreter lock and every statement over
-        there two more; a busy event loop makes each of them wait. For callers that come one at a
-        time: many at once had better share a commit.
+        A hand-off to the thread costs two switches of the interpreter lock, and every statement
+        there two more; a busy event loop delays each of them. For callers that come one at a time:
+        many at once should share a commit.
         """
-        work = Work(operation, durable)
-        if not self._at_once(work):
+        request = WriteRequest(operation, durable)
+        if not self._try_inline(request):
             return await self.call(operation, durable=durable)
-        if work.error is not None:
-            raise work.error
-        return work.value
+        if request.error is not None:
+            raise request.error
+        return request.value
 
     def call_now(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """``call_here`` on the shortest way when nobody is in the way."""
-        work = Work(operation, durable)
-        if not self._at_once(work):
+        """``call_here``, on a shorter path when no other request waits or runs."""
+        request = WriteRequest(operation, durable)
+        if not self._try_inline(request):
             return self.call_here(operation, durable=durable)
-        if work.error is not None:
-            raise work.error
-        return work.value
+        if request.error is not None:
+            raise request.error
+        return request.value
 
     def call_here(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """The same on the calling thread, which may be kept waiting."""
-        work = Work(operation, durable)
+        """Run an operation on the calling thread, which may block."""
+        request = WriteRequest(operation, durable)
         try:
-            self._waiting.append(work)
-            while not work.done:
-                # Whoever holds the lock may have taken this operation along.
+            self._waiting.append(request)
+            while not request.done:
+                # The former holder of the lock may have run this request in its group.
                 with self._lock:
-                    news = None if work.done else self._turn()
-                if news is not None:
-                    self._tell(news)
+                    committed = None if request.done else self._run_group()
+                if committed is not None:
+                    self._notify_committed(committed)
         except BaseException:
-            # Interrupted: nobody shall begin it any more. If somebody runs it right now it happens.
-            work.done = True
+            # Interrupted: no thread starts it any more. If one runs it right now, it takes effect.
+            request.done = True
             raise
-        if work.error is not None:
-            raise work.error
-        return work.value
+        if request.error is not None:
+            raise request.error
+        return request.value
 
-    def insert_here(self, statement: str, values: tuple[object, ...], *, woken: str) -> int | None:
-        """One durable INSERT as a transaction of its own, on this thread; the key it was given.
+    def insert_here(
+        self, statement: str, values: tuple[object, ...], *, notify_queue: str
+    ) -> int | None:
+        """Run one durable INSERT as a transaction of its own, on this thread; returns the new key.
 
-        None, with nothing done, when others wait or write: then ``call_here`` is the way.
+        None, without effect, when others wait or write: then use ``call_here``.
         """
         lock = self._lock
         if self._waiting or lock.locked():
             return None
         try:
-            # Not `acquire(blocking=False)`: a signal handler may raise before its `try` begins.
+            # Not `acquire(blocking=False)`: a signal handler may raise before a `try` after it.
             with lock:
                 key = self._session.insert(statement, values)
         except Busy:
             return None
-        if self._session.log_is_long(lone=True):
-            self.call_here(_nothing)
-        self._notify({woken}, operated=False)
+        if self._session.wal_is_long(single=True):
+            self.call_here(_no_op)
+        self._notify({notify_queue}, control_changed=False)
         return key
 
-    # ---------------------------------------------------------------- turns
+    # ---------------------------------------------------------------- groups
 
-    def _at_once(self, work: Work) -> bool:
-        """Whether the operation was run here and now; otherwise nothing has happened."""
+    def _try_inline(self, request: WriteRequest) -> bool:
+        """Run the request on this thread if that needs no waiting. False: it had no effect."""
         mono, lock, session = self._clock.mono, self._lock, self._session
         began = mono()
-        if self._waiting or began < self._hurried_until:
+        if self._waiting or began < self._slow_loop_until:
             return False
-        if began < self._slow_disk_until and session.needs_disk(durable=work.durable):
+        if began < self._slow_disk_until and session.needs_disk(durable=request.durable):
             return False
         if lock.locked():
             return False
         committed: list[Tx] = []
         try:
             with lock:
-                session.run_now(work, committed)
+                session.run_now(request, committed)
         except Busy:
             return False
         ended = mono()
-        if session.commit_s > _QUICK_COMMIT_S:
-            # Waiting for a slow disk would stop everything else that runs on this loop.
+        if session.commit_s > _MAX_INLINE_COMMIT_S:
+            # Waiting for a slow disk would block everything else on this event loop.
             self._slow_disk_until = ended + _SLOW_DISK_S
-        elif ended - began > _QUICK_S:
-            # Threads keep the interpreter from us: leave the event loop alone.
-            self._hurried_until = ended + _PAUSE_S
-        if session.log_is_long():
-            # A checkpoint waits for the disk: that is for the thread.
-            self._send(Work(_nothing, False))
-        self._tell(committed)
+        elif ended - began > _MAX_INLINE_S:
+            # Other threads hold the interpreter lock: do not block the event loop.
+            self._slow_loop_until = ended + _SLOW_LOOP_S
+        if session.wal_is_long():
+            # A checkpoint waits for the disk, so the thread runs it.
+            self._submit(WriteRequest(_no_op, False))
+        self._notify_committed(committed)
         return True
 
-    def _send(self, work: Work) -> None:
-        self._waiting.append(work)
+    def _submit(self, request: WriteRequest) -> None:
+        self._waiting.append(request)
         if self._thread is None:
-            start_thread(self._serve, name="forge-sqlite-write")
-        self._bell.put(True)
+            start_thread(self._run_thread, name="forge-sqlite-write")
+        self._wakeups.put(True)
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         with self._lock:
-            # Here and not by those who start it: one of them may be interrupted before it does.
+            # Set by the thread, not by its starter, which a signal may interrupt in between.
             if self._thread is not None or not self._open:
                 return
             self._thread = threading.current_thread()
-        bell = self._bell
-        while bell.get():
+        wakeups = self._wakeups
+        while wakeups.get():
             while self._waiting:
                 try:
                     with self._lock:
-                        news = self._turn()
-                    self._tell(news)
+                        committed = self._run_group()
+                    self._notify_committed(committed)
                 except Exception:
-                    _LOG.exception("the writer failed; it goes on with what waits")
+                    _LOG.exception("the writer failed; it continues with the waiting requests")
 
-    def _turn(self) -> list[Tx]:
-        """Run what waits; the lock is held. The transactions that were committed."""
+    def _run_group(self) -> list[Tx]:
+        """Run waiting requests; the lock is held. Returns the committed transactions."""
         committed = list[Tx]()
         self._session.recover()
-        self._dismiss()
-        line = self._waiting
-        group = [line[place] for place in range(min(len(line), _MAX_GROUP))]
-        group = [work for work in group if not work.done]
+        self._deliver_finished()
+        waiting = self._waiting
+        group = [waiting[index] for index in range(min(len(waiting), _MAX_GROUP))]
+        group = [request for request in group if not request.done]
         if not group:
             return committed
         try:
             if not self._open:
                 raise _closed()
-            # Those for which there is no time stay in line: other processes come first.
+            # Requests beyond the time limit keep waiting: other processes may write first.
             self._session.run(group, committed)
         except ForgeError as error:
             fail(group, error)
         except sqlite3.Error as error:
-            fail(group, translated(error, self._place.path))
+            fail(group, translated(error, self._database.path))
         except Exception as error:
             self._session.recover()
             if is_interrupt(error):
-                # A signal on a caller's own thread. The others stay in line for the next turn.
+                # A signal on a caller's own thread. The other requests wait for the next group.
                 raise
-            fail(group, Unavailable(f"{self._place.path} cannot be written: {error}"))
+            fail(group, Unavailable(f"{self._database.path} cannot be written: {error}"))
             if not isinstance(error, OSError):
                 raise
         except BaseException:
             self._session.recover()
             raise
         finally:
-            self._dismiss()
+            self._deliver_finished()
         return committed
 
-    def _dismiss(self) -> None:
-        """Tell those at the head of the line whose operation is over, and let them go."""
-        line = self._waiting
-        over: list[Work] = []
-        for place in range(len(line)):
-            if not line[place].done:
+    def _deliver_finished(self) -> None:
+        """Deliver the finished requests at the head of the queue and remove them."""
+        waiting = self._waiting
+        finished: list[WriteRequest] = []
+        for index in range(len(waiting)):
+            if not waiting[index].done:
                 break
-            over.append(line[place])
-        deliver(over)
-        for _ in over:
-            line.popleft()
+            finished.append(waiting[index])
+        deliver(finished)
+        for _ in finished:
+            waiting.popleft()
 
-    def _tell(self, committed: Sequence[Tx]) -> None:
+    def _notify_committed(self, committed: Sequence[Tx]) -> None:
         for tx in committed:
-            if tx.woken or tx.operated:
-                self._notify(tx.woken, operated=tx.operated)
+            if tx.notify_queues or tx.control_changed:
+                self._notify(tx.notify_queues, control_changed=tx.control_changed)
 
-    def _notify(self, queues: set[str], *, operated: bool) -> None:
+    def _notify(self, queues: set[str], *, control_changed: bool) -> None:
         try:
-            self._announce(queues, operated=operated)
+            self._notify_listeners(queues, control_changed=control_changed)
         except Exception as error:
             if is_interrupt(error):
                 raise
-            _LOG.exception("a wake-up failed; the change itself stands")
+            _LOG.exception("a notification failed; the change itself is stored")
 
 
-def _nothing(tx: Tx) -> None:
-    """An operation that only brings its turn along, with what is done in every turn."""
+def _no_op(tx: Tx) -> None:
+    """An operation without effect, to run what every group runs: a checkpoint, for example."""
 
 
 def _closed() -> Closed:

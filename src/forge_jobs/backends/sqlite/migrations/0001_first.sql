@@ -1,79 +1,81 @@
 -- The first schema. All names begin with forge_, because a program may keep its own tables in the
--- same file (that is what tx= is for). Instants are whole microseconds since 1970 (UTC); spans are seconds.
--- Every index of jobs is partial and keyed on columns that the hot path leaves alone, because each
--- index whose columns or condition an UPDATE touches is paid for by every job.
+-- same file (that is what tx= is for). Instants are whole microseconds since 1970 (UTC); time spans
+-- are seconds. Every index of forge_jobs is partial, on columns that the hot path does not write,
+-- because an UPDATE of a column in an index or its condition costs every job a page write.
 
--- One row per job, also after its end (docs/decisions/0010). Keys are given out by us: one more than
--- both the highest key present and forge_marks.folded, so that a key is never used twice without the page
--- that AUTOINCREMENT would write with every insert.
+-- One row per job, also after its end (docs/decisions/0010). The store assigns the keys: one more
+-- than both the highest key present and forge_meta.ingested, so that a key is never used twice,
+-- without the page that AUTOINCREMENT would write with every insert.
 CREATE TABLE forge_jobs (
-    id           INTEGER PRIMARY KEY,
-    status       TEXT    NOT NULL,
-    queue        TEXT    NOT NULL,
-    kind         TEXT    NOT NULL,
-    priority     INTEGER NOT NULL,
-    run_at       INTEGER NOT NULL,
-    epoch        INTEGER NOT NULL DEFAULT 0,
-    attempts     INTEGER NOT NULL DEFAULT 0,
-    max_attempts INTEGER NOT NULL,
-    -- Bits: 1 = its end needs more than a done mark (key, cancel request, limit, lane),
-    --       2 = its start does (expiry, key that is held only while waiting).
-    special      INTEGER NOT NULL DEFAULT 0,
-    enqueued_at  INTEGER NOT NULL,
-    -- Whoever holds or held the present epoch: a repeated finish is recognised by it.
-    owner        INTEGER,
-    exchange     INTEGER,
-    started_at   INTEGER,
-    finished_at  INTEGER,
+    id             INTEGER PRIMARY KEY,
+    status         TEXT    NOT NULL,
+    queue          TEXT    NOT NULL,
+    kind           TEXT    NOT NULL,
+    priority       INTEGER NOT NULL,
+    run_at         INTEGER NOT NULL,
+    epoch          INTEGER NOT NULL DEFAULT 0,
+    attempts       INTEGER NOT NULL DEFAULT 0,
+    max_attempts   INTEGER NOT NULL,
+    -- Bits: 1 = its finish cannot take the short path (dedupe key, cancel request, limit, lane),
+    --       2 = its start cannot (expiry, a dedupe key that is held only while waiting).
+    slow_path      INTEGER NOT NULL DEFAULT 0,
+    enqueued_at    INTEGER NOT NULL,
+    -- The process that holds or held the current epoch, to recognise a repeated finish.
+    owner          INTEGER,
+    exchange       INTEGER,
+    started_at     INTEGER,
+    finished_at    INTEGER,
     -- run_at while scheduled or failed, else NULL.
-    due_at       INTEGER,
-    -- The expiry while waiting, else NULL.
-    dies_at      INTEGER,
-    -- 1 while pending and in line to be claimed, else NULL. A lone enqueue leaves it to the next fold
-    -- (docs/decisions/0011), which spares it the page of the claim index.
-    line         INTEGER,
-    -- Seldom used options and seldom changed facts as JSON: a narrow row is a fast row.
-    options      TEXT,
-    state        TEXT,
-    last_error   TEXT,
+    due_at         INTEGER,
+    -- The expiry while waiting, else NULL; options keep the original.
+    expires_at     INTEGER,
+    -- 1 while pending, not on a track and in the claim index, else NULL. A single enqueue leaves it
+    -- to the next ingest (docs/decisions/0011), which saves the page of the claim index.
+    claimable      INTEGER,
+    -- Rarely used options and rarely changed fields as JSON: narrow rows are fast.
+    options        TEXT,
+    details        TEXT,
+    last_error     TEXT,
     -- A copy of status for failed, held, dead and cancelled, else NULL.
-    odd          TEXT,
-    dedupe_key   TEXT,
-    limit_key    TEXT,
-    lane         TEXT,
-    -- The line of its own in which jobs of a limited task stand; side repeats it while pending, and
-    -- line is NULL then.
-    track        TEXT,
-    side         TEXT,
-    -- While held: where it waits. While it has them: its lane's seat, its limit key. While not ended:
-    -- its lane, if the lane binds it.
-    lot          TEXT,
-    seat         TEXT,
-    going        TEXT,
-    in_lane      TEXT,
-    result       BLOB,
-    -- NULL when it lies in forge_bodies.
-    payload      BLOB
+    indexed_status TEXT,
+    dedupe_key     TEXT,
+    limit_key      TEXT,
+    lane           TEXT,
+    -- The kind of a limited task, whose jobs are claimed apart from the rest of their queue.
+    -- claim_track repeats it while pending; claimable is NULL then.
+    track          TEXT,
+    claim_track    TEXT,
+    -- While held: the limit bucket in which it waits.
+    bucket         TEXT,
+    -- While it holds them: the slot of its lane, a slot of its limit key.
+    lane_slot      TEXT,
+    limit_slot     TEXT,
+    -- While not ended: its lane, unless the lane's order is none.
+    live_lane      TEXT,
+    result         BLOB,
+    -- NULL when it is in forge_bodies.
+    payload        BLOB
 );
-CREATE INDEX forge_jobs_claim  ON forge_jobs (queue, priority, run_at) WHERE line IS NOT NULL;
-CREATE INDEX forge_jobs_busy   ON forge_jobs (owner) WHERE status = 'running';
-CREATE INDEX forge_jobs_due    ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX forge_jobs_dies   ON forge_jobs (dies_at) WHERE dies_at IS NOT NULL;
-CREATE INDEX forge_jobs_odd    ON forge_jobs (odd) WHERE odd IS NOT NULL;
-CREATE INDEX forge_jobs_dedupe ON forge_jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
-CREATE INDEX forge_jobs_side   ON forge_jobs (queue, side, priority, run_at) WHERE side IS NOT NULL;
-CREATE INDEX forge_jobs_lot    ON forge_jobs (lot, priority) WHERE lot IS NOT NULL;
-CREATE INDEX forge_jobs_seat   ON forge_jobs (seat) WHERE seat IS NOT NULL;
-CREATE INDEX forge_jobs_going  ON forge_jobs (going) WHERE going IS NOT NULL;
-CREATE INDEX forge_jobs_lane   ON forge_jobs (in_lane) WHERE in_lane IS NOT NULL;
+CREATE INDEX forge_jobs_claim      ON forge_jobs (queue, priority, run_at) WHERE claimable IS NOT NULL;
+CREATE INDEX forge_jobs_running    ON forge_jobs (owner) WHERE status = 'running';
+CREATE INDEX forge_jobs_due        ON forge_jobs (queue, due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX forge_jobs_expiry     ON forge_jobs (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX forge_jobs_status     ON forge_jobs (indexed_status) WHERE indexed_status IS NOT NULL;
+CREATE INDEX forge_jobs_dedupe     ON forge_jobs (dedupe_key) WHERE dedupe_key IS NOT NULL;
+CREATE INDEX forge_jobs_track      ON forge_jobs (queue, claim_track, priority, run_at)
+    WHERE claim_track IS NOT NULL;
+CREATE INDEX forge_jobs_bucket     ON forge_jobs (bucket, priority) WHERE bucket IS NOT NULL;
+CREATE INDEX forge_jobs_lane_slot  ON forge_jobs (lane_slot) WHERE lane_slot IS NOT NULL;
+CREATE INDEX forge_jobs_limit_slot ON forge_jobs (limit_slot) WHERE limit_slot IS NOT NULL;
+CREATE INDEX forge_jobs_lane       ON forge_jobs (live_lane) WHERE live_lane IS NOT NULL;
 
--- Payloads over 2 KB: written once instead of with every move of their job.
+-- Payloads over 2 KB: written once instead of with every transition of their job.
 CREATE TABLE forge_bodies (
     job     INTEGER PRIMARY KEY,
     payload BLOB NOT NULL
 );
 
--- Who holds a dedupe key; until is set once that job has ended.
+-- The holders of dedupe keys; until is set once that job has ended.
 CREATE TABLE forge_dedupe (
     kind  TEXT    NOT NULL,
     key   TEXT    NOT NULL,
@@ -83,14 +85,14 @@ CREATE TABLE forge_dedupe (
 ) WITHOUT ROWID;
 CREATE INDEX forge_dedupe_until ON forge_dedupe (until) WHERE until IS NOT NULL;
 
--- Running jobs that were asked to stop, by who has to hear it.
+-- Running jobs that were asked to stop, by owner.
 CREATE TABLE forge_cancels (
     owner INTEGER NOT NULL,
     job   INTEGER NOT NULL,
     PRIMARY KEY (owner, job)
 ) WITHOUT ROWID;
 
--- What handlers wrote.
+-- Log lines of handlers.
 CREATE TABLE forge_logs (
     id      INTEGER PRIMARY KEY,
     job     INTEGER NOT NULL,
@@ -100,7 +102,7 @@ CREATE TABLE forge_logs (
 );
 CREATE INDEX forge_logs_job ON forge_logs (job);
 
--- Jobs by queue, kind and state, for all keys up to forge_marks.folded.
+-- Jobs by queue, kind and state, for all keys up to forge_meta.ingested.
 CREATE TABLE forge_counts (
     queue  TEXT    NOT NULL,
     kind   TEXT    NOT NULL,
@@ -109,50 +111,50 @@ CREATE TABLE forge_counts (
     PRIMARY KEY (queue, kind, status)
 ) WITHOUT ROWID;
 
--- What happened in each writing transaction: one line, a JSON list (core.tally.Minute). Lines are
--- folded into minutes and totals soon after; readers add those that are not.
-CREATE TABLE forge_ledger (
+-- Counter entries: each writing transaction appends one, a JSON list (core.counters.Minute). They are
+-- rolled up into minutes and totals soon after; readers add those that are not.
+CREATE TABLE forge_counter_entries (
     id   INTEGER PRIMARY KEY,
-    told TEXT NOT NULL
+    data TEXT NOT NULL
 );
 
--- What happened per minute, and over all time, as JSON.
+-- Counters per minute, and over all time, as JSON (core.counters.Minute).
 CREATE TABLE forge_minutes (
     at    INTEGER NOT NULL,
     queue TEXT    NOT NULL,
     kind  TEXT    NOT NULL,
-    told  TEXT    NOT NULL,
+    data  TEXT    NOT NULL,
     PRIMARY KEY (at, queue, kind)
 ) WITHOUT ROWID;
 
 CREATE TABLE forge_totals (
     queue TEXT NOT NULL,
     kind  TEXT NOT NULL,
-    told  TEXT NOT NULL,
+    data  TEXT NOT NULL,
     PRIMARY KEY (queue, kind)
 ) WITHOUT ROWID;
 
--- How worker processes fared per minute, as JSON (core.vitals.Vitals).
+-- Samples of worker processes per minute, as JSON (core.vitals.Vitals).
 CREATE TABLE forge_vitals (
     at      INTEGER NOT NULL,
     host_id TEXT    NOT NULL,
-    told    TEXT    NOT NULL,
+    data    TEXT    NOT NULL,
     PRIMARY KEY (at, host_id)
 ) WITHOUT ROWID;
 
--- Who did what, as JSON (core.audit.AuditEntry).
+-- The audit of operator actions, as JSON (core.audit.AuditEntry).
 CREATE TABLE forge_audit (
     id   INTEGER PRIMARY KEY AUTOINCREMENT,
     at   INTEGER NOT NULL,
-    told TEXT    NOT NULL
+    data TEXT    NOT NULL
 );
 CREATE INDEX forge_audit_by_age ON forge_audit (at);
 
--- One row. folded: jobs with a higher key are not yet in counts and minutes and perhaps not in line,
--- and nothing but an enqueue has happened to them.
-CREATE TABLE forge_marks (
+-- One row. ingested: jobs with a higher key are not in counts and minutes yet, may not be in the
+-- claim index, and have only been enqueued.
+CREATE TABLE forge_meta (
     id              INTEGER PRIMARY KEY CHECK (id = 1),
-    folded          INTEGER NOT NULL,
+    ingested        INTEGER NOT NULL,
     control_version INTEGER NOT NULL,
     tag             INTEGER NOT NULL
 );
@@ -170,7 +172,7 @@ CREATE TABLE forge_queues (
     updated_at         INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Limits of queues and tasks: what code declared or an operator set, and the starts saved up.
+-- Limits of queues and tasks: what code declared or an operator set, and the tokens left.
 CREATE TABLE forge_limits (
     name        TEXT PRIMARY KEY,
     concurrency INTEGER,
@@ -184,7 +186,7 @@ CREATE TABLE forge_limits (
     updated_at  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Throttle gates of queues and, as scope:…, of scopes; a queue has one whether or not it has settings.
+-- Throttle gates of queues and, as scope:…, of scopes; independent of the settings of a queue.
 CREATE TABLE forge_gates (
     queue TEXT PRIMARY KEY,
     until INTEGER,
@@ -196,7 +198,7 @@ CREATE TABLE forge_kinds (
     queue TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Worker processes. AUTOINCREMENT: the key of a dead process is never given to another.
+-- Worker processes. AUTOINCREMENT: the key of a dead process is never used again.
 CREATE TABLE forge_processes (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     host_id    TEXT    NOT NULL,
@@ -212,7 +214,7 @@ CREATE TABLE forge_processes (
 );
 CREATE INDEX forge_processes_host ON forge_processes (host_id);
 
--- What each process may use of a queue's slots, and what is kept from the others for its sake.
+-- The slots of a queue that a process may use, and those that the others must leave to it.
 CREATE TABLE forge_shares (
     process INTEGER NOT NULL,
     queue   TEXT    NOT NULL,
@@ -253,7 +255,7 @@ CREATE TABLE forge_schedules (
 
 CREATE INDEX forge_schedules_due ON forge_schedules (next_at) WHERE enabled;
 
--- The last ticks of each schedule; a fire leaves FIRES_KEPT of them.
+-- The last ticks of each schedule; a fire keeps FIRES_KEPT of them.
 CREATE TABLE forge_fires (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     schedule     TEXT NOT NULL,
@@ -266,7 +268,8 @@ CREATE TABLE forge_fires (
 
 CREATE INDEX forge_fires_of ON forge_fires (schedule, id);
 
-CREATE TABLE forge_buckets (
+-- Token buckets of rate limits.
+CREATE TABLE forge_token_buckets (
     scope        TEXT PRIMARY KEY,
     capacity     REAL NOT NULL,
     refill_per_s REAL NOT NULL,

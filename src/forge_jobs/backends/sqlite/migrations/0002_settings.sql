@@ -1,4 +1,5 @@
--- Small named values: first the key and the sessions of Mission Control. Versions rise with every put.
+-- Small named values, such as the key and the sessions of Mission Control. Every put raises the
+-- version. until is the expiry.
 CREATE TABLE forge_settings (
     namespace TEXT    NOT NULL,
     name      TEXT    NOT NULL,
@@ -8,4 +9,4 @@ CREATE TABLE forge_settings (
     PRIMARY KEY (namespace, name)
 ) WITHOUT ROWID;
 
-CREATE INDEX forge_settings_ending ON forge_settings (until) WHERE until IS NOT NULL;
+CREATE INDEX forge_settings_expiry ON forge_settings (until) WHERE until IS NOT NULL;

@@ -1,1 +1,1 @@
-"""What SQLite needs of the operating system: locks, forks, signals, sockets, liveness files."""
+"""What the SQLite backend needs of the operating system: locks, forks, signals, sockets."""

@@ -1,7 +1,7 @@
-"""Where a database lies: the file, the directory beside it, and whether the place is suitable.
+"""The files of a database: its path, the directory beside it, and checks of the file system.
 
-The database file itself is never opened here once it exists: closing a descriptor of it would drop
-the locks that SQLite holds for this whole process.
+Once the database file exists it is never opened here: closing a descriptor of it would drop the
+locks that SQLite holds for this whole process.
 """
 
 import os
@@ -33,12 +33,12 @@ class DatabaseFile:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> "DatabaseFile":
-        """The place of a database file; a link leads to the same place as its target."""
+        """The database at a path; symbolic links are resolved."""
         return cls(os.path.realpath(os.fspath(path)))
 
     @property
     def directory(self) -> str:
-        """The directory beside the database with locks, doorbells and signs of life."""
+        """The directory beside the database with lock files, notify sockets and liveness files."""
         return f"{self.path}-forge"
 
     @property
@@ -53,7 +53,7 @@ class DatabaseFile:
         return os.path.exists(self.path)
 
     def identity(self) -> tuple[int, int] | None:
-        """Which file this is, to notice that it was removed or replaced."""
+        """Device and inode, to detect that the file was removed or replaced."""
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
@@ -61,9 +61,9 @@ class DatabaseFile:
         return found.st_dev, found.st_ino
 
     def prepare(self) -> None:
-        """Make the file and the directory beside it, both for their owner alone.
+        """Create the file and the directory beside it, accessible to their owner only.
 
-        NotWritable for a place that cannot be written or lies on a network file system.
+        Raises NotWritable if the path cannot be written or is on a network file system.
         """
         parent = os.path.dirname(self.path)
         if not os.path.isdir(parent):
@@ -73,9 +73,9 @@ class DatabaseFile:
             raise NotWritable(f"{self.path} is a directory: name a file in it")
         try:
             with suppress(FileExistsError):
-                # O_EXCL: only a file that nobody can have open yet may be opened by hand.
+                # O_EXCL: only a file that no connection has open yet may be opened by hand.
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            for directory in (self.directory, self.part("live"), self.part("bell")):
+            for directory in (self.directory, self.part("live"), self.part("notify")):
                 with suppress(FileExistsError):
                     os.mkdir(directory, 0o700)
         except OSError as error:
@@ -90,15 +90,15 @@ class DatabaseFile:
         )
 
     def _refuse_network(self, parent: str) -> None:
-        kind = file_system(parent)
-        if kind is not None and is_network(kind):
+        file_system_type = file_system(parent)
+        if file_system_type is not None and is_network(file_system_type):
             raise NotWritable(
-                f"{self.path} lies on a network file system ({kind}), where SQLite's locks are not "
-                "reliable: use a local disk, or a database server"
+                f"{self.path} lies on a network file system ({file_system_type}), where SQLite's "
+                "locks are not reliable: use a local disk, or a database server"
             )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the database and of its write-ahead log."""
+        """Sizes of the database and of its write-ahead log in bytes."""
         found: dict[str, int] = {}
         for name, path in (("database", self.path), ("wal", self.wal)):
             with suppress(OSError):
@@ -106,7 +106,7 @@ class DatabaseFile:
         return found
 
     def remove(self) -> None:
-        """Delete the database with everything that belongs to it."""
+        """Delete the database with all its files."""
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
         for root, directories, names in os.walk(self.directory, topdown=False):
@@ -119,9 +119,9 @@ class DatabaseFile:
             os.rmdir(self.directory)
 
 
-def is_network(kind: str) -> bool:
+def is_network(file_system_type: str) -> bool:
     """Whether a file system of this kind lies on another machine."""
-    return kind.lower() in _NETWORK
+    return file_system_type.lower() in _NETWORK
 
 
 def file_system(path: str, mounts: str | None = None) -> str | None:
@@ -138,13 +138,13 @@ def file_system(path: str, mounts: str | None = None) -> str | None:
         except OSError:
             return None
     wanted = os.path.realpath(path)
-    best, kind = "", None
+    best, file_system_type = "", None
     for point, found in _mounted(mounts.splitlines()):
         inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
         # A later mount on the same point hides an earlier one.
         if inside and len(point) >= len(best):
-            best, kind = point, found
-    return kind
+            best, file_system_type = point, found
+    return file_system_type
 
 
 def _mounted(lines: Iterable[str]) -> Iterable[tuple[str, str]]:

@@ -1,13 +1,13 @@
-"""Whose turn it is to write: a fair queue between processes, made of two locked files.
+"""A fair lock between the writers of several processes, made of two file locks.
 
-Whoever wants to write takes the waiting room (A), then the floor (B), and leaves the waiting room.
-At most one process waits for the floor, so that none is overtaken again and again; SQLite's own
-lock has no order at all and can starve a writer for seconds. Threads of one process take the lock
-of their writer first and never meet here.
+A writer locks the queue file (A), then the write file (B), then unlocks A. At most one process
+waits for B, so no process is overtaken again and again; SQLite's own lock has no order at all and
+can starve a writer for seconds. Threads of one process acquire the lock of their writer first, so
+they never compete here.
 
-Locks are tried and not waited for, because a wait for a lock cannot be ended: a process that was
-stopped in the turnstile would stop all others with it. After two seconds one goes around. That
-costs fairness, not safety, which is SQLite's own.
+Locks are polled, not waited for, because a blocking wait cannot be given up: a process that was
+stopped while it holds the lock would block all others. After two seconds a writer proceeds without
+the lock. That costs fairness, not safety: SQLite's own lock still excludes other writers.
 """
 
 import os
@@ -18,97 +18,99 @@ from typing import Final
 
 from forge_jobs.kit.clock import Clock
 
-_TRY: Final = LOCK_EX | LOCK_NB
-_ROOM: Final = "turn-a.lock"
-_FLOOR: Final = "turn-b.lock"
-_QUICK_S: Final = 0.000_1
-_SLOW_S: Final = 0.001
-# Whoever looks less often than newcomers do is overtaken by them, so that this must be longer than
-# any turn takes: only behind a process that was stopped does a wait last this long.
-_SLOW_AFTER_S: Final = 0.5
-_PATIENCE_S: Final = 2.0
-# Whoever had to go around does not wait again for this long.
-_AROUND_S: Final = 10.0
-_NOTHING: Final = partial(bool)
+_TRY_LOCK: Final = LOCK_EX | LOCK_NB
+_QUEUE_LOCK: Final = "turn-a.lock"
+_WRITE_LOCK: Final = "turn-b.lock"
+_FIRST_PAUSE_S: Final = 0.000_1
+_LATER_PAUSE_S: Final = 0.001
+# A process that polls less often than newcomers is overtaken by them, so this must be longer than
+# any write takes: only behind a stopped process does a wait last this long.
+_FIRST_PAUSES_S: Final = 0.5
+_TIMEOUT_S: Final = 2.0
+# After a timeout the process does not wait for the lock for this long.
+_BYPASS_S: Final = 10.0
+_NO_OP: Final = partial(bool)
 
 
 class FairLock:
-    """The two locks of one database, as seen by one process.
+    """The fair lock of one database in one process.
 
-    ``leave`` lets the next one write. It is a call into C and no method of Python, because a signal
-    handler may raise where a Python function begins: as the first thing in a ``finally`` it always
-    runs. It may be called without the turn, so that ``enter`` belongs inside the ``try``.
+    ``release`` is a call into C and not a Python method, because a signal handler may raise where a
+    Python function begins: as the first call in a ``finally`` it always runs. It may be called
+    without holding the lock, so ``acquire`` belongs inside the ``try``.
     """
 
-    __slots__ = ("_around_until", "_clock", "_directory", "_floor", "_room", "leave")
+    __slots__ = ("_bypass_until", "_clock", "_directory", "_queue_lock", "_write_lock", "release")
 
     def __init__(self, directory: str, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._room = -1
-        self._floor = -1
-        self._around_until = 0.0
-        self.leave: Callable[[], object] = _NOTHING
+        self._queue_lock = -1
+        self._write_lock = -1
+        self._bypass_until = 0.0
+        self.release: Callable[[], object] = _NO_OP
 
     def open(self) -> None:
-        """Open the lock files; they are kept for as long as the database is in use."""
+        """Open the lock files; they stay open while the database is in use."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._room = os.open(os.path.join(self._directory, _ROOM), flags, 0o600)
-        self._floor = os.open(os.path.join(self._directory, _FLOOR), flags, 0o600)
-        self.leave = partial(flock, self._floor, LOCK_UN)
+        self._queue_lock = os.open(os.path.join(self._directory, _QUEUE_LOCK), flags, 0o600)
+        self._write_lock = os.open(os.path.join(self._directory, _WRITE_LOCK), flags, 0o600)
+        self.release = partial(flock, self._write_lock, LOCK_UN)
 
-    def enter(self) -> None:
-        """Wait for this process's turn."""
-        if not self.try_enter():
+    def acquire(self) -> None:
+        """Wait for the lock, at most until the timeout."""
+        if not self.try_acquire():
             self._wait()
 
-    def try_enter(self) -> bool:
-        """Take the turn if nobody has it or waits for it."""
-        room = self._room
+    def try_acquire(self) -> bool:
+        """Acquire the lock if no process holds it or waits for it."""
+        queue_lock = self._queue_lock
         try:
-            flock(room, _TRY)
-            flock(self._floor, _TRY)
+            flock(queue_lock, _TRY_LOCK)
+            flock(self._write_lock, _TRY_LOCK)
         except BlockingIOError:
             return False
         finally:
-            # Harmless if it was not ours.
-            flock(room, LOCK_UN)
+            # Harmless if it was not held.
+            flock(queue_lock, LOCK_UN)
         return True
 
     def close(self) -> None:
-        """Let go of both files. Closing twice is fine."""
-        descriptors = (self._room, self._floor)
-        self._room = self._floor = -1
-        self.leave = _NOTHING
+        """Close both files. Idempotent."""
+        descriptors = (self._queue_lock, self._write_lock)
+        self._queue_lock = self._write_lock = -1
+        self.release = _NO_OP
         for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
 
     def _wait(self) -> None:
         mono = self._clock.mono
-        patience_s = 0.0 if mono() < self._around_until else _PATIENCE_S
+        timeout_s = 0.0 if mono() < self._bypass_until else _TIMEOUT_S
         try:
-            held = self._awaited(self._room, patience_s) and self._awaited(self._floor, patience_s)
+            held = self._wait_for(self._queue_lock, timeout_s) and self._wait_for(
+                self._write_lock, timeout_s
+            )
         finally:
-            flock(self._room, LOCK_UN)
+            flock(self._queue_lock, LOCK_UN)
         if not held:
-            self._around_until = mono() + _AROUND_S
+            self._bypass_until = mono() + _BYPASS_S
 
-    def _awaited(self, descriptor: int, patience_s: float) -> bool:
-        waited_s, pause_s = 0.0, _QUICK_S
-        while not _taken(descriptor):
-            if waited_s >= patience_s:
+    def _wait_for(self, descriptor: int, timeout_s: float) -> bool:
+        waited_s, pause_s = 0.0, _FIRST_PAUSE_S
+        while not _try_lock(descriptor):
+            if waited_s >= timeout_s:
                 return False
             self._clock.pause(pause_s)
             waited_s += pause_s
-            if waited_s > _SLOW_AFTER_S:
-                pause_s = _SLOW_S
+            if waited_s > _FIRST_PAUSES_S:
+                pause_s = _LATER_PAUSE_S
         return True
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
-        flock(descriptor, _TRY)
+        flock(descriptor, _TRY_LOCK)
     except BlockingIOError:
         return False
     return True

@@ -1,14 +1,14 @@
-"""What happens around a fork: no connection to a database file of ours is open in that moment.
+"""Fork hooks: close all connections of this library to database files before the process forks.
 
-SQLite keeps its view of the locks on a file in the memory of the process, and a fork copies it; the
-locks themselves stay with the parent. A child with such a copy would write without a lock, and a
-parent that closes would take itself for the last one and delete the write-ahead log under the
+SQLite keeps its view of the locks on a file in the memory of the process. A fork copies that view,
+but the locks stay with the parent. A child with such a copy would write without a lock, and a
+parent that closes would take itself for the last process and delete the write-ahead log under the
 child. So the forking thread waits until the running transactions and reads of this process have
-ended, closes every connection, and lets nobody open one until the fork is over. Parent and child
-each open their own with their next use.
+ended, closes every connection, and blocks new ones until the fork is over. Parent and child each
+open a new connection at their next use.
 
-Two things are waited for. Each writer's lock, which is held for every use of a writing connection;
-and ``GATE``, which counts whoever opens or uses any other connection.
+It waits for two things: the lock of each writer, which is held during every use of a write
+connection, and ``FORK_GUARD``, which counts the uses of all other connections.
 """
 
 import logging
@@ -31,33 +31,34 @@ from .interrupts import acquire_noted, release_noted
 
 _LOG: Final = logging.getLogger("forge_jobs.sqlite")
 
-# Longer than a write waits for another program that keeps the file locked (about 10 s).
-_PATIENCE_S: Final = 15.0
-# A signal handler that forks in the middle of a call of its own thread would wait for itself.
-_OWN_PATIENCE_S: Final = 0.2
+# Longer than a write waits for another program that holds the file's lock (about 10 s).
+_TIMEOUT_S: Final = 15.0
+# A signal handler that forks in the middle of a call of its own thread would deadlock on itself.
+_OWN_TIMEOUT_S: Final = 0.2
 _POLL_S: Final = 0.000_2
-# Signals that may come while a fork ends; each one costs a repetition.
+# Signals that may arrive while a fork ends; each one costs a retry.
 _MAX_INTERRUPTS: Final = 100
-_HERE: Final = os.path.dirname(__file__)
+# The directory of the whole backend: any of its frames means that a call is under way.
+_BACKEND: Final = os.path.dirname(os.path.dirname(__file__))
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 
-def remaining_s(until: float) -> float:
-    """How long a lock may still be waited for."""
-    return max(until - SYSTEM_CLOCK.mono(), 0.0)
+def remaining_s(deadline: float) -> float:
+    """The time left to wait for a lock."""
+    return max(deadline - SYSTEM_CLOCK.mono(), 0.0)
 
 
-class Use:
-    """One use of a connection to ``path``, from its opening on."""
+class ConnectionUse:
+    """One use of a connection to ``path``, including its opening."""
 
-    __slots__ = ("__weakref__", "_gate", "path")
+    __slots__ = ("__weakref__", "_guard", "path")
 
-    def __init__(self, gate: "Gate", path: str) -> None:
-        self._gate = gate
+    def __init__(self, guard: "ForkGuard", path: str) -> None:
+        self._guard = guard
         self.path = path
 
     def __enter__(self) -> None:
-        self._gate.enter(self)
+        self._guard.enter(self)
 
     def __exit__(
         self,
@@ -65,206 +66,208 @@ class Use:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._gate.leave(self)
+        self._guard.leave(self)
 
 
-class Gate:
-    """Open but for the time of a fork. Any number of threads may be inside.
+class ForkGuard:
+    """Counts the uses of connections, and blocks new ones during a fork.
 
-    Whoever has to wait looks again and again. A ``threading.Event`` would stay locked for ever if a
-    signal interrupted its ``set``.
+    Waiting is polling. A ``threading.Event`` would stay locked for ever if a signal interrupted its
+    ``set``.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Nobody is inside: a new process."""
-        self._guard = threading.Lock()
-        # Weak, so that whoever was interrupted on the way out is not counted for ever.
-        self._inside: weakref.WeakSet[Use] = weakref.WeakSet()
-        self._is_shut = False
+        """Forget all uses, in a new process."""
+        self._lock = threading.Lock()
+        # Weak, so that a use that was interrupted before ``leave`` is not counted for ever.
+        self._uses: weakref.WeakSet[ConnectionUse] = weakref.WeakSet()
+        self._is_blocked = False
 
-    def using(self, path: str) -> Use:
+    def use(self, path: str) -> ConnectionUse:
         """For a ``with`` block around each use of a connection; waits while a thread forks."""
-        return Use(self, path)
+        return ConnectionUse(self, path)
 
-    def enter(self, use: Use) -> None:
+    def enter(self, use: ConnectionUse) -> None:
         while not self.try_enter(use):
             SYSTEM_CLOCK.pause(_POLL_S)
 
-    def try_enter(self, use: Use) -> bool:
+    def try_enter(self, use: ConnectionUse) -> bool:
         """The same without waiting."""
-        with self._guard:
-            if self._is_shut:
+        with self._lock:
+            if self._is_blocked:
                 return False
-            self._inside.add(use)
+            self._uses.add(use)
         return True
 
-    def leave(self, use: Use) -> None:
-        with self._guard:
-            self._inside.discard(use)
+    def leave(self, use: ConnectionUse) -> None:
+        with self._lock:
+            self._uses.discard(use)
 
-    def shut(self, until: float) -> set[str]:
-        """Let nobody in and wait for those inside; the files of those who did not come out."""
-        with self._guard:
-            self._is_shut = True
-        while (left := self._left()) and SYSTEM_CLOCK.mono() < until:
+    def block(self, deadline: float) -> set[str]:
+        """Block new uses and wait for the current ones; returns the files still in use."""
+        with self._lock:
+            self._is_blocked = True
+        while (paths := self._paths_in_use()) and SYSTEM_CLOCK.mono() < deadline:
             SYSTEM_CLOCK.pause(_POLL_S)
-        return left
+        return paths
 
-    def open(self) -> None:
-        self._is_shut = False
+    def unblock(self) -> None:
+        self._is_blocked = False
 
-    def _left(self) -> set[str]:
-        with self._guard:
-            return {use.path for use in self._inside}
+    def _paths_in_use(self) -> set[str]:
+        with self._lock:
+            return {use.path for use in self._uses}
 
 
-class Holder(Protocol):
-    """Whoever keeps connections to one database open between two uses."""
+class ConnectionHolder(Protocol):
+    """An object that keeps connections to one database open between two uses."""
 
     @property
-    def place(self) -> DatabaseFile: ...
+    def database(self) -> DatabaseFile: ...
 
-    def before_fork(self, until: float) -> list[sqlite3.Connection] | None:
-        """Give up all connections, and open none; None if they are in use until ``until``."""
+    def before_fork(self, deadline: float) -> list[sqlite3.Connection] | None:
+        """Hand all connections over and open none; None if they are in use until ``deadline``."""
         ...
 
     def after_fork_in_parent(self) -> None:
-        """Connections may be opened again; called also if ``before_fork`` failed."""
+        """Connections may be opened again; also called if ``before_fork`` failed."""
         ...
 
     def after_fork(self) -> None:
-        """In the child: locks and threads are the parent's, and so is a connection in use."""
+        """In the child: locks, threads and connections in use belong to the parent."""
         ...
 
 
-class Forking:
-    """The fork that is under way. Two threads that fork do so one after the other."""
+class ForkHooks:
+    """The hooks of ``os.register_at_fork``. Forks of two threads run one after the other."""
 
     def __init__(self) -> None:
-        self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
-        self._refused: set[str] = set()
+        self._holders: weakref.WeakSet[ConnectionHolder] = weakref.WeakSet()
+        self._forbidden: set[str] = set()
         self._reset()
 
     def _reset(self) -> None:
-        self._guard = threading.Lock()
-        self._turn = threading.RLock()
+        self._lock = threading.Lock()
+        self._fork_lock = threading.RLock()
         self._local = threading.local()
 
-    def add(self, holder: Holder) -> None:
-        """From now on this one is asked for its connections before each fork."""
-        with self._guard:
+    def add(self, holder: ConnectionHolder) -> None:
+        """Register a holder, whose connections are closed before each fork."""
+        with self._lock:
             self._holders.add(holder)
 
     def check(self, path: str) -> None:
-        """Refused in a process that got an open connection to this file from its parent."""
-        if path in self._refused:
+        """Raise Refused in a process that inherited an open connection to this file."""
+        if path in self._forbidden:
             raise Refused(
                 f"{path} cannot be used in this process, which was forked in the middle of a call "
                 "or past Python's fork hooks and would damage it: fork when no call is under way, "
                 "or start a new program"
             )
 
-    def refuse(self, path: str) -> None:
-        """In a child that has a connection of its parent: this file is damaged by any use."""
-        self._refused.add(path)
+    def forbid(self, path: str) -> None:
+        """In a child that inherited a connection: any use of this file would damage it."""
+        self._forbidden.add(path)
 
     # ---------------------------------------------------------------- hooks
-    # Python drops what a signal handler raises in a hook, and goes on with the fork: what was taken
-    # is given back all the same.
+    # Python drops an exception that a signal handler raises in a hook, and continues the fork. What
+    # the first hook acquired is released all the same.
 
     def before(self) -> None:
-        """On the forking thread, in the parent."""
-        if _is_in_a_hook():
+        """Runs on the forking thread, in the parent."""
+        if _is_in_fork_hook():
             # A signal handler forks while this thread is about to fork.
             return
         local = self._local
-        stopped: list[Holder] = []
-        turn: list[Callable[[], None]] = []
-        local.stopped, local.turn = stopped, turn
-        local.stuck = {holder.place.path for holder in self._all()}
-        until = SYSTEM_CLOCK.mono() + (_OWN_PATIENCE_S if _is_in_a_call() else _PATIENCE_S)
-        acquire_noted(self._turn, remaining_s(until), turn)
-        if turn:
-            local.stuck = self._stop(stopped, until)
+        stopped: list[ConnectionHolder] = []
+        releases: list[Callable[[], None]] = []
+        local.stopped, local.releases = stopped, releases
+        local.unclosed = {holder.database.path for holder in self._current_holders()}
+        deadline = SYSTEM_CLOCK.mono() + (_OWN_TIMEOUT_S if _is_in_library_call() else _TIMEOUT_S)
+        acquire_noted(self._fork_lock, remaining_s(deadline), releases)
+        if releases:
+            local.unclosed = self._close_all(stopped, deadline)
 
-    def _stop(self, stopped: list[Holder], until: float) -> set[str]:
-        """Close all connections; the files for which that was not possible."""
-        stuck = GATE.shut(until)
-        given: dict[DatabaseFile, list[sqlite3.Connection]] = {}
-        # Only now: none can be added behind a gate that is shut, as far as it has a connection.
-        for holder in self._all():
-            if holder.place.path in stuck:
+    def _close_all(self, stopped: list[ConnectionHolder], deadline: float) -> set[str]:
+        """Close all connections; returns the files for which that was not possible."""
+        unclosed = FORK_GUARD.block(deadline)
+        closing: dict[DatabaseFile, list[sqlite3.Connection]] = {}
+        # Listed only now: while the guard blocks, no new holder can open a connection.
+        for holder in self._current_holders():
+            if holder.database.path in unclosed:
                 continue
             stopped.append(holder)
-            connections = holder.before_fork(until)
+            connections = holder.before_fork(deadline)
             if connections is None:
-                stuck.add(holder.place.path)
+                unclosed.add(holder.database.path)
             elif connections:
-                given.setdefault(holder.place, []).extend(connections)
-        for place, connections in given.items():
-            _close(place, connections)
-        return stuck
+                closing.setdefault(holder.database, []).extend(connections)
+        for database, connections in closing.items():
+            _close(database, connections)
+        return unclosed
 
     def after_in_parent(self) -> None:
-        if _is_in_a_hook():
+        if _is_in_fork_hook():
             return
         for _ in range(_MAX_INTERRUPTS):
             try:
-                self._go_on()
+                self._resume()
                 return
             except BaseException:
-                # A signal handler's: it is lost either way, and what is held must be given back.
+                # Raised by a signal handler. Python drops it anyway; the locks must be released.
                 continue
 
-    def _go_on(self) -> None:
-        """Give back what ``before`` has taken; may be repeated."""
+    def _resume(self) -> None:
+        """Release what ``before`` acquired. May be repeated."""
         local = self._local
         for holder in getattr(local, "stopped", ()):
             holder.after_fork_in_parent()
-        turn = getattr(local, "turn", None)
-        if turn:
-            # In this order: another thread that forks shuts the gate when it has the turn.
-            GATE.open()
-            release_noted(turn)
+        releases = getattr(local, "releases", None)
+        if releases:
+            # In this order: another forking thread blocks the guard once it has the lock.
+            FORK_GUARD.unblock()
+            release_noted(releases)
         local.__dict__.clear()
 
     def after_in_child(self) -> None:
-        self._refused |= getattr(self._local, "stuck", set())
+        self._forbidden |= getattr(self._local, "unclosed", set())
         self._reset()
-        GATE.reset()
-        for holder in self._all():
-            # What fails for one store must not cost the others theirs, nor the user the fork.
+        FORK_GUARD.reset()
+        for holder in self._current_holders():
+            # A failure in one store must affect neither the other stores nor the user's fork.
             with suppress(Exception):
                 holder.after_fork()
-        _warn_of_others({holder.place.path for holder in self._all()} - self._refused)
+        _warn_of_foreign_connections(
+            {holder.database.path for holder in self._current_holders()} - self._forbidden
+        )
 
-    def _all(self) -> list[Holder]:
-        with self._guard:
+    def _current_holders(self) -> list[ConnectionHolder]:
+        with self._lock:
             return list(self._holders)
 
 
-def _close(place: DatabaseFile, connections: Iterable[sqlite3.Connection]) -> None:
-    """The last one to close checkpoints; that is a write like any other."""
-    turnstile = FairLock(place.directory, SYSTEM_CLOCK)
+def _close(database: DatabaseFile, connections: Iterable[sqlite3.Connection]) -> None:
+    """Close connections under the fair lock: the last one to close checkpoints, a write."""
+    fair_lock = FairLock(database.directory, SYSTEM_CLOCK)
     try:
-        # Without the lock files, or without a descriptor to spare, it has to go as it is.
+        # Without the lock files, or without a free descriptor, close without the lock.
         with suppress(OSError):
-            turnstile.open()
-            turnstile.enter()
+            fair_lock.open()
+            fair_lock.acquire()
         for connection in connections:
             with suppress(sqlite3.Error):
                 connection.close()
     finally:
-        turnstile.leave()
-        turnstile.close()
+        fair_lock.release()
+        fair_lock.close()
 
 
-def _is_in_a_hook() -> bool:
-    """Whether a hook of a fork was interrupted by the fork that is under way."""
-    hooks = (Forking.before.__code__, Forking.after_in_parent.__code__)
+def _is_in_fork_hook() -> bool:
+    """Whether the current fork interrupted the hook of another one."""
+    hooks = (ForkHooks.before.__code__, ForkHooks.after_in_parent.__code__)
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code in hooks:
@@ -273,17 +276,17 @@ def _is_in_a_hook() -> bool:
     return False
 
 
-def _is_in_a_call() -> bool:
-    """Whether the forking thread itself is in the middle of using a database."""
+def _is_in_library_call() -> bool:
+    """Whether the forking thread is in the middle of a call of this backend."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_HERE):
+        if frame.f_code.co_filename.startswith(_BACKEND):
             return True
         frame = frame.f_back
     return False
 
 
-def is_in_a_call_of(owner: object) -> bool:
+def is_in_method_of(owner: object) -> bool:
     """Whether this thread is in the middle of a method of ``owner``."""
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
@@ -293,8 +296,8 @@ def is_in_a_call_of(owner: object) -> bool:
     return False
 
 
-def _warn_of_others(paths: set[str]) -> None:
-    """Connections that other code of this process has open are not ours to close."""
+def _warn_of_foreign_connections(paths: set[str]) -> None:
+    """Warn of inherited connections that other code opened; they cannot be closed here."""
     if not paths or not os.path.isdir(_DESCRIPTORS):
         return
     for name in os.listdir(_DESCRIPTORS):
@@ -309,14 +312,14 @@ def _warn_of_others(paths: set[str]) -> None:
                 )
 
 
-GATE: Final = Gate()
-FORKING: Final = Forking()
+FORK_GUARD: Final = ForkGuard()
+FORK_HOOKS: Final = ForkHooks()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=FORKING.before,
-        after_in_parent=FORKING.after_in_parent,
-        after_in_child=FORKING.after_in_child,
+        before=FORK_HOOKS.before,
+        after_in_parent=FORK_HOOKS.after_in_parent,
+        after_in_child=FORK_HOOKS.after_in_child,
     )
-    # Once more: a signal may interrupt the first call where it begins.
-    os.register_at_fork(after_in_parent=FORKING.after_in_parent)
+    # Registered twice: a signal may interrupt the first call at its start.
+    os.register_at_fork(after_in_parent=FORK_HOOKS.after_in_parent)

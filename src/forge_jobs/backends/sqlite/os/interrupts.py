@@ -1,16 +1,14 @@
-"""Exceptions that a signal handler raised, told from our own.
+"""Tells exceptions raised by signal handlers from those of the library; interrupt-safe locking.
 
-Python runs signal handlers on the main thread, between two instructions of whatever runs there:
-where a Python function begins, after a call, and where a loop starts over. What a handler raises
-(KeyboardInterrupt, a soft time limit) comes out of code that cannot raise it. Three rules keep the
-writer honest:
+Python runs signal handlers on the main thread, between two instructions: where a Python function
+begins, after a call, and where a loop starts over. An exception of a handler (KeyboardInterrupt, a
+soft time limit) is raised by code that cannot raise it. Three rules keep the writer consistent:
 
-* What must be given back is taken inside the ``try``, and given back by a single call into C at the
-  very beginning of the ``finally``: no handler can run in between. Giving back what was not taken
-  does no harm.
-* What has happened is decided by facts: whether the connection is still in its transaction.
-* Operations stay in line until their callers have been told, so that whoever comes next finishes
-  what an interrupted caller has left.
+* A lock is acquired inside the ``try`` and released by a single call into C at the very beginning
+  of the ``finally``: no handler can run in between. Releasing a lock that is not held is harmless.
+* What has happened is decided by the connection: whether it is still in its transaction.
+* Requests stay in the writer's queue until they are delivered, so that the next caller completes
+  what an interrupted one has left.
 """
 
 import threading
@@ -28,8 +26,8 @@ _OURS: Final = "forge_jobs"
 def is_interrupt(error: BaseException) -> bool:
     """Whether a signal handler raised this.
 
-    KeyboardInterrupt and its like always. A plain Exception (TimeoutError from SIGALRM) if it comes
-    from code that is not ours, on the thread where handlers run.
+    True for KeyboardInterrupt and the like. A plain Exception (TimeoutError from SIGALRM) counts if
+    it was raised by code outside this library, on the thread where handlers run.
     """
     if not isinstance(error, Exception):
         return True
@@ -45,7 +43,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class Lock(Protocol):
-    """A lock of ``threading``, whose methods are written in C."""
+    """A lock of ``threading``, whose methods are implemented in C."""
 
     def acquire(self, blocking: bool, timeout: float, /) -> bool: ...
 
@@ -53,12 +51,12 @@ class Lock(Protocol):
 
 
 def acquire_noted(lock: Lock, timeout_s: float, releases: list[Callable[[], None]]) -> None:
-    """Acquire a lock and note its release in the list, by one call into C; for a lock that is held
-    beyond a ``with`` block."""
+    """Acquire a lock and append its ``release`` to the list, by one call into C; for a lock that is
+    held beyond a ``with`` block."""
     releases.extend(compress((lock.release,), map(lock.acquire, (True,), (timeout_s,))))
 
 
 def release_noted(releases: list[Callable[[], None]]) -> None:
-    """Release what was noted and forget it, by one call into C; may be repeated."""
+    """Call and remove all entries of the list, by one call into C. May be repeated."""
     with suppress(IndexError):
         deque(map(call, iter(releases.pop, None)), maxlen=0)

@@ -1,10 +1,10 @@
-"""Signs of life: one locked file per worker process, in ``live`` beside the database.
+"""Liveness files: one locked file per worker process, in ``live`` beside the database.
 
-The lock ends with the process, so that a kill is seen at once; the stamp inside shows one that was
-stopped. Its age is taken by the steady clock, which all processes of a machine share: a wall clock
-that is set forward makes nobody look dead, one that is set back nobody alive. A long transaction of
-some other program blocks neither. Whether a process *is* dead is a row in the database: this module
-only shows evidence.
+The lock ends with the process, so a kill is detected at once; the heartbeat in the file expires if
+the process is stopped. Leases are measured by the monotonic clock, which all processes of a machine
+share: a wall clock that is set forward makes no process look dead, one that is set back makes none
+look alive. A long transaction of another program blocks neither. Whether a process *is* dead is
+decided by its row in the database: this module only provides the evidence.
 """
 
 import fcntl
@@ -23,99 +23,99 @@ from forge_jobs.store.processes import ProcessStats
 
 from .database_file import DatabaseFile
 
-_SIZE: Final = 16_384
+_MAX_BYTES: Final = 16_384
 _MAX_READS: Final = 50
 
 
-class Sign(Struct, frozen=True):
-    """What a process last wrote about itself. ``steady_us`` is the beat by the steady clock; files
-    of earlier releases have none."""
+class LivenessRecord(Struct, frozen=True):
+    """The last heartbeat of a process. ``beat_at`` is its store time, ``monotonic_us`` the same by
+    the monotonic clock, if known."""
 
     key: int
     lease_s: float
     beat_at: Instant
     stats: ProcessStats = ProcessStats()
-    steady_us: int | None = None
+    monotonic_us: int | None = None
 
-    def left_us(self, now: Instant, steady_us: int) -> int:
-        """How long the lease still runs; not above 0 when it has run out."""
+    def remaining_us(self, now: Instant, monotonic_us: int) -> int:
+        """The time left of the lease; 0 or less when it has expired."""
         lease = round(self.lease_s * SECOND)
-        if self.steady_us is None or self.steady_us - steady_us > lease:
-            # Not stamped, or by a clock that cannot be ours: the wall clock is all there is.
+        if self.monotonic_us is None or self.monotonic_us - monotonic_us > lease:
+            # Unknown, or from another boot of the machine: only the wall clock is left.
             return self.beat_at + lease - now
-        return self.steady_us + lease - steady_us
+        return self.monotonic_us + lease - monotonic_us
 
 
-# Also those of a process that is only just registering: a forked child lets go of all of them.
-_files: "weakref.WeakSet[LiveFile]" = weakref.WeakSet()
+# Includes files of processes that are still registering: a forked child closes all of them.
+_files: "weakref.WeakSet[LivenessFile]" = weakref.WeakSet()
 
 
-class LiveFile:
-    """The sign of life of a process that belongs to us: locked from birth to end."""
+class LivenessFile:
+    """The liveness file of a process that registered here: locked from its creation on."""
 
-    def __init__(self, place: DatabaseFile, host_id: str) -> None:
-        self._path = _path(place, host_id)
+    def __init__(self, database: DatabaseFile, host_id: str) -> None:
+        self._path = _path(database, host_id)
         self._descriptor = -1
-        self.sign = Sign(0, 0.0, 0)
+        self.record = LivenessRecord(0, 0.0, 0)
         _files.add(self)
         self.create()
 
     def create(self) -> None:
-        """A locked file that nobody can see yet."""
+        """Create and lock the file under a temporary name."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(f"{self._path}.new", flags, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
-    def publish(self, sign: Sign) -> None:
-        """Show the file under its name; a former life of the same process vanishes with it."""
-        self.write(sign)
+    def publish(self, record: LivenessRecord) -> None:
+        """Rename the file to its final name; replaces the file of a former registration."""
+        self.write(record)
         with suppress(FileNotFoundError):
-            # Already shown when the transaction around this is tried a second time.
+            # Already renamed if the transaction around this is retried.
             os.rename(f"{self._path}.new", self._path)
 
-    def write(self, sign: Sign) -> None:
-        """Replace what is written."""
-        self.sign = sign
-        _write(self._descriptor, sign)
+    def write(self, record: LivenessRecord) -> None:
+        """Replace the record."""
+        self.record = record
+        _write(self._descriptor, record)
 
-    def read(self) -> Sign | None:
-        """What is written now; None once somebody has taken the file away."""
-        return _read(self._descriptor) if self.stands() else None
+    def read(self) -> LivenessRecord | None:
+        """The stored record; None once the file was removed."""
+        return _read(self._descriptor) if self.exists() else None
 
-    def stands(self) -> bool:
-        """Whether nobody has taken the file away: that is how a verdict is told."""
+    def exists(self) -> bool:
+        """Whether the file was not removed: removal tells a process that it was declared dead."""
         return self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink > 0
 
     def remove(self) -> None:
-        """The process leaves."""
+        """Remove the file, when the process deregisters."""
         if self._descriptor < 0:
             return
-        if self.stands():
+        if self.exists():
             _unlink(self._path)
-        self.let_go()
+        self.close()
 
-    def let_go(self) -> None:
-        """Close without a trace; in a forked child this leaves the parent's lock alone: it belongs
-        to what both descriptors stand for, and is not taken back by closing one of them."""
+    def close(self) -> None:
+        """Close the descriptor and leave the file. In a forked child this does not unlock the
+        parent's file: the lock belongs to the open file description that both share."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def let_go_of_all() -> None:
-    """In a forked child: a copy of a lock would let a dead parent look alive."""
+def close_all() -> None:
+    """In a forked child: an inherited lock would make a dead parent look alive."""
     for file in list(_files):
-        file.let_go()
+        file.close()
 
 
-def evidence(place: DatabaseFile, host_id: str) -> Sign | None:
-    """What a process shows: its last sign while it holds its lock, None when there is no such one.
+def probe(database: DatabaseFile, host_id: str) -> LivenessRecord | None:
+    """The record of a process that holds its lock; None if it holds none or has no file.
 
-    The probe uses a descriptor of its own and a shared lock that is never waited for, so it can
-    neither break nor take the lock of the process.
+    The probe uses a descriptor of its own and a non-blocking shared lock, so it can neither break
+    nor take the lock of the process.
     """
     try:
-        descriptor = os.open(_path(place, host_id), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(_path(database, host_id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
@@ -128,57 +128,60 @@ def evidence(place: DatabaseFile, host_id: str) -> Sign | None:
         os.close(descriptor)
 
 
-def steady_us(clock: Clock) -> int:
-    """What the steady clock of this machine shows."""
+def monotonic_us(clock: Clock) -> int:
+    """The monotonic clock of this machine."""
     return round(clock.mono() * SECOND)
 
 
-def renew(place: DatabaseFile, host_id: str, key: int, clock: Clock, stats: ProcessStats) -> bool:
-    """Beat for a process whose file another store of ours holds; False when it is not there."""
-    sign = evidence(place, host_id)
-    if sign is None or sign.key != key:
+def renew(
+    database: DatabaseFile, host_id: str, key: int, clock: Clock, stats: ProcessStats
+) -> bool:
+    """Write a heartbeat for a process whose file another store object holds; False without it."""
+    record = probe(database, host_id)
+    if record is None or record.key != key:
         return False
     try:
-        descriptor = os.open(_path(place, host_id), os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(_path(database, host_id), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        _write(descriptor, Sign(key, sign.lease_s, clock.now(), stats, steady_us(clock)))
+        beat = LivenessRecord(key, record.lease_s, clock.now(), stats, monotonic_us(clock))
+        _write(descriptor, beat)
     finally:
         os.close(descriptor)
     return True
 
 
-def condemn(place: DatabaseFile, host_id: str, key: int) -> None:
-    """Take the file of a process away that was declared dead, unless a later life owns the name."""
-    path = _path(place, host_id)
+def remove_file(database: DatabaseFile, host_id: str, key: int) -> None:
+    """Remove the file of a process that was declared dead, unless a later registration owns it."""
+    path = _path(database, host_id)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        sign = _read(descriptor)
-        if sign is None or sign.key == key:
+        record = _read(descriptor)
+        if record is None or record.key == key:
             _unlink(path)
     finally:
         os.close(descriptor)
 
 
-def sweep(place: DatabaseFile) -> None:
-    """Remove the files of processes that have ended; they say no more than a missing file."""
-    for name in names(place):
-        if evidence(place, name) is None:
-            _sweep_one(_path(place, name))
+def remove_stale_files(database: DatabaseFile) -> None:
+    """Remove the files of processes that have ended; they mean the same as a missing file."""
+    for host_id in host_ids(database):
+        if probe(database, host_id) is None:
+            _remove_stale_file(_path(database, host_id))
 
 
-def _sweep_one(path: str) -> None:
+def _remove_stale_file(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        # A later life may have taken the name meanwhile: its file is another one, and locked.
+        # A later registration may own the name by now: its file is another one, and locked.
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             _unlink(path)
     except OSError:
@@ -187,10 +190,10 @@ def _sweep_one(path: str) -> None:
         os.close(descriptor)
 
 
-def names(place: DatabaseFile) -> list[str]:
-    """Host ids of all files that are there."""
+def host_ids(database: DatabaseFile) -> list[str]:
+    """Host ids of all liveness files."""
     try:
-        found = os.listdir(place.part("live"))
+        found = os.listdir(database.part("live"))
     except FileNotFoundError:
         return []
     return sorted(name for name in found if not name.endswith(".new"))
@@ -201,68 +204,69 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def _write(descriptor: int, sign: Sign) -> None:
-    # Small, so that it goes to memory and never waits for a slow disk.
-    text = msgspec.json.encode(sign)
+def _write(descriptor: int, record: LivenessRecord) -> None:
+    # Small, so that it is written to the page cache and never waits for a slow disk.
+    text = msgspec.json.encode(record)
     line = b"%08x %s\n" % (zlib.crc32(text), text)
     os.pwrite(descriptor, line, 0)
     os.ftruncate(descriptor, len(line))
 
 
-def _read(descriptor: int) -> Sign | None:
+def _read(descriptor: int) -> LivenessRecord | None:
     for _ in range(_MAX_READS):
-        head, _, text = os.pread(descriptor, _SIZE, 0).partition(b"\n")[0].partition(b" ")
-        # Torn when its process is just writing it: look again.
+        head, _, text = os.pread(descriptor, _MAX_BYTES, 0).partition(b"\n")[0].partition(b" ")
+        # Torn while its process is writing it: read again.
         if head == b"%08x" % zlib.crc32(text):
-            return msgspec.json.decode(text, type=Sign)
+            return msgspec.json.decode(text, type=LivenessRecord)
     return None
 
 
-def _path(place: DatabaseFile, host_id: str) -> str:
-    return place.part("live", host_id)
+def _path(database: DatabaseFile, host_id: str) -> str:
+    return database.part("live", host_id)
 
 
-class Signs:
-    """The live files of processes that registered through this store, and looks at all others."""
+class LivenessFiles:
+    """Holds the liveness files of processes that registered through this store, and probes those
+    of all others."""
 
-    def __init__(self, place: DatabaseFile, clock: Clock) -> None:
-        self._place = place
+    def __init__(self, database: DatabaseFile, clock: Clock) -> None:
+        self._database = database
         self._clock = clock
-        self._own: dict[int, LiveFile] = {}
+        self._own: dict[int, LivenessFile] = {}
 
-    def own(self, key: int) -> LiveFile | None:
+    def own(self, key: int) -> LivenessFile | None:
         return self._own.get(key)
 
-    def adopt(self, key: int, file: LiveFile) -> None:
-        """A process registered: its sign of life is ours to renew."""
+    def add(self, key: int, file: LivenessFile) -> None:
+        """Keep the file of a process that registered here."""
         self._own[key] = file
 
-    def drop(self, key: int) -> None:
-        """A process left, or was told that it is dead."""
+    def remove(self, key: int) -> None:
+        """Remove the file of a process that deregistered or was declared dead."""
         file = self._own.pop(key, None)
         if file is not None:
             file.remove()
 
-    def sign(self, key: int, host_id: str, now: Instant) -> Sign | None:
-        """The last sign of a process that has not been killed."""
+    def record(self, key: int, host_id: str, now: Instant) -> LivenessRecord | None:
+        """The last record of a process that still runs."""
         own = self._own.get(key)
         if own is not None:
-            # Its own writing is fresh enough unless somebody else beat for it.
-            return own.sign if self.left_us(own.sign, now) > 0 else own.read()
-        sign = evidence(self._place, host_id)
-        return sign if sign is not None and sign.key == key else None
+            # The record in memory is current unless another store object wrote a heartbeat.
+            return own.record if self.remaining_us(own.record, now) > 0 else own.read()
+        record = probe(self._database, host_id)
+        return record if record is not None and record.key == key else None
 
-    def lives(self, key: int, host_id: str, now: Instant) -> bool:
-        """Whether a process is there and its lease has not run out."""
-        sign = self.sign(key, host_id, now)
-        return sign is not None and self.left_us(sign, now) > 0
+    def is_alive(self, key: int, host_id: str, now: Instant) -> bool:
+        """Whether a process runs and its lease has not expired."""
+        record = self.record(key, host_id, now)
+        return record is not None and self.remaining_us(record, now) > 0
 
-    def left_us(self, sign: Sign, now: Instant) -> int:
-        """How long the lease behind a sign still runs."""
-        return sign.left_us(now, steady_us(self._clock))
+    def remaining_us(self, record: LivenessRecord, now: Instant) -> int:
+        """The time left of a record's lease."""
+        return record.remaining_us(now, monotonic_us(self._clock))
 
-    def let_go(self) -> None:
-        """Close all of our files: the store closes, or this is a forked child."""
+    def close(self) -> None:
+        """Close all files: the store closes, or this is a forked child."""
         for file in self._own.values():
-            file.let_go()
+            file.close()
         self._own.clear()

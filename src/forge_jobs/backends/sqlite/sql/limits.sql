@@ -16,137 +16,149 @@ INSERT OR REPLACE INTO forge_limits (
     name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator, updated_at
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: spend
--- The starts that are left after a claim. Index: primary key.
+-- name: set_tokens
+-- The tokens that are left after a claim. Index: primary key.
 UPDATE forge_limits SET tokens = ?2, at = ?3 WHERE name = ?1;
 
 -- name: scope_gates
--- The gates of scopes; the table only holds what was throttled lately.
+-- The gates of scopes; the table only holds gates that were throttled recently.
 SELECT queue, until, count FROM forge_gates WHERE substr(queue, 1, 6) = 'scope:';
 
 -- name: running_of_queue
--- How many jobs of a queue run; running jobs are as few as there are slots. Index: forge_jobs_busy.
-SELECT count(*) FROM forge_jobs INDEXED BY forge_jobs_busy WHERE status = 'running' AND queue = ?1;
+-- Running jobs of a queue; there are no more running jobs than slots. Index: forge_jobs_running.
+SELECT count(*) FROM forge_jobs INDEXED BY forge_jobs_running
+WHERE status = 'running' AND queue = ?1;
 
 -- name: running_of_kind
--- How many jobs of a task run. Index: forge_jobs_busy.
-SELECT count(*) FROM forge_jobs INDEXED BY forge_jobs_busy WHERE status = 'running' AND kind = ?1;
+-- Running jobs of a task. Index: forge_jobs_running.
+SELECT count(*) FROM forge_jobs INDEXED BY forge_jobs_running
+WHERE status = 'running' AND kind = ?1;
 
 -- name: tracks
--- The tracks of a queue that have jobs. Index: forge_jobs_side, hopped through.
-WITH RECURSIVE steps (side) AS (
-    SELECT min(side) FROM forge_jobs WHERE side IS NOT NULL AND queue = ?1
+-- The tracks of a queue that have pending jobs. Index: forge_jobs_track, skipped through.
+WITH RECURSIVE steps (claim_track) AS (
+    SELECT min(claim_track) FROM forge_jobs WHERE claim_track IS NOT NULL AND queue = ?1
     UNION ALL
-    SELECT (SELECT min(j.side) FROM forge_jobs AS j
-            WHERE j.side IS NOT NULL AND j.queue = ?1 AND j.side > steps.side)
+    SELECT (SELECT min(j.claim_track) FROM forge_jobs AS j
+            WHERE j.claim_track IS NOT NULL AND j.queue = ?1 AND j.claim_track > steps.claim_track)
     FROM steps
-    WHERE steps.side IS NOT NULL
+    WHERE steps.claim_track IS NOT NULL
 )
-SELECT json_group_array(side) FROM steps WHERE side IS NOT NULL;
+SELECT json_group_array(claim_track) FROM steps WHERE claim_track IS NOT NULL;
 
--- name: heads
--- The first jobs of a queue's own line. Index: forge_jobs_claim, walked in order.
+-- name: queue_heads
+-- The first claimable jobs of a queue that are not on a track. Index: forge_jobs_claim, read in
+-- order.
 SELECT json_group_array(json_array(priority, run_at, id, kind))
 FROM (
     SELECT priority, run_at, id, kind FROM forge_jobs INDEXED BY forge_jobs_claim
-    WHERE line IS NOT NULL AND queue = ?1 AND (dies_at IS NULL OR dies_at > ?2)
+    WHERE claimable IS NOT NULL AND queue = ?1 AND (expires_at IS NULL OR expires_at > ?2)
       AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4)))
     ORDER BY priority, run_at, id
     LIMIT ?3
 );
 
 -- name: track_heads
--- The first jobs of a track. Index: forge_jobs_side, walked in order.
+-- The first jobs of a track. Index: forge_jobs_track, read in order.
 SELECT json_group_array(json_array(priority, run_at, id, kind))
 FROM (
-    SELECT priority, run_at, id, kind FROM forge_jobs INDEXED BY forge_jobs_side
-    WHERE side IS NOT NULL AND queue = ?1 AND side = ?2 AND (dies_at IS NULL OR dies_at > ?3)
+    SELECT priority, run_at, id, kind FROM forge_jobs INDEXED BY forge_jobs_track
+    WHERE claim_track IS NOT NULL AND queue = ?1 AND claim_track = ?2
+      AND (expires_at IS NULL OR expires_at > ?3)
     ORDER BY priority, run_at, id
     LIMIT ?4
 );
 
--- name: put_on_track
--- Jobs of limited tasks that were stored before the limit move to their tracks, a thousand of the line
--- at a time. Index: forge_jobs_claim.
-UPDATE forge_jobs SET track = kind, side = kind, line = NULL
+-- name: move_to_track
+-- Moves pending jobs of limited tasks that were stored before the limit to their tracks; reads a
+-- thousand claimable jobs at a time. Index: forge_jobs_claim.
+UPDATE forge_jobs SET track = kind, claim_track = kind, claimable = NULL
 WHERE kind IN (SELECT value FROM json_each(?2))
   AND id IN (
       SELECT id FROM forge_jobs INDEXED BY forge_jobs_claim
-      WHERE line IS NOT NULL AND queue = ?1
+      WHERE claimable IS NOT NULL AND queue = ?1
       ORDER BY priority, run_at, id
       LIMIT 1000
   );
 
--- name: taken
--- How many jobs of a key run or are about to, no further than its limit. Index: forge_jobs_going.
-SELECT count(*) FROM (SELECT 1 FROM forge_jobs WHERE going = ?1 AND going IS NOT NULL LIMIT ?2);
+-- name: slots_in_use
+-- How many pending and running jobs a limit key has, counted up to its limit. Index:
+-- forge_jobs_limit_slot.
+SELECT count(*)
+FROM (SELECT 1 FROM forge_jobs WHERE limit_slot = ?1 AND limit_slot IS NOT NULL LIMIT ?2);
 
--- name: seated
--- The job that has a lane's seat. Index: forge_jobs_seat.
-SELECT id, enqueued_at FROM forge_jobs WHERE seat = ?1 AND seat IS NOT NULL LIMIT 1;
+-- name: lane_slot_holder
+-- The job that holds a lane's slot. Index: forge_jobs_lane_slot.
+SELECT id, enqueued_at FROM forge_jobs WHERE lane_slot = ?1 AND lane_slot IS NOT NULL LIMIT 1;
 
 -- name: oldest_of_lane
--- The oldest job of a lane that has not ended. Index: forge_jobs_lane.
-SELECT id, enqueued_at FROM forge_jobs WHERE in_lane = ?1 AND in_lane IS NOT NULL ORDER BY id LIMIT 1;
+-- The oldest live job of a lane. Index: forge_jobs_lane.
+SELECT id, enqueued_at FROM forge_jobs
+WHERE live_lane = ?1 AND live_lane IS NOT NULL
+ORDER BY id LIMIT 1;
 
 -- name: lane_busy
--- Whether a lane's seat is taken or somebody waits for it. Index: forge_jobs_seat, forge_jobs_lot.
-SELECT EXISTS (SELECT 1 FROM forge_jobs WHERE seat = ?1 AND seat IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM forge_jobs WHERE lot = ?1 AND lot IS NOT NULL);
+-- Whether a lane's slot is taken or a job waits for it. Index: forge_jobs_lane_slot,
+-- forge_jobs_bucket.
+SELECT EXISTS (SELECT 1 FROM forge_jobs WHERE lane_slot = ?1 AND lane_slot IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM forge_jobs WHERE bucket = ?1 AND bucket IS NOT NULL);
 
--- name: lane_later
--- Of a lane that is not busy: whether a job that comes due later is strict, or there is one at all.
+-- name: lane_scheduled
+-- For a lane that is not busy: whether one of its scheduled jobs is strict, and how many there are.
 -- Index: forge_jobs_lane.
 SELECT coalesce(max(json_extract(options, '$.order') = 'strict'), 0), count(*)
 FROM forge_jobs INDEXED BY forge_jobs_lane
-WHERE in_lane = ?1 AND in_lane IS NOT NULL;
+WHERE live_lane = ?1 AND live_lane IS NOT NULL;
 
 -- name: lane_head
--- The oldest job that waits for a lane's seat. Index: forge_jobs_lane, walked in order.
+-- The oldest job that waits for a lane's slot. Index: forge_jobs_lane, read in order.
 SELECT id, json_extract(options, '$.order') = 'strict' FROM forge_jobs INDEXED BY forge_jobs_lane
-WHERE in_lane = ?1 AND in_lane IS NOT NULL AND lot = ?1
+WHERE live_lane = ?1 AND live_lane IS NOT NULL AND bucket = ?1
 ORDER BY id LIMIT 1;
 
 -- name: older_in_lane
--- Whether a job of a lane has to wait for an older one that is not over. Index: forge_jobs_lane.
+-- Whether a job of a lane must wait for an older live one. Index: forge_jobs_lane.
 SELECT EXISTS (
     SELECT 1 FROM forge_jobs INDEXED BY forge_jobs_lane
-    WHERE in_lane = ?1 AND in_lane IS NOT NULL AND id < ?2
+    WHERE live_lane = ?1 AND live_lane IS NOT NULL AND id < ?2
       AND (?3 OR json_extract(options, '$.order') = 'strict')
 );
 
--- name: lots
--- Lots with a job in them, by name. Index: forge_jobs_lot, hopped through.
-WITH RECURSIVE steps (lot, place) AS (
-    SELECT (SELECT min(lot) FROM forge_jobs WHERE lot IS NOT NULL AND lot > ?1), 1
+-- name: buckets
+-- Buckets with a held job, by name. Index: forge_jobs_bucket, skipped through.
+WITH RECURSIVE steps (bucket, number) AS (
+    SELECT (SELECT min(bucket) FROM forge_jobs WHERE bucket IS NOT NULL AND bucket > ?1), 1
     UNION ALL
-    SELECT (SELECT min(j.lot) FROM forge_jobs AS j WHERE j.lot IS NOT NULL AND j.lot > steps.lot),
-           place + 1
+    SELECT (SELECT min(j.bucket) FROM forge_jobs AS j
+            WHERE j.bucket IS NOT NULL AND j.bucket > steps.bucket),
+           number + 1
     FROM steps
-    WHERE steps.lot IS NOT NULL AND place < ?2
+    WHERE steps.bucket IS NOT NULL AND number < ?2
 )
-SELECT json_group_array(lot) FROM steps WHERE lot IS NOT NULL;
+SELECT json_group_array(bucket) FROM steps WHERE bucket IS NOT NULL;
 
--- name: waiting_of_limit
--- Some jobs of all keys of a limit that are in line behind a key and a job, so that they can be
--- measured anew. Index: forge_jobs_going, walked in order.
-SELECT json_group_array(json_array(going, id))
+-- name: pending_of_limit
+-- Some pending jobs of all keys of a limit, above a key and a job, to check them against a changed
+-- limit. Index: forge_jobs_limit_slot, read in order.
+SELECT json_group_array(json_array(limit_slot, id))
 FROM (
-    SELECT going, id FROM forge_jobs INDEXED BY forge_jobs_going
-    WHERE going IS NOT NULL AND (going, id) > (?1, ?2) AND going < ?3 AND status = 'pending'
-    ORDER BY going, id
+    SELECT limit_slot, id FROM forge_jobs INDEXED BY forge_jobs_limit_slot
+    WHERE limit_slot IS NOT NULL AND (limit_slot, id) > (?1, ?2) AND limit_slot < ?3
+      AND status = 'pending'
+    ORDER BY limit_slot, id
     LIMIT ?4
 );
 
--- name: lots_of_limit
--- The lots of all keys of a limit. Index: forge_jobs_lot, hopped through.
-WITH RECURSIVE steps (lot, place) AS (
-    SELECT (SELECT min(lot) FROM forge_jobs WHERE lot IS NOT NULL AND lot >= ?1 AND lot < ?2), 1
+-- name: buckets_of_limit
+-- The buckets of all keys of a limit. Index: forge_jobs_bucket, skipped through.
+WITH RECURSIVE steps (bucket, number) AS (
+    SELECT (SELECT min(bucket) FROM forge_jobs
+            WHERE bucket IS NOT NULL AND bucket >= ?1 AND bucket < ?2), 1
     UNION ALL
-    SELECT (SELECT min(j.lot) FROM forge_jobs AS j
-            WHERE j.lot IS NOT NULL AND j.lot > steps.lot AND j.lot < ?2),
-           place + 1
+    SELECT (SELECT min(j.bucket) FROM forge_jobs AS j
+            WHERE j.bucket IS NOT NULL AND j.bucket > steps.bucket AND j.bucket < ?2),
+           number + 1
     FROM steps
-    WHERE steps.lot IS NOT NULL AND place < ?3
+    WHERE steps.bucket IS NOT NULL AND number < ?3
 )
-SELECT json_group_array(lot) FROM steps WHERE lot IS NOT NULL;
+SELECT json_group_array(bucket) FROM steps WHERE bucket IS NOT NULL;

@@ -1,4 +1,4 @@
-"""Bad places, full disks, damaged and foreign files: a clear error, and nothing lost."""
+"""Bad paths, full disks, damaged and foreign files: a clear error, and nothing lost."""
 
 import os
 import sqlite3
@@ -16,8 +16,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.store import SchemaStatus, Severity
-
-from .conftest import Start, ended
+from tests.sqlite.conftest import Start, ended
 
 A_JOB = NewJob(kind="k", queue="q")
 LARGE = NewJob(kind="k", queue="q", payload=b'"' + b"x" * 50_000 + b'"')
@@ -104,7 +103,7 @@ async def test_a_damaged_database(path: Path) -> None:
         await broken.open()
 
 
-async def test_places_that_cannot_hold_a_database(tmp_path: Path) -> None:
+async def test_paths_that_cannot_hold_a_database(tmp_path: Path) -> None:
     with pytest.raises(NotWritable, match="not a directory"):
         await SqliteStore(tmp_path / "missing" / "jobs.db").open()
     with pytest.raises(NotWritable, match="is a directory"):
@@ -123,14 +122,14 @@ def test_an_unwritable_directory(tmp_path: Path, project_root: Path) -> None:
         "except NotWritable as error:\n"
         "    print(error)\n"
     )
-    place = tmp_path / "closed"
-    place.mkdir()
+    folder = tmp_path / "closed"
+    folder.mkdir()
     for directory in (tmp_path, *tmp_path.parents):
-        if directory.owner() == place.owner() and directory.stat().st_mode & 0o777 == 0o700:
+        if directory.owner() == folder.owner() and directory.stat().st_mode & 0o777 == 0o700:
             directory.chmod(0o711)
-    place.chmod(0o555)
+    folder.chmod(0o555)
     answer = subprocess.run(
-        [sys.executable, "-c", program, str(place / "jobs.db")],
+        [sys.executable, "-c", program, str(folder / "jobs.db")],
         env=dict(os.environ, PYTHONPATH=str(project_root / "src")),
         capture_output=True,
         text=True,
@@ -158,7 +157,7 @@ async def test_a_file_that_vanished_under_us(path: Path) -> None:
     await store.close()
 
 
-async def test_a_closed_store_says_so(path: Path) -> None:
+async def test_a_closed_store_refuses_calls(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     await store.close()
@@ -194,7 +193,7 @@ tmpfs /mnt/share/local tmpfs rw 0 0
 
 
 @pytest.mark.parametrize(
-    ("place", "kind", "network"),
+    ("path", "kind", "network"),
     [
         ("/srv/jobs", "ext4", False),
         ("/mnt/share/jobs", "nfs4", True),
@@ -204,8 +203,8 @@ tmpfs /mnt/share/local tmpfs rw 0 0
         ("/mnt/share/local/jobs", "tmpfs", False),
     ],
 )
-def test_the_file_system_of_a_place(place: str, kind: str, network: bool) -> None:
-    assert file_system(place, MOUNTS) == kind
+def test_the_file_system_of_a_path(path: str, kind: str, network: bool) -> None:
+    assert file_system(path, MOUNTS) == kind
     assert is_network(kind) is network
 
 

@@ -1,4 +1,4 @@
-"""Signs of life: a kill is seen at once, a stop after its lease, and looking harms nobody."""
+"""Liveness files: a kill is seen at once, a stop after its lease, and a probe is harmless."""
 
 import asyncio
 import os
@@ -9,13 +9,12 @@ import psutil
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
-from forge_jobs.backends.sqlite.os.liveness_file import LiveFile, Sign, evidence
+from forge_jobs.backends.sqlite.os.liveness_file import LivenessFile, LivenessRecord, probe
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.jobs import Reaped
 from forge_jobs.store.processes import NewProcess, ProcessStats
-
-from .conftest import Start, said
+from tests.sqlite.conftest import Start, read_line
 
 
 async def reaped(store: SqliteStore) -> Reaped:
@@ -28,7 +27,7 @@ async def test_a_killed_process_is_dead_at_once(
 ) -> None:
     await store.jobs.enqueue([NewJob(kind="k", queue="q")] * 3)
     child = start("work", path, "victim", 3600)
-    key, claimed = said(child).split()
+    key, claimed = read_line(child).split()
     assert claimed == "3"
     assert [process.host_id for process in await store.processes.all()] == ["victim"]
     assert await reaped(store) == Reaped()
@@ -41,18 +40,18 @@ async def test_a_killed_process_is_dead_at_once(
     assert os.listdir(f"{path}-forge/live") == []
 
 
-async def test_files_without_a_process_are_swept_away(store: SqliteStore, path: Path) -> None:
-    place = DatabaseFile.at(path)
-    left = LiveFile(place, "left")
-    left.publish(Sign(7, 15.0, 5))
+async def test_files_without_a_process_are_removed(store: SqliteStore, path: Path) -> None:
+    database = DatabaseFile.at(path)
+    left = LivenessFile(database, "left")
+    left.publish(LivenessRecord(7, 15.0, 5))
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
-    assert await store.processes.remove_dead() == 0
-    assert sorted(os.listdir(place.part("live"))) == ["h", "left"]
-    left.let_go()
-    assert await store.processes.remove_dead() == 0
-    assert os.listdir(place.part("live")) == ["h"]
+    assert await store.processes.mark_dead() == 0
+    assert sorted(os.listdir(database.part("live"))) == ["h", "left"]
+    left.close()
+    assert await store.processes.mark_dead() == 0
+    assert os.listdir(database.part("live")) == ["h"]
 
 
 @pytest.mark.processes
@@ -61,7 +60,7 @@ async def test_a_stopped_process_is_dead_after_its_lease(
 ) -> None:
     await store.jobs.enqueue([NewJob(kind="k", queue="q")])
     child = start("work", path, "sleeper", 1)
-    said(child)
+    read_line(child)
     psutil.Process(child.pid).send_signal(signal.SIGSTOP)
     async with asyncio.timeout(30):
         while (await reaped(store)).pending == 0:
@@ -70,40 +69,40 @@ async def test_a_stopped_process_is_dead_after_its_lease(
     psutil.Process(child.pid).send_signal(signal.SIGCONT)
 
 
-async def test_looking_neither_takes_nor_breaks_the_lock(store: SqliteStore, path: Path) -> None:
-    place = DatabaseFile.at(path)
+async def test_a_probe_neither_takes_nor_breaks_the_lock(store: SqliteStore, path: Path) -> None:
+    database = DatabaseFile.at(path)
     key = await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here", lease_s=60)
     )
     for _ in range(20):
-        sign = evidence(place, "h")
-        assert sign is not None
-        assert sign.key == key
+        record = probe(database, "h")
+        assert record is not None
+        assert record.key == key
     stats = ProcessStats(running=2, slots={"q": 5}, memory_bytes=99)
     assert (await store.processes.heartbeat(key, stats)).alive
-    sign = evidence(place, "h")
-    assert sign is not None
-    assert sign.stats == stats
+    record = probe(database, "h")
+    assert record is not None
+    assert record.stats == stats
 
 
-async def test_a_torn_file_is_read_again_and_a_broken_one_is_no_sign(
+async def test_a_torn_file_is_read_again_and_a_broken_one_is_ignored(
     store: SqliteStore, path: Path
 ) -> None:
-    place = DatabaseFile.at(path)
-    file = LiveFile(place, "torn")
-    file.publish(Sign(1, 15.0, 5))
-    assert evidence(place, "torn") == Sign(1, 15.0, 5)
-    with open(place.part("live", "torn"), "r+b") as other:
+    database = DatabaseFile.at(path)
+    file = LivenessFile(database, "torn")
+    file.publish(LivenessRecord(1, 15.0, 5))
+    assert probe(database, "torn") == LivenessRecord(1, 15.0, 5)
+    with open(database.part("live", "torn"), "r+b") as other:
         other.write(b"0000")
-    assert evidence(place, "torn") is None
-    file.write(Sign(1, 15.0, 6))
-    assert evidence(place, "torn") == Sign(1, 15.0, 6)
+    assert probe(database, "torn") is None
+    file.write(LivenessRecord(1, 15.0, 6))
+    assert probe(database, "torn") == LivenessRecord(1, 15.0, 6)
     file.remove()
-    assert evidence(place, "torn") is None
-    assert os.listdir(place.part("live")) == []
+    assert probe(database, "torn") is None
+    assert os.listdir(database.part("live")) == []
 
 
-async def test_a_second_life_ends_the_first(store: SqliteStore) -> None:
+async def test_a_second_registration_ends_the_first(store: SqliteStore) -> None:
     me = NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     first = await store.processes.register(me)
     second = await store.processes.register(me)

@@ -129,10 +129,10 @@ async def test_a_snapshot_that_is_too_old_is_unavailable(
     assert await total(store) == 1
 
 
-async def test_a_listener_hears_of_it_after_the_commit(
+async def test_a_listener_is_notified_after_the_commit(
     store: SqliteStore, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._LOOK_S", 600.0)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.notify._POLL_S", 600.0)
     notified = asyncio.Event()
     subscription = await store.subscribe(["q"], notified.set)
     store.enqueue_in(connection, [A_JOB])
@@ -143,7 +143,7 @@ async def test_a_listener_hears_of_it_after_the_commit(
     await subscription.close()
 
 
-async def test_many_jobs_and_their_books(
+async def test_many_jobs_and_their_counters(
     store: SqliteStore, connection: sqlite3.Connection
 ) -> None:
     store.enqueue_in(connection, [A_JOB] * 100)

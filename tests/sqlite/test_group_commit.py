@@ -37,7 +37,7 @@ class Commits:
         self.seen += statement == "COMMIT"
 
 
-class Closed:
+class BlockedWriter:
     """Keeps the writer busy until it is opened, so that a group gathers behind it."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -49,7 +49,7 @@ class Closed:
         self._inside.set()
         assert self._free.wait(30)
 
-    async def shut(self) -> None:
+    async def wait_blocked(self) -> None:
         while not self._inside.is_set():
             await asyncio.sleep(0.001)
 
@@ -62,13 +62,13 @@ async def total(store: SqliteStore) -> int:
     return sum(count.jobs for count in await store.metrics.counts())
 
 
-async def test_what_waits_shares_one_commit(store: SqliteStore) -> None:
-    gate = Closed(store)
-    await gate.shut()
+async def test_waiting_operations_share_one_commit(store: SqliteStore) -> None:
+    blocked = BlockedWriter(store)
+    await blocked.wait_blocked()
     waiting = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(100)]
     await asyncio.sleep(0.05)
     commits = Commits(store)
-    await gate.open()
+    await blocked.open()
     answers = await asyncio.gather(*waiting)
     assert [answer[0].key for answer in answers] == list(range(1, 101))
     assert commits.seen <= 3
@@ -76,14 +76,14 @@ async def test_what_waits_shares_one_commit(store: SqliteStore) -> None:
 
 
 async def test_one_bad_operation_fails_alone(store: SqliteStore) -> None:
-    gate = Closed(store)
-    await gate.shut()
+    blocked = BlockedWriter(store)
+    await blocked.wait_blocked()
     good = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(5)]
     bad = asyncio.create_task(store.queues.change("unknown", QueueChange(slots=3)))
     worse = asyncio.create_task(writer_of(store).call(_broken))
     good += [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(5)]
     await asyncio.sleep(0.05)
-    await gate.open()
+    await blocked.open()
     answers = await asyncio.gather(*good)
     assert sorted(answer[0].key for answer in answers) == list(range(1, 11))
     with pytest.raises(NotFound):
@@ -98,10 +98,10 @@ def _broken(tx: Tx) -> None:
     raise Invalid("broken on purpose")
 
 
-async def test_a_long_group_lets_others_go_first(store: SqliteStore) -> None:
+async def test_a_long_group_is_split_into_several_commits(store: SqliteStore) -> None:
     order: list[int] = []
-    gate = Closed(store)
-    await gate.shut()
+    blocked = BlockedWriter(store)
+    await blocked.wait_blocked()
 
     def slow(number: int, tx: Tx) -> None:
         order.append(number)
@@ -112,7 +112,7 @@ async def test_a_long_group_lets_others_go_first(store: SqliteStore) -> None:
     ]
     await asyncio.sleep(0.05)
     commits = Commits(store)
-    await gate.open()
+    await blocked.open()
     await asyncio.gather(*waiting)
     assert order == list(range(6))
     assert commits.seen >= 3
@@ -121,7 +121,7 @@ async def test_a_long_group_lets_others_go_first(store: SqliteStore) -> None:
 async def test_threads_and_loops_write_side_by_side(store: SqliteStore) -> None:
     failures: list[BaseException] = []
 
-    def lone() -> None:
+    def enqueue_singly() -> None:
         try:
             for _ in range(100):
                 store.enqueue_sync([A_JOB])
@@ -129,7 +129,7 @@ async def test_threads_and_loops_write_side_by_side(store: SqliteStore) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=lone) for _ in range(8)]
+    threads = [threading.Thread(target=enqueue_singly) for _ in range(8)]
     for thread in threads:
         thread.start()
     for _ in range(50):
@@ -139,20 +139,20 @@ async def test_threads_and_loops_write_side_by_side(store: SqliteStore) -> None:
     assert await total(store) == 8 * 300 + 500
 
 
-async def test_a_cancelled_caller_disturbs_nobody(store: SqliteStore) -> None:
-    gate = Closed(store)
-    await gate.shut()
+async def test_a_cancelled_caller_affects_no_other(store: SqliteStore) -> None:
+    blocked = BlockedWriter(store)
+    await blocked.wait_blocked()
     impatient = asyncio.create_task(store.jobs.enqueue([A_JOB]))
     patient = asyncio.create_task(store.jobs.enqueue([A_JOB]))
     await asyncio.sleep(0.02)
     impatient.cancel()
-    await gate.open()
+    await blocked.open()
     await patient
     assert impatient.cancelled() or (await asyncio.wait([impatient]))
     assert await total(store) == 2
 
 
-async def test_closing_answers_everybody(path: Path) -> None:
+async def test_closing_resolves_every_call(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     waiting = [asyncio.create_task(store.jobs.enqueue([A_JOB])) for _ in range(50)]
@@ -166,7 +166,7 @@ async def test_closing_answers_everybody(path: Path) -> None:
     await store.close()
 
 
-async def test_keys_are_never_given_twice(store: SqliteStore) -> None:
+async def test_keys_are_never_assigned_twice(store: SqliteStore) -> None:
     (first,) = store.enqueue_sync([A_JOB])
     acted = await store.jobs.delete(Selection(ids=(first.id,)), limit=1)
     assert acted.changed == 1
@@ -175,7 +175,7 @@ async def test_keys_are_never_given_twice(store: SqliteStore) -> None:
     assert await store.jobs.get(first.id) is None
 
 
-async def test_jobs_that_came_alone_are_claimed_and_counted(store: SqliteStore) -> None:
+async def test_single_jobs_are_claimed_and_counted(store: SqliteStore) -> None:
     for number in range(20):
         store.enqueue_sync([NewJob(kind="k", queue="q", priority=number % 2)])
     assert await total(store) == 20
@@ -189,16 +189,14 @@ async def test_jobs_that_came_alone_are_claimed_and_counted(store: SqliteStore) 
     assert await total(store) == 20
 
 
-async def test_many_lone_jobs_do_not_stay_apart(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.enqueue._FOLDED_EVERY", 16)
+async def test_many_single_jobs_are_ingested(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forge_jobs.backends.sqlite.enqueue._INGEST_EVERY", 16)
     store = SqliteStore(path, synchronous="normal")
     for _ in range(40):
         store.enqueue_sync([A_JOB])
     connection = writer_of(store).connection
     assert connection is not None
-    assert connection.execute("SELECT folded FROM forge_marks").fetchone() == (32,)
-    in_line = connection.execute("SELECT count(*) FROM forge_jobs WHERE line IS NOT NULL")
-    assert in_line.fetchone() == (32,)
+    assert connection.execute("SELECT ingested FROM forge_meta").fetchone() == (32,)
+    claimable = connection.execute("SELECT count(*) FROM forge_jobs WHERE claimable IS NOT NULL")
+    assert claimable.fetchone() == (32,)
     await store.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.backends.shared import migrations
-from forge_jobs.backends.shared.sql_text import SqlText, in_order
+from forge_jobs.backends.shared.sql_text import SqlText, ordered_values
 from forge_jobs.backends.sqlite import schema
 
 
@@ -22,8 +22,8 @@ def test_numbered_places_become_plain_ones_and_their_values_line_up() -> None:
         "x.sql", "-- name: a\n-- Why.\nSELECT ?2, ?1, ?2;\n-- name: b\n-- B.\nSELECT ?1, ?2;"
     )
     assert text["a"] == "SELECT ?, ?, ?"
-    assert in_order(text["a"], ("x", "y")) == ["y", "x", "y"]
-    assert in_order(text["b"], ("x", "y")) == ("x", "y")
+    assert ordered_values(text["a"], ("x", "y")) == ["y", "x", "y"]
+    assert ordered_values(text["b"], ("x", "y")) == ("x", "y")
     with pytest.raises(ValueError, match="order of their values alone"):
         SqlText("y.sql", "-- name: c\n-- Why.\nSELECT ?2, ?1;")
 
@@ -39,7 +39,7 @@ def test_numbered_places_become_plain_ones_and_their_values_line_up() -> None:
         ("-- name: a\n-- Why.\nSELECT 1; SELECT 2;", "one statement"),
     ],
 )
-def test_careless_files_are_refused(text: str, complaint: str) -> None:
+def test_malformed_files_are_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         SqlText("x.sql", text)
 
