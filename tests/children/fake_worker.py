@@ -16,7 +16,7 @@ import time
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("act")
-    parser.add_argument("journal")
+    parser.add_argument("start_log")
     parser.add_argument("--control-fd", type=int)
     parser.add_argument("--number", type=int)
     parser.add_argument("--replaces")
@@ -25,14 +25,14 @@ def main() -> None:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGHUP])
     host_id = f"host-{os.getpid()}"
-    with open(given.journal, "a") as journal:
+    with open(given.start_log, "a") as start_log:
         entry = {
             "pid": os.getpid(),
             "number": given.number,
             "replaces": given.replaces,
             "at": time.monotonic(),
         }
-        journal.write(json.dumps(entry) + "\n")
+        start_log.write(json.dumps(entry) + "\n")
     control = socket.socket(fileno=given.control_fd)
     Worker(given.act, control, host_id).serve()
 

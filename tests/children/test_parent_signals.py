@@ -1,4 +1,4 @@
-"""What the parent does as the first process of a container, and what it weighs."""
+"""The worker parent as process 1 of a container, and its imports."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def _zombie() -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_orphans_are_buried_and_workers_left_to_the_parent(
+def test_orphans_are_reaped_and_workers_left_to_the_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stray = _zombie()

@@ -1,4 +1,4 @@
-"""The parent of worker processes, over fake workers: starts, restarts, silence, signals."""
+"""The worker parent with fake workers: starts, restarts, missing heartbeats, signals."""
 
 import json
 import os
@@ -18,21 +18,21 @@ class Driver:
     """A parent process under test."""
 
     def __init__(self, root: Path, folder: Path, act: str, processes: int, **times: float) -> None:
-        self.journal = folder / "journal"
-        self.journal.touch()
+        self.start_log = folder / "start_log"
+        self.start_log.touch()
         self.log = folder / "log"
         times_given = [str(times.get("grace_s", 5.0)), str(times.get("lease_s", 10.0))]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "tests.children.parent_driver",
-                    act, str(self.journal), str(processes), *times_given,
+                    act, str(self.start_log), str(processes), *times_given,
                 ],
                 cwd=root, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
     def starts(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.journal.read_text().splitlines()]
+        return [json.loads(line) for line in self.start_log.read_text().splitlines()]
 
     def said(self) -> str:
         return self.log.read_text()
@@ -87,16 +87,16 @@ def test_imports_no_library(run: Run) -> None:
     assert "heavy imports: []" in driver.said()
 
 
-def test_ctrl_c_reaches_the_group_and_only_the_parent_answers(run: Run) -> None:
+def test_only_the_parent_handles_ctrl_c(run: Run) -> None:
     driver = run("slow-drain", 2)
     driver.until_up(2)
     os.killpg(driver.process.pid, signal.SIGINT)
-    # Workers that had taken the signal themselves would have ended without the slow drain.
+    # Workers that handled the signal themselves would have exited without the slow drain.
     assert driver.exit_code() == 0
     assert "Traceback" not in driver.said()
 
 
-def test_a_dead_worker_is_replaced_and_its_successor_told(run: Run) -> None:
+def test_a_dead_worker_is_replaced_and_its_successor_gets_its_host_id(run: Run) -> None:
     driver = run("serve", 2)
     driver.until_up(2)
     victim = driver.starts()[0]
@@ -108,7 +108,7 @@ def test_a_dead_worker_is_replaced_and_its_successor_told(run: Run) -> None:
     assert "died: signal 9 (SIGKILL); next start in 0.1 s" in driver.said()
 
 
-def test_restarts_come_slower_and_slower(run: Run) -> None:
+def test_restarts_back_off(run: Run) -> None:
     driver = run("serve")
     for times in range(1, 6):
         driver.until_up(times)
@@ -118,7 +118,7 @@ def test_restarts_come_slower_and_slower(run: Run) -> None:
         assert f"next start in {wait} s" in driver.said()
 
 
-def test_a_worker_that_ends_in_good_order_is_started_again_at_once(run: Run) -> None:
+def test_a_worker_that_exits_cleanly_is_restarted_at_once(run: Run) -> None:
     driver = run("polite")
     driver.until_up(1)
     psutil.Process(driver.starts()[0]["pid"]).terminate()
@@ -135,7 +135,7 @@ def test_a_refusal_stops_the_parent_with_one_message(run: Run, processes: int) -
     driver.no_worker_lives()
 
 
-def test_workers_that_never_come_up_end_the_parent(run: Run) -> None:
+def test_workers_that_never_start_stop_the_parent(run: Run) -> None:
     driver = run("die-early")
     assert driver.exit_code(60) == 1
     assert "ended before it was up: exit code 3" in driver.said()
@@ -157,7 +157,7 @@ def test_a_stopped_worker_is_killed_and_replaced(run: Run) -> None:
     assert "was silent for" in driver.said()
 
 
-def test_silence_while_the_parent_itself_was_stopped_is_forgiven(run: Run) -> None:
+def test_silence_while_the_parent_was_suspended_is_ignored(run: Run) -> None:
     driver = run("serve", 2, lease_s=3)
     driver.until_up(2)
     os.killpg(driver.process.pid, signal.SIGSTOP)
@@ -206,7 +206,7 @@ def test_workers_notice_the_death_of_their_parent(run: Run) -> None:
     driver.no_worker_lives()
 
 
-def test_sighup_exchanges_workers_one_by_one(run: Run) -> None:
+def test_sighup_restarts_workers_one_by_one(run: Run) -> None:
     driver = run("slow-drain", 2)
     driver.until_up(2)
     driver.process.send_signal(signal.SIGHUP)
@@ -214,7 +214,7 @@ def test_sighup_exchanges_workers_one_by_one(run: Run) -> None:
     before, after = driver.starts()[:2], driver.starts()[2:]
     assert {start["pid"] for start in before}.isdisjoint(start["pid"] for start in after)
     assert [start["number"] for start in after] == [1, 2]
-    # The second was asked to go only when the first had its successor; each takes a second.
+    # The second one is drained only after the first has its successor; each takes a second.
     assert after[1]["at"] - after[0]["at"] >= 1
     assert all(start["replaces"] is None for start in after)
     driver.process.terminate()

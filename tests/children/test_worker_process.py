@@ -1,4 +1,4 @@
-"""Real worker processes under ``forge worker``: coming up, being refused, probes, going."""
+"""Real worker processes under ``forge worker``: start, refusals, probes, drain."""
 
 import os
 import signal
@@ -88,7 +88,7 @@ def probe(port: int, path: str) -> int:
 
 
 def free_ports(count: int) -> int:
-    """The first of several neighbouring ports that nobody uses."""
+    """The first of several adjacent free ports."""
     for port in range(20_000 + os.getpid() % 20_000, 60_000, count):
         try:
             for number in range(count):
@@ -100,7 +100,7 @@ def free_ports(count: int) -> int:
     raise AssertionError("no free ports")
 
 
-def test_comes_up_answers_probes_and_drains(start: Start) -> None:
+def test_a_worker_starts_answers_probes_and_drains(start: Start) -> None:
     port = free_ports(2)
     command = start(
         "shop:forge", "--queues", "mail", "--processes", "2", "--health-port", f"{port}"
@@ -117,7 +117,7 @@ def test_comes_up_answers_probes_and_drains(start: Start) -> None:
     assert "destroyed" not in command.said()
 
 
-def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
+def test_workers_do_not_import_terminal_libraries(start: Start) -> None:
     command = start("shop:forge", "--queues", "mail")
     command.until_up()
     assert "drawing libraries: []" in command.said()
@@ -135,7 +135,9 @@ def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
         (["shop:forge"], "no queue to serve"),
     ],
 )
-def test_what_can_never_start_is_said_once(start: Start, arguments: list[str], words: str) -> None:
+def test_a_permanent_start_error_is_reported_once(
+    start: Start, arguments: list[str], words: str
+) -> None:
     command = start(*arguments, "--processes", "2")
     assert command.process.wait(60) == 1
     assert command.said().count(words) == 1

@@ -55,18 +55,18 @@ class ChildWorker(WarmChild):
         self._printed = 0
 
     async def start_program(self, on_exit: Callable[[], None]) -> None:
-        """Start the child and wait until it listens. NotUp when it does not come up."""
+        """Start the child and wait until it listens. ChildUnavailable when it does not come up."""
         # Unbuffered: what a handler printed before its child was killed is worth seeing.
         command = [sys.executable, "-u", "-m", PROGRAM]
         await self.start(
             lambda said, ended: LineChild.start(command, on_output=said, on_exit=ended),
             on_exit,
             is_ready=_is_ready,
-            greeting=encode(SetUp(tuple(sys.path))),
+            setup_line=encode(SetUp(tuple(sys.path))),
         )
 
     async def work(self, run: Run) -> RunOutcome:
-        """Run one job to its end. NotUp when the child had not even taken it."""
+        """Run one job to its end. ChildUnavailable when the child had not even taken it."""
         number = self.jobs + 1
         self._run, self._printed = run, 0
         hearing = _JobConversation(run, number)
