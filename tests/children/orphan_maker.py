@@ -1,4 +1,4 @@
-"""A parent process for tests: starts a child, prints the pids of child and grandchild, and waits."""
+"""A parent process for tests: starts a child, prints both pids (child, grandchild), and waits."""
 
 import asyncio
 import sys
