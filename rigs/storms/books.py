@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from forge_jobs import JobRecord, JobStatus, open_storage
-from forge_jobs.core.counters import Count, Minute, for_ever, together
+from forge_jobs.core.counters import Count, Minute, merge_minutes, sum_totals
 from forge_jobs.core.histogram import histogram, merged
 from forge_jobs.core.instant import MINUTE, SECOND
 from forge_jobs.core.selection import Filter
@@ -66,9 +66,9 @@ def judged(
     if told != dict(rows):
         yield f"counts say {told}, rows say {dict(rows)}"
     yield from _minutes(jobs, minutes)
-    if [_plain(part) for part in for_ever(minutes)] != [_plain(part) for part in totals]:
+    if [_plain(part) for part in sum_totals(minutes)] != [_plain(part) for part in totals]:
         yield "the totals are not the sum of the minutes"
-    yield from _flow(jobs, together(totals, at=0, queue="", kind=""))
+    yield from _flow(jobs, merge_minutes(totals, at=0, queue="", kind=""))
 
 
 def _minutes(jobs: list[JobRecord], minutes: list[Minute]) -> Iterator[str]:

@@ -51,11 +51,11 @@ def test_the_judge_notices_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> N
             super().__init__(*parts)
             real = self.schedules.fire
 
-            async def fire(name: str, *, tick: int, next_at: int | None, shots: Any) -> Any:
+            async def fire(name: str, *, tick: int, next_at: int | None, new_fires: Any) -> Any:
                 known = await self.schedules.get(name)
                 assert known is not None
                 tick = tick if known.next_at is None else known.next_at
-                return await real(name, tick=tick, next_at=next_at, shots=shots)
+                return await real(name, tick=tick, next_at=next_at, new_fires=new_fires)
 
             self.schedules.fire = fire  # type: ignore[method-assign]
 

@@ -229,9 +229,9 @@ class SlowFarewell:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def leave(self, owner: int) -> None:
+    async def deregister(self, owner: int) -> None:
         await pass_time(self._seconds)
-        await self._inner.leave(owner)
+        await self._inner.deregister(owner)
 
 
 @pytest.mark.parametrize(("takes_s", "heard"), [(0.8, True), (60, False)])

@@ -19,7 +19,7 @@ from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
 from forge_jobs.core.job import JobRecord, NewJob
-from forge_jobs.core.limit_key import bounds
+from forge_jobs.core.limit_key import limit_fields
 from forge_jobs.core.limits import task_limit
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
@@ -164,7 +164,7 @@ class JobActions:
         copy = edited(record, payload)
         limits = {limit.name: limit for limit in await self._store.limits.all()}
         limit = limits.get(task_limit(copy.kind))
-        copy = replace(copy, **{"limit_key": None, **bounds(copy.kind, limit, copy.payload)})
+        copy = replace(copy, **{"limit_key": None, **limit_fields(copy.kind, limit, copy.payload)})
         made = (await self._store.jobs.enqueue([copy]))[0]
         changed = json_payload.decode(copy.payload) != json_payload.decode(record.payload)
         await self.note(Action.DUPLICATE, record.id, {"copy": made.id, "edited": changed})

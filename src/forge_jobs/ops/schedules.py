@@ -15,7 +15,7 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
+from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.core.schedule_ticks import checked, first_tick, job_for
@@ -193,7 +193,7 @@ class ScheduleActions:
         if queue is None:
             queue = (await self._store.queues.kinds()).get(known.kind, DEFAULT_QUEUE)
         limits = {limit.name: limit for limit in await self._store.limits.all()}
-        job = bound(job_for(known, queue=queue), limits.get(task_limit(known.kind)))
+        job = apply_limit(job_for(known, queue=queue), limits.get(task_limit(known.kind)))
         fire = await self._store.schedules.trigger(name, prepared(job))
         if fire is None:
             raise _not_found(name)

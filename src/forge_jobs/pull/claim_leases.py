@@ -220,7 +220,7 @@ class ClaimLeases:
 
 async def _join(store: Store, new: NewProcess) -> int:
     # No service may be running to remove the rows of scripts that were killed.
-    await store.processes.mark_dead()
+    await store.processes.remove_dead()
     return await store.processes.register(new)
 
 

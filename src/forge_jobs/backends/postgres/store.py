@@ -40,7 +40,7 @@ class PostgresStore:
         multi_process=True,
         sync_enqueue=False,
         transactions=LIBRARIES,
-        apart=True,
+        server_side=True,
     )
 
     def __init__(

@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from forge_jobs.core import payload
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
-from forge_jobs.core.limits import published, task_limit
+from forge_jobs.core.limit_key import apply_limit
+from forge_jobs.core.limits import task_limit, with_declared
 from forge_jobs.core.names import kind_name
 from forge_jobs.engine.running.registry import HandlerRegistry
 
@@ -41,7 +41,7 @@ class ByKind:
         """A request with what the limits of its task mean for it."""
         declared = self._handlers.limits.get(task_limit(job.kind))
         if declared is not None:
-            return bound(job, published(None, declared, 0))
+            return apply_limit(job, with_declared(None, declared, 0))
         if self._handlers.get(job.kind) is not None:
             return job
         return self._others.aside().bound(job)

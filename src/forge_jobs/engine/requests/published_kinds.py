@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
+from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.store import Store
@@ -60,7 +60,7 @@ class PublishedKinds:
 
     def bound(self, job: NewJob) -> NewJob:
         """The job with what the limits of its task mean for it."""
-        return bound(job, self.limits.get(task_limit(job.kind)))
+        return apply_limit(job, self.limits.get(task_limit(job.kind)))
 
     async def _learn_aside(self) -> None:
         try:

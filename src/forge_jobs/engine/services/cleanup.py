@@ -66,5 +66,5 @@ async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupRe
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
         minutes=await store.metrics.purge_minutes(before=before, limit=_BATCH),
-        processes=await store.processes.mark_dead(),
+        processes=await store.processes.remove_dead(),
     )

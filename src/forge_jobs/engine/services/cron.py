@@ -10,7 +10,7 @@ from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
+from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.core.schedule_ticks import due, first_tick, job_for
 from forge_jobs.engine.requests.routing import Router
@@ -186,16 +186,16 @@ class _Look:
             limit = self._limits.get(task_limit(schedule.kind))
             jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
             try:
-                shots = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
+                new_fires = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook that refuses is no fault of the schedule's: its tick waits.
                 self._fail(schedule, error)
                 return
-            shots[0] = replace(shots[0], missed=said.missed)
+            new_fires[0] = replace(new_fires[0], missed=said.missed)
         else:
-            shots = [NewFire(said.latest, None, said.missed - 1)]
+            new_fires = [NewFire(said.latest, None, said.missed - 1)]
         fires = await self._store.schedules.fire(
-            schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
+            schedule.name, tick=schedule.next_at, next_at=next_at, new_fires=new_fires
         )
         if fires is None:
             # Somebody else was faster, nobody knows by how much: what is late must be seen anew.
@@ -214,7 +214,7 @@ class _Look:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
         # A job that is due takes its place in the line now, however late the tick is.
         later = run_at if run_at > self.now else None
-        return tick, bound(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
+        return tick, apply_limit(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
 
     async def _seed(self, schedule: Schedule) -> None:
         next_at = first_tick(schedule, self.now, last_at=schedule.last_at)

@@ -89,7 +89,7 @@ class SlotSync:
             if self._follow(configs, mine):
                 self._on_change()
             kept = self._kept(mine)
-            if kept and await self._store.processes.give_up(mine.key, kept):
+            if kept and await self._store.processes.release_slots(mine.key, kept):
                 await self.share()
 
     async def _mine(self) -> ProcessRecord | None:
