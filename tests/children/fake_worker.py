@@ -43,16 +43,16 @@ class Worker:
         self.control = control
         self.host_id = host_id
 
-    def tell(self, **said: object) -> None:
+    def send(self, **message: object) -> None:
         try:
-            self.control.sendall(json.dumps(said).encode() + b"\n")
+            self.control.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
 
     def serve(self) -> None:
         match self.act:
             case "refuse":
-                self.tell(refused="no module named 'nowhere'")
+                self.send(refused="no module named 'nowhere'")
                 sys.exit(1)
             case "die-early":
                 sys.exit(3)
@@ -60,7 +60,7 @@ class Worker:
                 time.sleep(600)
             case "polite":
                 signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-        self.tell(up=self.host_id)
+        self.send(started=self.host_id)
         if self.act != "mute":
             threading.Thread(target=self.heartbeat, daemon=True).start()
         for command in self.control.makefile("rb"):
@@ -72,7 +72,7 @@ class Worker:
 
     def heartbeat(self) -> None:
         while True:
-            self.tell(heartbeat=self.host_id)
+            self.send(heartbeat=self.host_id)
             time.sleep(0.2)
 
 
