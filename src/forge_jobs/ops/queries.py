@@ -19,7 +19,7 @@ from forge_jobs.core.selection import Cursor, Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.kit.redact import HIDDEN, looks_secret, prose
+from forge_jobs.kit.redact import HIDDEN, is_secret_name, prose
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
@@ -327,7 +327,7 @@ def unhidden(value: Any, original: Any) -> Any:
         fields, before = cast("dict[str, Any]", value), cast("dict[str, Any]", original)
         return {
             name: before[name]
-            if name in before and inner == HIDDEN and looks_secret(name)
+            if name in before and inner == HIDDEN and is_secret_name(name)
             else unhidden(inner, before.get(name))
             for name, inner in fields.items()
         }

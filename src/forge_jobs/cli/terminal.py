@@ -1,4 +1,4 @@
-"""How things look in a terminal: tables that fit 80 columns, spans, ages, colours of states."""
+"""Terminal output: tables within 80 columns, durations, ages, colours of states, JSON."""
 
 import sys
 from collections.abc import Iterable
@@ -25,17 +25,17 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
 
 
 def console() -> Console:
-    """Where results go: stdout."""
+    """The console of results: stdout."""
     return Console(highlight=False, emoji=False, markup=False)
 
 
 def messages() -> Console:
-    """Where progress and questions go: stderr, so that stdout holds results alone."""
+    """The console of progress and questions: stderr, so that stdout holds only results."""
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
 def write_json(data: bytes) -> None:
-    """One JSON document on stdout, untouched by any width."""
+    """Write one JSON document to stdout, without wrapping."""
     sys.stdout.write(data.decode() + "\n")
 
 
@@ -45,29 +45,29 @@ def table(
     fold: Iterable[str] = (),
     shrink: Iterable[str] = (),
 ) -> Table:
-    """A quiet table: ``right`` columns hold numbers, ``fold`` columns may take several lines, and
-    ``shrink`` columns are cut with an ellipsis where the terminal is too narrow."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    """A table without borders. ``right`` columns are right-aligned, ``fold`` columns may take
+    several lines, ``shrink`` columns are cut with an ellipsis if the terminal is too narrow."""
+    rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     numbers, folding, shrinking = set(right), set(fold), set(shrink)
     for name in columns:
-        made.add_column(
+        rows.add_column(
             name,
             justify="right" if name in numbers else "left",
             no_wrap=name not in folding | shrinking,
             overflow="fold" if name in folding else "ellipsis",
         )
-    return made
+    return rows
 
 
 def facts(pairs: Iterable[tuple[str, str | Text | None]]) -> Table:
-    """Names and values below each other; absent values are left out."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(style="bright_black", no_wrap=True)
-    made.add_column(overflow="fold")
+    """A list of names and values, one per line; skips None."""
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    rows.add_column(style="bright_black", no_wrap=True)
+    rows.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None:
-            made.add_row(name, value)
-    return made
+            rows.add_row(name, value)
+    return rows
 
 
 def status(value: JobStatus) -> Text:
@@ -76,12 +76,12 @@ def status(value: JobStatus) -> Text:
 
 
 def number(value: int) -> Text:
-    """A count; zeros step back."""
+    """A count; grey if it is zero."""
     return Text(f"{value:,}", style="bright_black" if value == 0 else "")
 
 
 def alarm(value: int, style: str = "red") -> Text:
-    """A count that should be zero."""
+    """A count that should be zero; coloured if it is not."""
     return Text(f"{value:,}", style=style if value else "bright_black")
 
 
@@ -116,28 +116,28 @@ def short(seconds: float) -> str:
     return f"{seconds:.0f}s" if seconds >= 1 else "<1s"
 
 
-def ago(moment: datetime, now: datetime) -> str:
-    """How far away a moment is, in one unit."""
-    away = (now - moment).total_seconds()
-    if -1 < away < 1:
+def ago(time: datetime, now: datetime) -> str:
+    """A time relative to ``now``, in one unit: ``4s ago``, ``in 3h``."""
+    age_s = (now - time).total_seconds()
+    if -1 < age_s < 1:
         return "now"
-    return f"{short(away)} ago" if away >= 0 else f"in {short(-away)}"
+    return f"{short(age_s)} ago" if age_s >= 0 else f"in {short(-age_s)}"
 
 
-def clock_time(moment: datetime, now: datetime) -> str:
-    """A moment with its distance, for a detail view."""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC ({ago(moment, now)})"
+def clock_time(time: datetime, now: datetime) -> str:
+    """A time, absolute and relative to ``now``."""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC ({ago(time, now)})"
 
 
-def kept(seconds: float | None) -> str:
-    """A retention."""
+def retention(seconds: float | None) -> str:
+    """A retention; None is for ever."""
     return "for ever" if seconds is None else span(seconds)
 
 
-def one_line(text: str, most: int) -> str:
-    """The first line of a text, cut to a length."""
+def one_line(text: str, max_length: int) -> str:
+    """The first line of a text, cut to ``max_length``."""
     line = text.strip().splitlines()[0] if text.strip() else ""
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
 def memory(size: int) -> str:

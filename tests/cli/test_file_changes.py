@@ -1,4 +1,4 @@
-"""Noticing changed files."""
+"""Detection of changed source files."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from forge_jobs.cli.file_changes import changed, snapshot
 
 
-def test_new_changed_and_removed_sources_are_noticed(tmp_path: Path) -> None:
+def test_new_changed_and_removed_sources_are_detected(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     for name in ("kept.py", "pkg/edited.py", "removed.py", "notes.txt"):
         (tmp_path / name).write_text("one")
@@ -20,7 +20,7 @@ def test_new_changed_and_removed_sources_are_noticed(tmp_path: Path) -> None:
     assert names == ["forge.toml", "pkg/edited.py", "removed.py"]
 
 
-def test_environments_caches_and_hidden_folders_are_left_alone(tmp_path: Path) -> None:
+def test_environments_caches_and_hidden_folders_are_ignored(tmp_path: Path) -> None:
     for folder in (".git", "__pycache__", "node_modules", "env/lib"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "x.py").write_text("")

@@ -1,4 +1,4 @@
-"""However a command is ended, and whoever ends it, nothing of it is left."""
+"""cmd_exec: no process, folder or descriptor of a command is left, however it ends."""
 
 import asyncio
 import contextlib
@@ -17,50 +17,64 @@ from forge_jobs import CmdExecHandler, Dead, Done, EngineSettings, Failed, Forge
 from forge_jobs.handlers import Choice, Command, Text
 from forge_jobs.store.processes import NewProcess
 from rigs.storms.commands import SURVIVORS_ARE_SEEN, Commands
-from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
+from tests.handlers.conftest import HandlerHarness, RecordedContext, alive, gone_within, numbers_in
 
 HERE = Path(__file__).parent
-ACTS = ["quick", "daemon", "daemon-and-wait", "family", "deaf", "polite", "endless"]
+ACTS = [
+    "quick",
+    "daemon",
+    "daemon-and-wait",
+    "family",
+    "ignores-sigterm",
+    "exits-on-sigterm",
+    "endless",
+]
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("no_scratch_left")]
 
 
-def deeds(**options: Any) -> CmdExecHandler:
+def command_handler(**options: Any) -> CmdExecHandler:
     command = Command(
         sys.executable,
-        [str(HERE / "deeds.py"), "{act}", "{file}"],
+        [str(HERE / "command_program.py"), "{act}", "{file}"],
         {"act": Choice(ACTS), "file": Text()},
     )
-    return CmdExecHandler(commands={"deed": command}, grace_s=options.pop("grace_s", 1), **options)
+    return CmdExecHandler(
+        commands={"program": command}, grace_s=options.pop("grace_s", 1), **options
+    )
 
 
-def deed(act: str, path: Path, **more: Any) -> dict[str, Any]:
-    return {"command": "deed", "args": {"act": act, "file": str(path)}, **more}
+def command_payload(act: str, path: Path, **more: Any) -> dict[str, Any]:
+    return {"command": "program", "args": {"act": act, "file": str(path)}, **more}
 
 
-COUNTS = {"family": 5, "deaf": 1, "daemon-and-wait": 2, "polite": 1}
+COUNTS = {"family": 5, "ignores-sigterm": 1, "daemon-and-wait": 2, "exits-on-sigterm": 1}
 
 
-async def test_A18_a_timeout_ends_everyone(desk: Desk, tmp_path: Path) -> None:
+async def test_A18_a_timeout_kills_all_descendants(harness: HandlerHarness, tmp_path: Path) -> None:
     async def one(act: str, count: int) -> None:
-        said, path = Said(), tmp_path / act
-        outcome = await desk.run(deeds(), deed(act, path, timeout_secs=5), said)
+        recorded, path = RecordedContext(), tmp_path / act
+        outcome = await harness.run(
+            command_handler(), command_payload(act, path, timeout_secs=5), recorded
+        )
         pids = await numbers_in(path, count)
         assert not [pid for pid in pids if alive(pid)], "they are gone before the job has ended"
         assert isinstance(outcome, Failed)
         assert outcome.message == "timed out after 5 s"
-        assert said.lines[0].message.startswith("timed out after 5 s after ")
-        if act == "polite":
-            assert "stdout: hello" in said.text
-            assert "stderr: goodbye" in said.text
+        assert recorded.lines[0].message.startswith("timed out after 5 s after ")
+        if act == "exits-on-sigterm":
+            assert "stdout: hello" in recorded.text
+            assert "stderr: goodbye" in recorded.text
 
     await asyncio.gather(*(one(act, count) for act, count in COUNTS.items()))
 
 
-async def test_A18_a_cancel_ends_everyone(desk: Desk, tmp_path: Path) -> None:
+async def test_A18_a_cancellation_kills_all_descendants(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     async def one(act: str, count: int) -> None:
         path = tmp_path / act
-        running = asyncio.create_task(desk.run(deeds(), deed(act, path)))
+        running = asyncio.create_task(harness.run(command_handler(), command_payload(act, path)))
         pids = await numbers_in(path, count)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -70,9 +84,13 @@ async def test_A18_a_cancel_ends_everyone(desk: Desk, tmp_path: Path) -> None:
     await asyncio.gather(*(one(act, count) for act, count in COUNTS.items()))
 
 
-async def test_a_second_cancel_does_not_wait_for_the_grace(desk: Desk, tmp_path: Path) -> None:
+async def test_a_second_cancellation_ends_the_grace_period(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     path = tmp_path / "pids"
-    running = asyncio.create_task(desk.run(deeds(grace_s=50), deed("deaf", path)))
+    running = asyncio.create_task(
+        harness.run(command_handler(grace_s=50), command_payload("ignores-sigterm", path))
+    )
     pids = await numbers_in(path, 1)
     running.cancel()
     await asyncio.sleep(0.2)
@@ -85,7 +103,7 @@ async def test_a_second_cancel_does_not_wait_for_the_grace(desk: Desk, tmp_path:
 
 
 def _guards_and_commands(path: Path) -> set[int]:
-    """Told by what they run: servers of other tests come and go with children of their own."""
+    """Found by their command lines: servers of other tests start and end children of their own."""
     found: set[int] = set()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -96,10 +114,12 @@ def _guards_and_commands(path: Path) -> set[int]:
 
 
 @pytest.mark.parametrize("wait_s", [0, 0.005, 0.02, 0.05])
-async def test_a_cancel_while_it_starts(desk: Desk, tmp_path: Path, wait_s: float) -> None:
+async def test_a_cancellation_during_the_start(
+    harness: HandlerHarness, tmp_path: Path, wait_s: float
+) -> None:
     path = tmp_path / "pids"
     before = _guards_and_commands(path)
-    running = asyncio.create_task(desk.run(deeds(), deed("family", path)))
+    running = asyncio.create_task(harness.run(command_handler(), command_payload("family", path)))
     await asyncio.sleep(wait_s)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -107,27 +127,31 @@ async def test_a_cancel_while_it_starts(desk: Desk, tmp_path: Path, wait_s: floa
     assert _guards_and_commands(path) <= before
 
 
-async def test_what_a_finished_command_left_behind_is_killed(desk: Desk, tmp_path: Path) -> None:
+async def test_descendants_of_a_finished_command_are_killed(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     path = tmp_path / "pids"
     handler = CmdExecHandler(
         commands={
             "go": Command(
                 "/bin/sh",
                 ["-c", '"$0" "$1" daemon "$2"; while [ ! -s "$2" ]; do :; done; echo over',
-                 sys.executable, str(HERE / "deeds.py"), str(path)],
+                 sys.executable, str(HERE / "command_program.py"), str(path)],
             )
         }
     )  # fmt: skip
-    outcome = await desk.run(handler, {"command": "go"})
+    outcome = await harness.run(handler, {"command": "go"})
     assert isinstance(outcome, Done), outcome
     assert outcome.value["stdout"] == "over\n"  # type: ignore[index]
     if SURVIVORS_ARE_SEEN:
         assert not alive((await numbers_in(path, 1))[0])
 
 
-async def test_an_endless_writer_leaves_memory_flat(desk: Desk, tmp_path: Path) -> None:
+async def test_endless_output_uses_bounded_memory(harness: HandlerHarness, tmp_path: Path) -> None:
     running = asyncio.create_task(
-        desk.run(deeds(), deed("endless", tmp_path / "pids", timeout_secs=2))
+        harness.run(
+            command_handler(), command_payload("endless", tmp_path / "pids", timeout_secs=2)
+        )
     )
     await asyncio.sleep(1)
     process = psutil.Process()
@@ -137,7 +161,7 @@ async def test_an_endless_writer_leaves_memory_flat(desk: Desk, tmp_path: Path) 
     assert process.memory_info().rss - before < 16 << 20
 
 
-async def test_fifty_runs_leave_nothing(tmp_path: Path) -> None:
+async def test_fifty_runs_leave_no_process_behind(tmp_path: Path) -> None:
     found = await Commands(runs=50, seed=5, folder=tmp_path).run()
     assert found.problems == []
     assert found.ran == 50
@@ -149,24 +173,24 @@ import asyncio, os, sys
 from pathlib import Path
 from forge_jobs import CmdExecHandler, Failed
 from forge_jobs.handlers import Command
-from tests.handlers.conftest import Desk
-from tests.handlers.test_cmd_exec_ends import deed, deeds
+from tests.handlers.conftest import HandlerHarness
+from tests.handlers.test_cmd_exec_cleanup import command_handler, command_payload
 
 async def main():
-    desk, path = Desk(), Path(sys.argv[1])
-    await desk.run(deeds(), deed("quick", path))
+    harness, path = HandlerHarness(), Path(sys.argv[1])
+    await harness.run(command_handler(), command_payload("quick", path))
     before = sorted(os.listdir("/dev/fd"))
     for act in ("quick", "daemon", "quick"):
-        await desk.run(deeds(), deed(act, path))
+        await harness.run(command_handler(), command_payload(act, path))
     missing = CmdExecHandler(commands={"go": Command("/bin/sh", cwd="/nowhere/at/all")})
-    assert isinstance(await desk.run(missing, {"command": "go"}), Failed)
+    assert isinstance(await harness.run(missing, {"command": "go"}), Failed)
     print(sorted(os.listdir("/dev/fd")) == before)
 
 asyncio.run(main())
 """
 
 
-def test_no_descriptor_is_left(tmp_path: Path, project_root: Path) -> None:
+def test_no_descriptor_leaks(tmp_path: Path, project_root: Path) -> None:
     """In a process of its own: threads of other tests open and close descriptors in this one."""
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, str(tmp_path / "pids")],
@@ -181,21 +205,21 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from forge_jobs import Forge
-from tests.handlers.test_cmd_exec_ends import COUNTS, deed, deeds
+from tests.handlers.test_cmd_exec_cleanup import COUNTS, command_handler, command_payload
 
 async def main():
     async with Forge("memory://") as forge:
-        forge.register(deeds(), queue="shell")
+        forge.register(command_handler(), queue="shell")
         async with forge.worker(queues=["shell"]):
             for act in COUNTS:
-                await forge.aenqueue("cmd_exec", deed(act, Path(sys.argv[1]) / act))
+                await forge.aenqueue("cmd_exec", command_payload(act, Path(sys.argv[1]) / act))
             await asyncio.sleep(60)
 
 asyncio.run(main())
 """
 
 
-async def test_a_killed_worker_takes_its_commands_along_within_two_seconds(
+async def test_a_killed_worker_kills_its_commands_within_two_seconds(
     tmp_path: Path, project_root: Path
 ) -> None:
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path)], cwd=project_root)
@@ -211,9 +235,13 @@ async def test_a_killed_worker_takes_its_commands_along_within_two_seconds(
     assert gone_within(pids, max(0.0, killed + 2 - time.monotonic()))
 
 
-async def test_a_killed_guard_takes_its_command_along(desk: Desk, tmp_path: Path) -> None:
+async def test_the_command_of_a_killed_guard_is_killed(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     path = tmp_path / "pids"
-    running = asyncio.create_task(desk.run(deeds(), deed("deaf", path)))
+    running = asyncio.create_task(
+        harness.run(command_handler(), command_payload("ignores-sigterm", path))
+    )
     pids = await numbers_in(path, 1)
     guard = psutil.Process(pids[0]).parent()
     assert guard is not None
@@ -225,12 +253,12 @@ async def test_a_killed_guard_takes_its_command_along(desk: Desk, tmp_path: Path
     assert gone_within(pids, 30)
 
 
-async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) -> None:
+async def test_a_shutdown_releases_the_job_and_kills_the_command(tmp_path: Path) -> None:
     path = tmp_path / "pids"
     async with Forge("memory://") as forge:
-        forge.register(deeds(grace_s=30), queue="shell")
+        forge.register(command_handler(grace_s=30), queue="shell")
         async with forge.worker(queues=["shell"], shutdown_timeout=0.2):
-            job = await forge.aenqueue("cmd_exec", deed("deaf", path))
+            job = await forge.aenqueue("cmd_exec", command_payload("ignores-sigterm", path))
             pids = await numbers_in(path, 1)
         assert not alive(pids[0])
         record = await (await forge.aready()).jobs.get(job.id)
@@ -238,13 +266,13 @@ async def test_stopping_hands_the_job_back_and_ends_the_command(tmp_path: Path) 
         assert (record.status, record.attempts) == ("pending", 0)
 
 
-async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
+async def test_a_lost_lease_kills_the_command(tmp_path: Path) -> None:
     path = tmp_path / "pids"
     settings = EngineSettings(lease_s=3.0)
     async with Forge("memory://") as forge:
-        forge.register(deeds(), queue="shell")
+        forge.register(command_handler(), queue="shell")
         async with forge.worker(queues=["shell"], settings=settings, shutdown_timeout=0) as handle:
-            await forge.aenqueue("cmd_exec", deed("family", path), max_attempts=1)
+            await forge.aenqueue("cmd_exec", command_payload("family", path), max_attempts=1)
             pids = await numbers_in(path, 5)
             card = NewProcess(
                 host_id="other", label="other", queues=(), pid=1, hostname="h", lease_s=60
@@ -256,13 +284,17 @@ async def test_a_lost_lease_ends_the_command(tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
 
 
-async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Path) -> None:
+async def test_a_worker_applies_cancellation_and_the_jobs_time_limit(tmp_path: Path) -> None:
     cancelled, late = tmp_path / "cancelled", tmp_path / "late"
     async with Forge("memory://") as forge:
-        forge.register(deeds(), queue="shell", timeout="5s")
+        forge.register(command_handler(), queue="shell", timeout="5s")
         async with forge.worker(queues=["shell"]) as handle:
-            first = await forge.aenqueue("cmd_exec", deed("family", cancelled), max_attempts=1)
-            second = await forge.aenqueue("cmd_exec", deed("deaf", late), max_attempts=1)
+            first = await forge.aenqueue(
+                "cmd_exec", command_payload("family", cancelled), max_attempts=1
+            )
+            second = await forge.aenqueue(
+                "cmd_exec", command_payload("ignores-sigterm", late), max_attempts=1
+            )
             pids = [*await numbers_in(cancelled, 5), *await numbers_in(late, 1)]
             assert handle.request_cancel(first.id)
             async with asyncio.timeout(60):
@@ -280,7 +312,7 @@ async def test_cancel_and_the_jobs_own_time_limit_through_a_worker(tmp_path: Pat
 
 
 def metacharacters() -> list[str]:
-    """300 texts that a shell, a terminal or a parser might take for more than text."""
+    """300 texts that a shell, a terminal or a parser might interpret."""
     marks = [
         *"`$&|;<>(){}[]*?!~#'\"\\ \t=%^@,:+",
         "$(id)", "`id`", "${HOME}", "$HOME", "&&", "||", ">>", "<<EOF", "2>&1", "%s%n", "%00",
@@ -297,12 +329,14 @@ def metacharacters() -> list[str]:
     return texts
 
 
-async def test_300_texts_arrive_byte_for_byte_or_are_refused(desk: Desk, tmp_path: Path) -> None:
+async def test_300_texts_arrive_byte_for_byte_or_are_refused(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     texts = metacharacters()
     assert len(set(texts)) == 300
     show = "import os, sys; print('|'.join(os.fsencode(a).hex() for a in sys.argv[1:]), end='')"
     any_argv = CmdExecHandler(any_argv=True, cwd_root=str(tmp_path))
-    outcome = await desk.run(any_argv, {"argv": [sys.executable, "-c", show, *texts]})
+    outcome = await harness.run(any_argv, {"argv": [sys.executable, "-c", show, *texts]})
     assert isinstance(outcome, Done)
     arrived = outcome.value["stdout"].split("|")  # type: ignore[index]
     assert [bytes.fromhex(one).decode() for one in arrived] == texts
@@ -312,7 +346,7 @@ async def test_300_texts_arrive_byte_for_byte_or_are_refused(desk: Desk, tmp_pat
     one = CmdExecHandler(commands={"go": Command("/bin/true", ["{text}"], {"text": Text()})})
     for name, text in zip(names, texts, strict=True):
         if any(mark in text for mark in "\n\r") or text.startswith("-"):
-            outcome = await desk.run(one, {"command": "go", "args": {"text": text}})
+            outcome = await harness.run(one, {"command": "go", "args": {"text": text}})
             assert isinstance(outcome, Dead), text
             refused += 1
         else:
@@ -323,7 +357,7 @@ async def test_300_texts_arrive_byte_for_byte_or_are_refused(desk: Desk, tmp_pat
         ["-c", show, *(f"{{{name}}}" for name in accepted)],
         {name: Text() for name in accepted},
     )
-    outcome = await desk.run(
+    outcome = await harness.run(
         CmdExecHandler(commands={"go": command}), {"command": "go", "args": accepted}
     )
     assert isinstance(outcome, Done)

@@ -1,7 +1,7 @@
-"""A program for the tests of cmd_exec: writes its process ids down and behaves as it is told.
+"""A program for the tests of cmd_exec: writes its process ids to FILE and behaves as ACT says.
 
-``deeds.py ACT FILE``; stays under a minute whatever happens, so that a failing test does not leave
-it behind for long.
+Usage: ``command_program.py ACT FILE``. It runs for at most a minute, so that a failing test does
+not leave it behind for long.
 """
 
 import os
@@ -12,22 +12,22 @@ import time
 SECONDS = 60.0
 
 
-def note(path: str) -> None:
+def write_pid(path: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, b"%d\n" % os.getpid())
     os.close(descriptor)
 
 
-def daemon(path: str, *, deaf: bool) -> None:
-    """Forks twice into a session of its own, as programs do that want to outlive their caller."""
+def daemon(path: str, *, ignores_sigterm: bool) -> None:
+    """Double fork into a session of its own, as daemons do."""
     if os.fork():
         return
     os.setsid()
     if os.fork():
         os._exit(0)
-    if deaf:
+    if ignores_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    note(path)
+    write_pid(path)
     time.sleep(SECONDS)
     os._exit(0)
 
@@ -36,10 +36,10 @@ def family(path: str) -> None:
     for _ in range(2):
         if os.fork() == 0:
             if os.fork() == 0:
-                note(path)
+                write_pid(path)
                 time.sleep(SECONDS)
                 os._exit(0)
-            note(path)
+            write_pid(path)
             time.sleep(SECONDS)
             os._exit(0)
 
@@ -50,26 +50,26 @@ def main() -> None:
         case "quick":
             pass
         case "daemon":
-            daemon(path, deaf=True)
+            daemon(path, ignores_sigterm=True)
         case "daemon-and-wait":
-            daemon(path, deaf=True)
-            note(path)
+            daemon(path, ignores_sigterm=True)
+            write_pid(path)
             time.sleep(SECONDS)
         case "family":
             family(path)
-            note(path)
+            write_pid(path)
             time.sleep(SECONDS)
-        case "deaf":
+        case "ignores-sigterm":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            note(path)
+            write_pid(path)
             time.sleep(SECONDS)
-        case "polite":
+        case "exits-on-sigterm":
             signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("goodbye"))
             print("hello", flush=True)
-            note(path)
+            write_pid(path)
             time.sleep(SECONDS)
         case "endless":
-            note(path)
+            write_pid(path)
             block = b"y" * 65_536
             end = time.monotonic() + SECONDS
             while time.monotonic() < end:
