@@ -91,9 +91,9 @@ class Examination:
         return Finding(_OK, "rights", f"user {name} may write to schema {schema}")
 
     async def _room(self, driver: Driver, ours: bool) -> Finding:
-        [row] = await driver.fetch(self._sql["room"])
+        [row] = await driver.fetch(self._sql["connection_count"])
         workers = (await driver.fetch(self._sql["workers"]))[0]["count"] if ours else 0
-        used, most = row["used"], row["most"]
+        used, most = row["used"], row["max_connections"]
         text = (
             f"{used} of {most} connections in use; a process needs up to {MAX_CONNECTIONS}, "
             f"{workers} workers up to {workers * MAX_CONNECTIONS}"
@@ -109,7 +109,9 @@ class Examination:
         found = await driver.fetch(self._sql["oldest_snapshot"])
         if found and found[0]["age_s"] >= _SNAPSHOT_WARN_S:
             row = found[0]
-            text = f"{row['who']} has held a snapshot for {row['age_s']:,.0f} s: dead rows pile up"
+            text = (
+                f"{row['holder']} has held a snapshot for {row['age_s']:,.0f} s: dead rows pile up"
+            )
             return Finding(_WARNING, "snapshots", text, row["cure"])
         [hidden] = await driver.fetch(self._sql["hidden_sessions"])
         if hidden["count"]:

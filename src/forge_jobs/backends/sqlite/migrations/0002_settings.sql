@@ -1,3 +1,4 @@
+-- compatibility: additive
 -- Small named values: first the key and the sessions of Mission Control. Versions rise with every put.
 CREATE TABLE forge_settings (
     namespace TEXT    NOT NULL,
