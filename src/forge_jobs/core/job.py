@@ -1,5 +1,6 @@
 """What a job is: the request to store one, the claim on one, and the record people read."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -43,6 +44,7 @@ class Successor(Struct, frozen=True, omit_defaults=True, gc=False):
     track: bool = False
     per: str | None = None
     on_dead: "Successor | None" = None
+    options: Mapping[str, Any] | None = None
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -52,6 +54,8 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     ``expires_at``, which win). ``payload`` is JSON text that comes back byte for byte. ``hold``
     stores the job as held, whether or not its lot has room. ``track``: its task is known to have
     limits of its own, so it stands in a line of its own within the queue from the start.
+    ``options``: rare options by name, JSON values; stored in one column (docs/decisions/0107), so
+    that a new one needs no change of a backend. None for most jobs: such jobs take the short paths.
     """
 
     kind: str
@@ -75,6 +79,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     track: bool = False
     on_dead: Successor | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None
 
 
 class Bindable(Protocol):
@@ -126,6 +131,7 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     limit_key: str | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None
 
 
 class AttemptError(Struct, frozen=True):
@@ -184,3 +190,4 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     cancel_requested_at: Instant | None = None
     on_dead: Successor | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None

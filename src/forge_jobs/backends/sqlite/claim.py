@@ -157,6 +157,7 @@ def _amend(
             tags=options.tags,
             limit_key=limit_key,
             trace=options.trace,
+            options=options.rare,
         )
         if special & AT_END:
             into.at_end.append(key)

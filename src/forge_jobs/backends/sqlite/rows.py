@@ -1,6 +1,6 @@
 """What a job is in the table: the row that moves, options that stay, facts that seldom change."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     order: LaneOrder = LaneOrder.NONE
     on_dead: Successor | None = None
     trace: str | None = None
+    # NewJob.options. A map of its own, so that a process that does not know one keeps it.
+    rare: dict[str, Any] | None = None
 
 
 class State(Struct, omit_defaults=True):
@@ -183,6 +185,7 @@ def is_usual(job: NewJob) -> bool:
         and not job.tags
         and job.on_dead is None
         and job.trace is None
+        and job.options is None
         and job.lane is None
         and job.limit_key is None
         and not job.track
@@ -270,6 +273,7 @@ def _unusual(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None
         order=job.order,
         on_dead=job.on_dead,
         trace=job.trace,
+        rare=None if job.options is None else dict(job.options),
     )
     bits = special(
         dedupe_key=job.dedupe_key,

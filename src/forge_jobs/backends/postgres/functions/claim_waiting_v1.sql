@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION forge.claim_waiting_v1(
     c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer,
     c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean,
     c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint,
-    c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, head jsonb
+    c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text,
+    head jsonb
 )
 LANGUAGE plpgsql VOLATILE ROWS 10
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -83,7 +84,7 @@ BEGIN
         FROM plain CROSS JOIN picked l WHERE j.id = l.id
         RETURNING j.id, j.epoch, j.kind, j.queue, j.payload, j.attempts, j.max_attempts, j.enqueued_at,
             j.run_at, j.priority, j.crashes, j.timeout_s, j.throttled_since, j.missing_since, j.tags,
-            j.limit_key, j.lane, j.lane_order, j.trace
+            j.limit_key, j.lane, j.lane_order, j.trace, j.options
     ),
     -- One entry per job: grouping what is mostly one row would only cost.
     counted AS (
@@ -96,11 +97,11 @@ BEGIN
         t.attempts, t.max_attempts, t.enqueued_at, t.run_at, true, t.priority, t.crashes,
         t.timeout_s, t.throttled_since, t.missing_since, t.tags,
         COALESCE(t.limit_key, forge.first_limit_bucket_v1(t.queue, t.lane, t.lane_order, NULL)), t.trace,
-        NULL::jsonb
+        t.options, NULL::jsonb
     FROM taken t
     UNION ALL
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-        NULL, NULL, NULL,
+        NULL, NULL, NULL, NULL,
         jsonb_build_object('now', v_now, 'alive', true, 'control', h.control,
             'next_due', h.next_due, 'cancels', NULL, 'missed', NULL, 'queues', NULL,
             'walked', pg_stat_get_xact_tuples_returned('forge.jobs_claim'::regclass) - h.walked)

@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION forge.enqueue_v1(
     p_expires_s double precision[], p_expires_ats bigint[], p_timeouts double precision[],
     p_dedupe_keys text[], p_dedupe_fors double precision[], p_waiting boolean[], p_tags text[],
     p_limit_keys text[], p_lanes text[], p_orders text[], p_holds boolean[], p_on_deads text[],
-    p_traces text[], p_tracks boolean[], p_wait boolean, p_shared boolean DEFAULT false
+    p_traces text[], p_tracks boolean[], p_options text[], p_wait boolean, p_shared boolean DEFAULT false
 ) RETURNS TABLE (e_ordinal bigint, e_key bigint, e_at bigint, e_status text, e_duplicate boolean)
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET lock_timeout = '5s' AS $$
@@ -81,10 +81,10 @@ BEGIN
         FROM unnest(p_kinds, p_queues, p_payloads, p_priorities, p_max_attempts, p_delays,
             p_run_ats, p_expires_s, p_expires_ats, p_timeouts, p_dedupe_keys, p_dedupe_fors,
             p_waiting, p_tags, p_limit_keys, p_lanes, p_orders, p_holds, p_on_deads, p_traces,
-            p_tracks)
+            p_tracks, p_options)
             WITH ORDINALITY AS u(kind, queue, payload, priority, max_attempts, delay_s, run_at,
                 expires_s, expires_at, timeout_s, dedupe_key, dedupe_for_s, waiting, tags,
-                limit_key, lane, lane_order, hold, on_dead, trace, track, ordinal)
+                limit_key, lane, lane_order, hold, on_dead, trace, track, options, ordinal)
         WHERE u.ordinal <> ALL (v_taken)
     ),
     asked AS MATERIALIZED (
@@ -97,12 +97,12 @@ BEGIN
     stored AS (
         INSERT INTO forge.jobs (id, status, queue, kind, priority, run_at, enqueued_at, expires_at,
             max_attempts, timeout_s, payload, dedupe_key, dedupe_for_s, unique_waiting, tags,
-            limit_key, lane, lane_order, on_dead, trace, track, limit_bucket)
+            limit_key, lane, lane_order, on_dead, trace, options, track, limit_bucket)
         SELECT a.id, a.first_status,
             a.queue, a.kind, a.priority, a.due_at, v_now, a.dies_at, a.max_attempts, a.timeout_s,
             CASE WHEN length(a.payload) <= 2048 THEN a.payload END, a.dedupe_key, a.dedupe_for_s,
             COALESCE(a.waiting, false), string_to_array(a.tags, ','), a.limit_key, a.lane,
-            a.lane_order, a.on_dead, a.trace, CASE WHEN a.track THEN a.kind END,
+            a.lane_order, a.on_dead, a.trace, a.options, CASE WHEN a.track THEN a.kind END,
             CASE WHEN a.first_status = 'held' THEN CASE WHEN a.hold
                 THEN COALESCE(a.limit_key, a.limit_bucket, '')
                 ELSE CASE WHEN p_wait THEN '' ELSE 'new:' END || a.limit_bucket END END
@@ -238,21 +238,22 @@ BEGIN
             array_agg(j.hold ORDER BY j.ordinal) AS holds,
             array_agg(j.on_dead ORDER BY j.ordinal) AS on_deads,
             array_agg(j.trace ORDER BY j.ordinal) AS traces,
-            array_agg(j.track ORDER BY j.ordinal) AS tracks
+            array_agg(j.track ORDER BY j.ordinal) AS tracks,
+            array_agg(j.options ORDER BY j.ordinal) AS options
         FROM ROWS FROM (json_to_recordset(p_jobs) AS (
             kind text, queue text, payload text, priority integer, max_attempts integer,
             delay_s double precision, run_at bigint, expires_s double precision,
             expires_at bigint, timeout_s double precision, dedupe_key text,
             dedupe_for_s double precision, waiting boolean, tags text, limit_key text, lane text,
-            lane_order text, hold boolean, on_dead text, trace text, track boolean))
+            lane_order text, hold boolean, on_dead text, trace text, track boolean, options text))
             WITH ORDINALITY AS j(
             kind, queue, payload, priority, max_attempts, delay_s, run_at, expires_s, expires_at,
             timeout_s, dedupe_key, dedupe_for_s, waiting, tags, limit_key, lane, lane_order, hold,
-            on_dead, trace, track, ordinal)
+            on_dead, trace, track, options, ordinal)
     ) AS a
     CROSS JOIN LATERAL forge.enqueue_v1(p_now, a.kinds, a.queues, a.payloads, a.priorities,
         a.max_attempts, a.delays, a.run_ats, a.expires_s, a.expires_ats, a.timeouts, a.dedupe_keys,
         a.dedupe_fors, a.waiting, a.tags, a.limit_keys, a.lanes, a.orders, a.holds, a.on_deads,
-        a.traces, a.tracks, p_channel IS NULL, p_shared) AS e;
+        a.traces, a.tracks, a.options, p_channel IS NULL, p_shared) AS e;
 END
 $$;

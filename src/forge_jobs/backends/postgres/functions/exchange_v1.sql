@@ -36,7 +36,8 @@ CREATE OR REPLACE FUNCTION forge.exchange_v1(
     c_key bigint, c_epoch integer, c_kind text, c_queue text, c_payload bytea, c_attempts integer,
     c_max_attempts integer, c_enqueued_at bigint, c_run_at bigint, c_started boolean,
     c_priority integer, c_crashes integer, c_timeout_s double precision, c_throttled_since bigint,
-    c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, head jsonb
+    c_missing_since bigint, c_tags text[], c_limit_key text, c_trace text, c_options text,
+    head jsonb
 )
 LANGUAGE plpgsql VOLATILE ROWS 100
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -88,14 +89,14 @@ BEGIN
                 throttles, unique_waiting, status, queue, kind, payload, owner, exchange,
                 started_at, finished_at, expires_at, dedupe_key, limit_key, lane, lane_order,
                 throttled_since, missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead,
-                trace, last_error, errors, progress_note, result)
+                trace, options, last_error, errors, progress_note, result)
             SELECT
                 id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes,
                 throttles, unique_waiting, 'done', queue, kind, payload, owner, exchange,
                 COALESCE(started_at, v_now - round(p_done_ran[ordinal] * 1000000)::bigint), v_now,
                 expires_at,
                 dedupe_key, limit_key, lane, lane_order, throttled_since, missing_since, timeout_s,
-                dedupe_for_s, progress, tags, on_dead, trace, last_error, errors, progress_note,
+                dedupe_for_s, progress, tags, on_dead, trace, options, last_error, errors, progress_note,
                 p_done_results[ordinal]
             FROM deleted
             RETURNING id, dedupe_key IS NOT NULL AS keyed,
@@ -303,7 +304,7 @@ BEGIN
                                 WHERE l.name IN ('queue:' || j.queue, 'task:' || j.kind)
                                     AND l.concurrency IS NOT NULL AND l.per IS NULL
                                 ORDER BY l.name DESC LIMIT 1) END),
-                        j.trace, NULL::jsonb;
+                        j.trace, j.options, NULL::jsonb;
                     INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
                     SELECT v_minute, v_queue.queue, k.kind, 'pending', 'running', count(*)
                     FROM unnest(v_kinds) AS k(kind) GROUP BY k.kind;

@@ -19,7 +19,7 @@ SELECT * FROM forge.claim_waiting_v1($1, $2, $3, $4, $5, $6);
 -- Stores jobs with any options.
 SELECT * FROM forge.enqueue_v1(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-    $22, true);
+    $22, $23, true);
 
 -- name: enqueue_alike
 -- Stores jobs without options that differ only in their payloads.
