@@ -50,7 +50,14 @@ def test_create_migrate_drop_and_reset(on_file: InProcess) -> None:
 def test_a_database_of_a_newer_release_is_not_touched(on_file: InProcess) -> None:
     on_file.forge("db", "create")
     with closing(sqlite3.connect("forge.db")) as connection, connection:
-        connection.execute("INSERT INTO forge_schema VALUES (999, 'future', 0)")
+        connection.execute("INSERT INTO forge_schema VALUES (998, 'additive', 0, 0)")
+    assert on_file.forge("jobs", "list").code == 0
+    assert on_file.forge("db", "migrate").out.endswith("already up to date, schema version 998.\n")
+    assert "newer than this release, and compatible" in on_file.forge("db", "status").out
+    assert on_file.forge("db", "status", "--json").data["compatible"] == 1
+    assert on_file.forge("doctor").code == 0
+    with closing(sqlite3.connect("forge.db")) as connection, connection:
+        connection.execute("INSERT INTO forge_schema VALUES (999, 'breaking', 0, 1)")
     for command in (["jobs", "list"], ["enqueue", "send"], ["db", "migrate"]):
         answer = on_file.forge(*command)
         assert answer.code == 1

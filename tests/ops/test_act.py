@@ -148,7 +148,7 @@ async def test_a_duplicate_is_the_same_work_without_the_key(desk: Desk) -> None:
     (original,) = await desk.add(
         NewJob(
             kind="send", queue="mail", payload=b'{"a":1}', priority=-3, max_attempts=2,
-            tags=("vip",), dedupe_key="once", delay_s=60,
+            tags=("vip",), dedupe_key="once", delay_s=60, options={"rare": 1},
         )
     )  # fmt: skip
     copied = await desk.operator.duplicate(Selection(ids=(original,)))
@@ -160,6 +160,9 @@ async def test_a_duplicate_is_the_same_work_without_the_key(desk: Desk) -> None:
     assert (copy.kind, copy.queue, copy.payload) == ("send", "mail", {"a": 1})
     assert (copy.priority, copy.max_attempts, copy.tags) == (-3, 2, ("vip",))
     assert copy.dedupe_key is None
+    stored = await desk.store.jobs.get(copy_id)
+    assert stored is not None
+    assert stored.options == {"rare": 1}
 
 
 async def test_duplicating_by_filter_copies_each_once(

@@ -13,16 +13,18 @@ async def said(desk: Desk, subject: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize(
-    ("current", "severity", "cure"),
+    ("status", "severity", "cure"),
     [
-        (None, Severity.WARNING, "forge db create"),
-        (1, Severity.ERROR, "forge db migrate"),
-        (2, Severity.OK, ""),
-        (3, Severity.ERROR, "upgrade"),
+        (SchemaStatus(None, 2), Severity.WARNING, "forge db create"),
+        (SchemaStatus(1, 2, 1), Severity.ERROR, "forge db migrate"),
+        (SchemaStatus(2, 2, 1, ("exchange_v2",)), Severity.ERROR, "forge db migrate"),
+        (SchemaStatus(2, 2, 1), Severity.OK, ""),
+        (SchemaStatus(3, 2, 2), Severity.OK, ""),
+        (SchemaStatus(3, 2, 3), Severity.ERROR, "upgrade"),
     ],
 )
-def test_the_schema_is_judged(current: int | None, severity: Severity, cure: str) -> None:
-    finding = doctor.schema_finding(SchemaStatus(current, 2))
+def test_the_schema_is_judged(status: SchemaStatus, severity: Severity, cure: str) -> None:
+    finding = doctor.schema_finding(status)
     assert finding.severity is severity
     assert cure in finding.cure
 

@@ -105,7 +105,7 @@ def test_u19_times_of_enqueueing_are_stored_uncompressed(oldest_postgres: Privat
         forge.enqueue("work", {}, queue="q")
     kept = oldest_postgres.sql(
         "SELECT attstorage FROM pg_attribute "
-        "WHERE attrelid = 'u19_storage.ledger'::regclass AND attname = 'enqueued'"
+        "WHERE attrelid = 'u19_storage.counter_entries'::regclass AND attname = 'enqueued'"
     )
     assert kept.strip() == "e"
 

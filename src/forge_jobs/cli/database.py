@@ -58,17 +58,21 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
 
     found, described = with_forge(url, work)
     if as_json:
-        document = {"current": found.current, "wanted": found.wanted, "store": described}
+        document = {
+            "current": found.current,
+            "wanted": found.wanted,
+            "compatible": found.compatible,
+            "outdated_functions": found.outdated_functions,
+            "store": described,
+        }
         terminal.write_json(to_json(document))
         return
     current = "none" if found.current is None else str(found.current)
-    verdict = "up to date" if found.current == found.wanted else "run: forge db migrate"
-    if found.current is None:
-        verdict = "run: forge db create"
-    elif found.current > found.wanted:
-        verdict = "newer than this release: upgrade forge-jobs"
     pairs = [pair for pair in described.items() if pair[0] != "schema"]
-    pairs.append(("schema", f"{current} (wanted {found.wanted}): {verdict}"))
+    pairs.append(("schema", f"{current} (wanted {found.wanted}): {_state(found)}"))
+    pairs.append(("compatible", f"with releases that know schema {found.compatible} or later"))
+    if found.outdated_functions:
+        pairs.append(("functions", f"missing or old: {', '.join(found.outdated_functions)}"))
     terminal.console().print(terminal.facts(pairs))
 
 
@@ -110,13 +114,26 @@ def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> Non
     _print_schema(with_forge(url, work), as_json, "reset", "")
 
 
+def _state(found: SchemaStatus) -> str:
+    """What the schema's numbers mean for this release, and what to do."""
+    if found.current is None:
+        return "run: forge db create"
+    if found.is_too_new:
+        return "needs a newer release: upgrade forge-jobs"
+    if not found.is_complete:
+        return "run: forge db migrate"
+    if found.current > found.wanted:
+        return "newer than this release, and compatible"
+    return "up to date"
+
+
 def _migrate(url: str | None, as_json: bool, verb: str) -> None:
     async def work(forge: "Forge") -> tuple[SchemaStatus, SchemaStatus, str]:
         before = await forge.store.maintenance.schema_status()
         return before, await forge.store.maintenance.migrate(), redact.url(forge.url)
 
     before, after, address = with_forge(url, work)
-    result = verb if before.current != after.current else "already up to date"
+    result = "already up to date" if before == after else verb
     _print_schema(after, as_json, result, address)
 
 

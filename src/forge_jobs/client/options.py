@@ -89,6 +89,7 @@ class TaskSettings:
     burst: float = 1.0
     lane: str | None = None
     order: LaneOrder = LaneOrder.NONE
+    options: Mapping[str, Any] | None = None
 
     def declared(self, kind: str) -> Declared | None:
         """What the task says about limits; None when it says nothing."""

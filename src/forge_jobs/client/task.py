@@ -111,7 +111,10 @@ class TaskWith(Sendable[P, R]):
         self._sender = task.sender
         self._limit = task.settings.payload_limit
         self._read = task.signature.read_result
-        self._template = _replace(task.template, **job_fields(options))
+        fields = job_fields(options)
+        if task.template.options and "options" in fields:
+            fields["options"] = {**task.template.options, **fields["options"]}
+        self._template = _replace(task.template, **fields)
         self._tx = options.get("tx")
         self._per = task.settings.per
 
@@ -175,6 +178,7 @@ class Task(Sendable[P, R]):
             order=settings.order,
             track=declared is not None and with_declared(None, declared, 0).tracked,
             on_dead=on_dead,
+            options=settings.options,
         )
 
     @property
@@ -211,6 +215,7 @@ class Task(Sendable[P, R]):
             track=template.track,
             per=self._per,
             on_dead=template.on_dead,
+            options=template.options,
         )
 
     def __repr__(self) -> str:

@@ -335,6 +335,7 @@ def again(record: JobRecord) -> NewJob:
         lane=record.lane,
         order=record.order,
         on_dead=record.on_dead,
+        options=record.options,
     )
 
 

@@ -54,13 +54,17 @@ def schema_finding(status: SchemaStatus) -> Finding:
             Severity.WARNING, "schema", "there is no database yet",
             "forge db create (a worker or the first enqueue makes it, too)",
         )  # fmt: skip
+    if status.is_too_new:
+        text = f"version {current} needs a newer release than this one, which knows {wanted}"
+        return Finding(Severity.ERROR, "schema", text, "upgrade forge-jobs on this machine")
     if current < wanted:
         text = f"version {current}, this release wants {wanted}"
         return Finding(Severity.ERROR, "schema", text, "forge db migrate")
-    if current > wanted:
-        text = f"version {current} is newer than this release knows ({wanted})"
-        return Finding(Severity.ERROR, "schema", text, "upgrade forge-jobs on this machine")
-    return Finding(Severity.OK, "schema", f"version {current}")
+    if not status.is_complete:
+        text = f"functions are missing or old: {', '.join(status.outdated_functions)}"
+        return Finding(Severity.ERROR, "schema", text, "forge db migrate")
+    newer = f", newer than this release ({wanted}) and compatible" if current > wanted else ""
+    return Finding(Severity.OK, "schema", f"version {current}{newer}")
 
 
 def cluster_findings(seen: Overview) -> list[Finding]:

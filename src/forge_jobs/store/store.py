@@ -38,10 +38,30 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
 
 class SchemaStatus(Struct, frozen=True):
-    """The version of the stored schema (None without one) and the version this code needs."""
+    """Which schema a store has and which this code wants.
+
+    ``current``: the last migration applied, the *additive* number; None while there is no schema
+    of ours. ``wanted``: the last migration that this code knows. ``compatible``: the last migration
+    that older code cannot live with; code that knows fewer migrations must not use the store.
+    ``outdated_functions``: server functions that are missing or older than this code's.
+    """
 
     current: int | None
     wanted: int
+    compatible: int = 0
+    outdated_functions: tuple[str, ...] = ()
+
+    @property
+    def is_too_new(self) -> bool:
+        """Whether this code must not use the store."""
+        return self.compatible > self.wanted
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store has everything this code needs; it may have more."""
+        return (
+            self.current is not None and self.current >= self.wanted and not self.outdated_functions
+        )
 
 
 class Severity(StrEnum):

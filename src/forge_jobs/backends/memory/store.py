@@ -26,7 +26,7 @@ from .schedules import MemorySchedules
 from .settings import MemorySettings
 from .tables import Listener, Tables
 
-_SCHEMA = SchemaStatus(1, 1)
+_SCHEMA = SchemaStatus(1, 1, 1)
 
 
 class MemoryStore:

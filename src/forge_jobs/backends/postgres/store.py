@@ -62,7 +62,7 @@ class PostgresStore:
         self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
         self.maintenance = PostgresMaintenance(server, self.close, self._hearing.round_trip_s)
-        self._present = sql_files.statements("jobs", server.address.schema)["present"]
+        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
         self._tag = 0
 
     @property

@@ -1,9 +1,14 @@
--- The search for jobs where limits may be in the way.
+-- set: claim_search_v1
+-- revision: 1
+-- requires: primitives_v1
 
--- What may be claimed under a task's or queue's limit, of p_asked jobs; see core.limits. opens: when a
--- rate or a closed scope lets one more start, NULL when it does by now. The limit is locked.
-CREATE FUNCTION forge.room(
-    p_now bigint, p_name text, p_asked integer, OUT room integer, OUT ahead boolean,
+-- The search for claimable jobs where the plain one does not do: under rate and concurrency limits, and in queues
+-- whose claim index begins with many dead entries.
+
+-- How many of p_wanted jobs may be claimed under a task's or queue's limit; see core.limits. opens: when a rate or
+-- a closed scope allows one more start, NULL when it does now. The limit is locked.
+CREATE OR REPLACE FUNCTION forge.limit_room_v1(
+    p_now bigint, p_name text, p_wanted integer, OUT room integer, OUT may_prefetch boolean,
     OUT opens bigint)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
@@ -13,22 +18,22 @@ DECLARE
     v_until bigint;
 BEGIN
     room := 1000000000;
-    ahead := true;
+    may_prefetch := true;
     SELECT * INTO v_limit FROM forge.limits WHERE name = p_name;
     IF NOT FOUND THEN
         RETURN;
     END IF;
     IF v_limit.concurrency IS NOT NULL AND v_limit.per IS NULL THEN
-        -- Running jobs are as few as there are slots. Index: jobs_owner.
+        -- There are at most as many running jobs as slots. Index: jobs_owner.
         room := greatest(v_limit.concurrency - (
             SELECT count(*) FROM forge.jobs j WHERE j.status = 'running' AND j.owner > 0
                 AND p_name IN ('queue:' || j.queue, 'task:' || j.kind)), 0);
-        ahead := false;
+        may_prefetch := false;
     END IF;
     IF v_limit.rate_per_s IS NOT NULL THEN
-        v_tokens := forge.tokens(v_limit, p_now);
+        v_tokens := forge.refilled_tokens_v1(v_limit, p_now);
         room := least(room, floor(v_tokens + 1e-6)::integer);
-        ahead := ahead AND floor(v_tokens + 1e-6) >= p_asked;
+        may_prefetch := may_prefetch AND floor(v_tokens + 1e-6) >= p_wanted;
         IF v_tokens < 1 - 1e-6 THEN
             opens := greatest(p_now, v_limit.at)
                 + ceil((1 - 1e-6 - v_tokens) / v_limit.rate_per_s * 1000000)::bigint;
@@ -46,15 +51,15 @@ BEGIN
 END
 $$;
 
--- The starts a rate has saved up by now; time that runs backwards adds nothing.
-CREATE FUNCTION forge.tokens(p_limit forge.limits, p_now bigint) RETURNS double precision
+-- The permits a rate limit has by now; a clock that runs backwards adds nothing.
+CREATE OR REPLACE FUNCTION forge.refilled_tokens_v1(p_limit forge.limits, p_now bigint) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$
     SELECT least(p_limit.burst, p_limit.tokens
         + greatest(p_now - p_limit.at, 0) / 1000000.0 * p_limit.rate_per_s)
 $$;
 
--- Lock the limits that claims from these queues may need, in one order. Index: jobs_track.
-CREATE FUNCTION forge.lock_limits(p_queues text[]) RETURNS void
+-- Locks the limits that claims from these queues may need, in one order. Index: jobs_track.
+CREATE OR REPLACE FUNCTION forge.lock_limits_v1(p_queues text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 BEGIN
@@ -71,24 +76,24 @@ BEGIN
 END
 $$;
 
--- The next jobs of a queue where limits may be in the way: its own line and the tracks of limited
--- tasks, merged by priority, due time and key, as far as each has room. Takes the starts of what it
--- picks. Jobs of limited tasks that stand in the queue's own line, because they were stored before
--- the limit, move to their track, a thousand of the line at a time. Index: jobs_claim, jobs_track.
-CREATE FUNCTION forge.pick_limited(
+-- The next jobs of a queue where limits may apply: unlimited jobs and the tracks of limited tasks, merged by
+-- priority, due time and id, as far as each has room. Takes the permits of what it picks. Jobs of limited tasks
+-- without a track, stored before the limit existed, are moved to their track, a thousand at a time. Index:
+-- jobs_claim, jobs_track.
+CREATE OR REPLACE FUNCTION forge.pick_limited_v1(
     p_now bigint, p_queue text, p_free integer, p_prefetch integer, p_kinds text[],
     OUT picked bigint[], OUT opens bigint, OUT waiting boolean)
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    v_whole record;
-    v_asked integer;
+    v_queue_room record;
+    v_wanted integer;
     v_tracked text[];
     v_stray boolean;
     v_plain bigint[];
     v_ids bigint[];
-    v_aheads boolean[] := '{}';
+    v_may_prefetch boolean[] := '{}';
     v_names text[] := '{}';
     v_more bigint[];
     v_track text := '';
@@ -96,12 +101,12 @@ DECLARE
     v_row record;
 BEGIN
     picked := '{}';
-    SELECT * INTO v_whole FROM forge.room(p_now, 'queue:' || p_queue, p_free + p_prefetch);
-    v_asked := least(p_free + CASE WHEN v_whole.ahead THEN p_prefetch ELSE 0 END, v_whole.room);
+    SELECT * INTO v_queue_room FROM forge.limit_room_v1(p_now, 'queue:' || p_queue, p_free + p_prefetch);
+    v_wanted := least(p_free + CASE WHEN v_queue_room.may_prefetch THEN p_prefetch ELSE 0 END, v_queue_room.room);
     v_tracked := ARRAY(SELECT substr(l.name, 6) FROM forge.limits l
         WHERE l.name LIKE 'task:%' AND (l.rate_per_s IS NOT NULL OR l.scopes <> '{}'
             OR (l.concurrency IS NOT NULL AND l.per IS NULL)));
-    IF v_asked > 0 THEN
+    IF v_wanted > 0 THEN
         FOR v_round IN 1 .. 8 LOOP
             SELECT array_agg(l.id) FILTER (WHERE l.kind <> ALL (v_tracked)),
                 bool_or(l.kind = ANY (v_tracked)), bool_or(l.unique_waiting)
@@ -111,7 +116,7 @@ BEGIN
                     AND (j.expires_at IS NULL OR j.expires_at > p_now)
                     AND (p_kinds IS NULL OR j.kind = ANY (p_kinds))
                 ORDER BY j.priority, j.run_at, j.id
-                LIMIT v_asked
+                LIMIT v_wanted
                 FOR UPDATE SKIP LOCKED
             ) AS l;
             EXIT WHEN v_stray IS NOT TRUE;
@@ -123,7 +128,7 @@ BEGIN
                 FOR UPDATE SKIP LOCKED));
         END LOOP;
         v_ids := COALESCE(v_plain, '{}');
-        v_aheads := array_fill(true, ARRAY[cardinality(v_ids)]);
+        v_may_prefetch := array_fill(true, ARRAY[cardinality(v_ids)]);
         v_names := array_fill(''::text, ARRAY[cardinality(v_ids)]);
         LOOP
             SELECT j.track INTO v_track FROM forge.jobs j
@@ -135,17 +140,17 @@ BEGIN
             PERFORM 1 FROM forge.limits l WHERE l.name = 'task:' || v_track
                 AND (l.rate_per_s IS NOT NULL OR (l.concurrency IS NOT NULL AND l.per IS NULL))
             FOR UPDATE;
-            SELECT * INTO v_room FROM forge.room(p_now, 'task:' || v_track, v_asked);
+            SELECT * INTO v_room FROM forge.limit_room_v1(p_now, 'task:' || v_track, v_wanted);
             CONTINUE WHEN v_room.room <= 0;
             v_more := ARRAY(
                 SELECT j.id FROM forge.jobs j
                 WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NOT NULL
                     AND j.track = v_track AND (j.expires_at IS NULL OR j.expires_at > p_now)
                 ORDER BY j.priority, j.run_at, j.id
-                LIMIT least(v_room.room, v_asked)
+                LIMIT least(v_room.room, v_wanted)
                 FOR UPDATE SKIP LOCKED);
             v_ids := v_ids || v_more;
-            v_aheads := v_aheads || array_fill(v_room.ahead, ARRAY[cardinality(v_more)]);
+            v_may_prefetch := v_may_prefetch || array_fill(v_room.may_prefetch, ARRAY[cardinality(v_more)]);
             v_names := v_names || array_fill('task:' || v_track, ARRAY[cardinality(v_more)]);
         END LOOP;
         IF cardinality(v_ids) = cardinality(COALESCE(v_plain, '{}')) THEN
@@ -154,13 +159,13 @@ BEGIN
         ELSE
             waiting := true;
             FOR v_row IN
-                SELECT u.id, u.ahead, u.name FROM unnest(v_ids, v_aheads, v_names)
-                    AS u(id, ahead, name)
+                SELECT u.id, u.may_prefetch, u.name FROM unnest(v_ids, v_may_prefetch, v_names)
+                    AS u(id, may_prefetch, name)
                 JOIN forge.jobs j ON j.id = u.id
                 ORDER BY j.priority, j.run_at, j.id
             LOOP
-                EXIT WHEN cardinality(picked) >= v_asked;
-                CONTINUE WHEN cardinality(picked) >= p_free AND NOT v_row.ahead;
+                EXIT WHEN cardinality(picked) >= v_wanted;
+                CONTINUE WHEN cardinality(picked) >= p_free AND NOT v_row.may_prefetch;
                 picked := picked || v_row.id;
                 v_names[cardinality(picked)] := v_row.name;
             END LOOP;
@@ -168,7 +173,7 @@ BEGIN
         END IF;
         IF picked <> '{}' THEN
             UPDATE forge.limits l
-            SET tokens = greatest(forge.tokens(l, p_now) - u.starts, 0), at = greatest(l.at, p_now)
+            SET tokens = greatest(forge.refilled_tokens_v1(l, p_now) - u.starts, 0), at = greatest(l.at, p_now)
             FROM (
                 SELECT n AS name, count(*) AS starts FROM unnest(v_names) AS n GROUP BY n
                 UNION ALL SELECT 'queue:' || p_queue, cardinality(picked)
@@ -177,12 +182,12 @@ BEGIN
         END IF;
     END IF;
     IF cardinality(picked) < p_free + p_prefetch THEN
-        SELECT * INTO v_whole FROM forge.room(p_now, 'queue:' || p_queue, 1);
-        IF v_whole.opens IS NOT NULL AND EXISTS (SELECT 1 FROM forge.jobs j
+        SELECT * INTO v_queue_room FROM forge.limit_room_v1(p_now, 'queue:' || p_queue, 1);
+        IF v_queue_room.opens IS NOT NULL AND EXISTS (SELECT 1 FROM forge.jobs j
             WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
                 AND j.id <> ALL (picked))
         THEN
-            opens := v_whole.opens;
+            opens := v_queue_room.opens;
         END IF;
         v_track := '';
         LOOP
@@ -191,10 +196,57 @@ BEGIN
                 AND j.track > v_track
             ORDER BY j.track LIMIT 1;
             EXIT WHEN NOT FOUND;
-            SELECT * INTO v_room FROM forge.room(p_now, 'task:' || v_track, 1);
-            opens := least(opens, greatest(v_room.opens, v_whole.opens));
+            SELECT * INTO v_room FROM forge.limit_room_v1(p_now, 'task:' || v_track, 1);
+            opens := least(opens, greatest(v_room.opens, v_queue_room.opens));
         END LOOP;
     END IF;
     picked := NULLIF(picked, '{}');
+END
+$$;
+
+-- The next jobs of a queue without limits, starting at the watermarks: one position per priority, by rising
+-- priority. More urgent priorities are searched in full. Index: jobs_claim.
+CREATE OR REPLACE FUNCTION forge.pick_above_watermark_v1(p_now bigint, p_queue text, p_limit integer, p_watermarks jsonb)
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_picked bigint[] := '{}';
+    v_found bigint[];
+    v_lowest bigint := -2147483648;
+    v_watermark record;
+BEGIN
+    FOR v_watermark IN
+        SELECT (f ->> 0)::integer AS priority, (f ->> 1)::bigint AS run_at, (f ->> 2)::bigint AS id
+        FROM jsonb_array_elements(p_watermarks) AS f
+        UNION ALL SELECT NULL, NULL, NULL
+        ORDER BY priority NULLS LAST
+    LOOP
+        SELECT array_agg(l.id) INTO v_found FROM (
+            SELECT j.id FROM forge.jobs j
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                AND j.priority >= v_lowest AND j.priority < COALESCE(v_watermark.priority, 2147483648)
+                AND (j.expires_at IS NULL OR j.expires_at > p_now)
+            ORDER BY j.priority, j.run_at, j.id
+            LIMIT p_limit - cardinality(v_picked)
+            FOR UPDATE SKIP LOCKED
+        ) AS l;
+        v_picked := v_picked || v_found;
+        EXIT WHEN v_watermark.priority IS NULL;
+        SELECT array_agg(l.id) INTO v_found FROM (
+            SELECT j.id FROM forge.jobs j
+            WHERE j.queue = p_queue AND j.status = 'pending' AND j.track IS NULL
+                AND j.priority = v_watermark.priority
+                AND (j.run_at, j.id) >= (v_watermark.run_at, v_watermark.id)
+                AND (j.expires_at IS NULL OR j.expires_at > p_now)
+            ORDER BY j.run_at, j.id
+            LIMIT p_limit - cardinality(v_picked)
+            FOR UPDATE SKIP LOCKED
+        ) AS l;
+        v_picked := v_picked || v_found;
+        v_lowest := v_watermark.priority + 1;
+    END LOOP;
+    RETURN NULLIF(v_picked, '{}');
 END
 $$;

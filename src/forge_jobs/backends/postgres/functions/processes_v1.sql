@@ -1,9 +1,13 @@
--- What becomes of the jobs of dead processes, and how the living share slots.
+-- set: processes_v1
+-- revision: 1
+-- requires: primitives_v1, limit_buckets_v1
 
--- Processes whose lease ran out are declared dead, and running jobs are taken from owners that are
--- dead or unknown: to pending, to dead when no attempt is left, to cancelled if that was asked for.
--- Owners are found one by one in the index jobs_owner, so that nothing is read of living ones.
-CREATE FUNCTION forge.reap(p_now bigint, p_note text, p_limit integer,
+-- Reaping jobs of dead processes, and dividing slots among the living ones.
+
+-- Declares processes dead whose lease ran out, and takes running jobs from owners that are dead or unknown: to
+-- pending, to dead when no attempt is left, to cancelled if that was requested. Owners are found one by one in the
+-- index jobs_owner, so that no row of a living one is read.
+CREATE OR REPLACE FUNCTION forge.reap_v1(p_now bigint, p_note text, p_limit integer,
     OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean,
     OUT died bigint[], OUT queues text[])
 LANGUAGE plpgsql VOLATILE
@@ -11,11 +15,11 @@ SET plan_cache_mode = force_generic_plan SET jit = off
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_jobs bigint[];
-    v_ended bigint[];
+    v_terminal bigint[];
     v_keyed boolean;
 BEGIN
     UPDATE forge.processes SET dead = true
-    WHERE NOT processes.dead AND beat_at + round(lease_s * 1000000)::bigint <= p_now;
+    WHERE NOT processes.dead AND heartbeat_at + round(lease_s * 1000000)::bigint <= p_now;
     WITH RECURSIVE owners(owner) AS (
         (SELECT owner FROM forge.jobs WHERE status = 'running' ORDER BY owner LIMIT 1)
         UNION ALL
@@ -33,7 +37,7 @@ BEGIN
     ) AS l;
     more := COALESCE(cardinality(v_jobs) > p_limit, false);
     v_jobs := v_jobs[1:p_limit];
-    WITH moved AS (
+    WITH changed AS (
         UPDATE forge.jobs j
         SET status = t.target,
             attempts = t.kept,
@@ -42,7 +46,7 @@ BEGIN
             crashes = j.crashes + t.started::integer,
             finished_at = CASE WHEN t.target = 'pending' THEN NULL ELSE p_now END,
             errors = CASE WHEN t.started
-                THEN forge.with_error(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
+                THEN forge.append_error_v1(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
             last_error = CASE WHEN t.target = 'cancelled' THEN t.reason
                 WHEN t.started THEN p_note ELSE j.last_error END
         FROM (
@@ -52,45 +56,45 @@ BEGIN
                     WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer
                         >= r.max_attempts THEN 'dead'
                     ELSE 'pending' END AS target
-            FROM forge.jobs r LEFT JOIN forge.cancels c ON c.job = r.id
+            FROM forge.jobs r LEFT JOIN forge.cancel_requests c ON c.job = r.id
             WHERE r.id = ANY (v_jobs)
         ) AS t
         WHERE j.id = t.id
         RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, t.started, j.on_dead
     ),
-    booked AS (
-        INSERT INTO forge.ledger (minute, queue, kind, source, target, jobs, retried)
+    counted AS (
+        INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried)
         SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
             count(*) FILTER (WHERE status = 'pending' AND started)
-        FROM moved GROUP BY queue, kind, status
+        FROM changed GROUP BY queue, kind, status
     )
     SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'dead'),
         count(*) FILTER (WHERE status = 'cancelled'),
         array_agg(id) FILTER (WHERE status <> 'pending'), bool_or(dedupe_key IS NOT NULL),
         array_agg(id) FILTER (WHERE status = 'dead' AND on_dead IS NOT NULL),
         array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
-    INTO pending, dead, cancelled, v_ended, v_keyed, died, queues FROM moved;
-    IF v_ended IS NOT NULL THEN
-        DELETE FROM forge.cancels WHERE job = ANY (v_ended);
-        PERFORM forge.move_ended(v_ended);
+    INTO pending, dead, cancelled, v_terminal, v_keyed, died, queues FROM changed;
+    IF v_terminal IS NOT NULL THEN
+        DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
+        PERFORM forge.move_to_history_v1(v_terminal);
         IF v_keyed THEN
-            PERFORM forge.keys_ended(v_ended, p_now, false);
+            PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
         END IF;
-        queues := queues || forge.settle_jobs(p_now, v_ended);
+        queues := queues || forge.admit_buckets_of_jobs_v1(p_now, v_terminal);
     END IF;
 END
 $$;
 
--- The shares that are not as they should be: core.shares.share_out as a query. A part is what one
--- process has of one queue; parts of dead processes count until their last running job is taken.
--- Few rows, so that reading them all costs nothing. Index: jobs_owner.
-CREATE FUNCTION forge.share_changes(p_now bigint, p_most integer)
+-- The slot shares that differ from what they should be: core.shares.share_out as a query. A part is the share of
+-- one process in one queue; parts of dead processes count until their last running job is reaped. Few rows, so that
+-- reading them all costs nothing. Index: jobs_owner.
+CREATE OR REPLACE FUNCTION forge.slot_share_changes_v1(p_now bigint, p_max integer)
 RETURNS TABLE (process bigint, queue text, slots integer)
 LANGUAGE sql STABLE AS $$
-    WITH standing AS MATERIALIZED (
+    WITH leases AS MATERIALIZED (
         SELECT p.id, p.host_id, p.queues,
             NOT p.dead AND NOT p.quiet
-                AND p.beat_at + round(p.lease_s * 1000000)::bigint > p_now AS able
+                AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > p_now AS able
         FROM forge.processes p
         WHERE NOT p.dead OR EXISTS (
             SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')
@@ -100,22 +104,22 @@ LANGUAGE sql STABLE AS $$
             p.able AND q.name = ANY (p.queues) AS wants,
             COALESCE(s.slots, 0) AS had, COALESCE(s.held, 0) AS held
         FROM forge.queues q
-        CROSS JOIN standing p
-        LEFT JOIN forge.shares s ON s.process = p.id AND s.queue = q.name
+        CROSS JOIN leases p
+        LEFT JOIN forge.slot_shares s ON s.process = p.id AND s.queue = q.name
         WHERE s.process IS NOT NULL OR (p.able AND q.name = ANY (p.queues))
     ),
     ranked AS (
         SELECT parts.*,
             total - sum(held) OVER whole AS free,
             count(*) FILTER (WHERE wants) OVER whole AS sharers,
-            count(*) FILTER (WHERE wants) OVER so_far AS place
+            count(*) FILTER (WHERE wants) OVER so_far AS ordinal
         FROM parts
         WINDOW whole AS (PARTITION BY parts.queue),
             so_far AS (PARTITION BY parts.queue ORDER BY host_id, parts.process)
     ),
     fair AS (
         SELECT ranked.*, CASE WHEN wants
-            THEN least(total / sharers + (place <= total % sharers)::integer, p_most)
+            THEN least(total / sharers + (ordinal <= total % sharers)::integer, p_max)
             ELSE 0 END AS wanted
         FROM ranked
     ),
@@ -133,20 +137,20 @@ LANGUAGE sql STABLE AS $$
     ORDER BY grown.process, grown.queue
 $$;
 
--- Share all queues out, one caller at a time; how many shares changed. A process that gives up slots
--- meanwhile is not waited for: what it holds can only be less than what was read.
-CREATE FUNCTION forge.share(p_now bigint, p_most integer, p_lock text) RETURNS integer
+-- Divides the slots of all queues, one caller at a time; returns how many shares changed. A process that releases
+-- slots meanwhile is not waited for: what it holds can only be less than what was read.
+CREATE OR REPLACE FUNCTION forge.assign_slot_shares_v1(p_now bigint, p_max integer, p_lock text) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_changed integer;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(p_lock, 0));
-    DELETE FROM forge.shares s WHERE NOT EXISTS (
+    DELETE FROM forge.slot_shares s WHERE NOT EXISTS (
         SELECT 1 FROM forge.processes p
         WHERE p.id = s.process AND (NOT p.dead OR EXISTS (
             SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')));
-    INSERT INTO forge.shares AS s (process, queue, slots, held, version)
-    SELECT c.process, c.queue, c.slots, c.slots, 1 FROM forge.share_changes(p_now, p_most) AS c
+    INSERT INTO forge.slot_shares AS s (process, queue, slots, held, version)
+    SELECT c.process, c.queue, c.slots, c.slots, 1 FROM forge.slot_share_changes_v1(p_now, p_max) AS c
     ON CONFLICT (process, queue) DO UPDATE
     SET slots = EXCLUDED.slots, held = greatest(s.held, EXCLUDED.slots), version = s.version + 1;
     GET DIAGNOSTICS v_changed = ROW_COUNT;
