@@ -19,14 +19,8 @@ def house(project_root: Path, tmp_path: Path) -> Path:
     contracts = project_root / "scripts" / "import_contracts.py"
     (tmp_path / "scripts" / "import_contracts.py").write_text(contracts.read_text())
     rooms = ["", "core", "kit", "store", "client", "engine", "ops", "handlers", "cli", "web"]
-    rooms += [
-        "engine/claiming",
-        "engine/running",
-        "testing",
-        "backends",
-        "backends/memory",
-        "backends/sqlite",
-    ]
+    rooms += ["testing", "backends", "backends/memory", "backends/sqlite", "engine/claiming"]
+    rooms += ["engine/running"]
     for room in rooms:
         folder = tmp_path / "src" / "forge_jobs" / room
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,8 +56,9 @@ def test_allowed_imports_pass(house: Path) -> None:
     (package / "handlers" / "__init__.py").write_text(
         "from forge_jobs.engine.running import context\n"
     )
-    loop = package / "engine" / "claiming" / "exchange_loop.py"
-    loop.write_text("from forge_jobs import store, core, kit\n")
+    (package / "engine" / "claiming" / "exchange_loop.py").write_text(
+        "from forge_jobs import store, core, kit\n"
+    )
     (package / "cli" / "__init__.py").write_text("from forge_jobs import app, ops\n")
     (package / "testing" / "__init__.py").write_text("from forge_jobs import app, engine\n")
     done = lint_imports(house)

@@ -105,7 +105,7 @@ class Job(Generic[R]):
         try:
             poller.wait(self.id, end)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await end.arrived())
+                return self._outcome(await end.aresult())
         except TimeoutError:
             raise self._too_late(timeout_s) from None
         finally:

@@ -123,9 +123,9 @@ class ResultPoller:
             ends = self._waiters.pop(job_id, [])
         for answer in ends:
             if isinstance(end, BaseException):
-                answer.fail(end)
+                answer.set_exception(end)
             else:
-                answer.give(end)
+                answer.set_result(end)
 
     def _fail(self, error: BaseException) -> None:
         with self._guard:

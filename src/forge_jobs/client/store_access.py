@@ -77,7 +77,7 @@ class StoreAccess:
         opened = self._opened
         if opened is not None:
             return opened
-        return await self._open().arrived()
+        return await self._open().aresult()
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
@@ -148,11 +148,11 @@ class StoreAccess:
         self._end()
         if self._store is not None:
             try:
-                await self._closing().arrived()
+                await self._closing().aresult()
             except CancelledError:
                 await asyncio.to_thread(self.io.close)
                 with contextlib.suppress(CancelledError):
-                    await self._closing().arrived()
+                    await self._closing().aresult()
         await asyncio.to_thread(self.io.close)
 
     def rest(self) -> None:
@@ -191,7 +191,7 @@ class StoreAccess:
                 if self._store is not None:
                     await self._store.close()
         finally:
-            self.io.end_here()
+            self.io.stop_from_loop()
 
     def _open(self) -> ThreadResult[Store]:
         if sys.is_finalizing():

@@ -15,7 +15,7 @@ from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.core.schedule_ticks import due, first_tick, job_for
 from forge_jobs.engine.requests.routing import Router
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
 from forge_jobs.store.store import Store
 
@@ -59,7 +59,7 @@ class Cron:
     """
 
     name = "cron"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Cron:
         if report.next_due is None:
             return Next.after(most_s)
         wait_s = (report.next_due - look.now) / SECOND + _LATE_S
-        return Next.sharp(min(max(wait_s, 0.0), most_s))
+        return Next.exactly(min(max(wait_s, 0.0), most_s))
 
 
 async def cron_tick_once(
