@@ -172,10 +172,10 @@ class PostgresPages(Pages):
 
     def fill(self, store: Path, rows: int, minutes: int) -> None:
         crowd.fill_postgres(store, rows, minutes)
-        postgres.prepare_database(store)
+        postgres.prepare_tables(store)
 
     def rest(self, store: Path) -> None:
-        postgres.prepare_database(store)
+        postgres.prepare_tables(store)
 
 
 @contextmanager

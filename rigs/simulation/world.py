@@ -144,7 +144,7 @@ class _World:
             strict=dice.chance(0.2),
             # A suspect would be run alone in a child process, which has no virtual time.
             isolate_after_crashes=1_000_000,
-            beside_from=2,
+            min_background_finishes=2,
             budgets=Budgets(missing_delay_s=4.0),
         )
         self.ground = lay_ground(

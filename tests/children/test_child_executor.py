@@ -74,7 +74,7 @@ async def test_progress_log_and_carried_jobs_come_back(
         ("info", "hello there"),
         ("warning", "careful"),
     ]
-    assert [(job.kind, job.queue, job.payload) for job in run.carried or []] == [
+    assert [(job.kind, job.queue, job.payload) for job in run.successors or []] == [
         ("echo", "default", b'{"from":"speak"}')
     ]
     await bench.executor.close()

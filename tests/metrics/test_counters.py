@@ -119,11 +119,11 @@ async def test_writers_roll_up_where_no_service_does(forge: Forge, tmp_path: Pat
 async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     store = await forge.aready()
     clock = MovableClock()
-    trips = {name: StoreLatency() for name in "ab"}
+    store_latency = {name: StoreLatency() for name in "ab"}
     usage = {"a": Usage(), "b": Usage()}
 
     def report(name: str) -> VitalsReport:
-        def who() -> tuple[str, str]:
+        def identity() -> tuple[str, str]:
             return (f"host-{name}", name)
 
         def used() -> Usage:
@@ -131,9 +131,9 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
 
         return VitalsReport(
             store.metrics,
-            who=who,
+            identity=identity,
             running=lambda: 3,
-            trips=trips[name],
+            store_latency=store_latency[name],
             usage=used,
             clock=clock,
             store_now=clock.now,
@@ -143,8 +143,8 @@ async def test_A11_every_process_reports_for_itself(forge: Forge) -> None:
     for tick in reports.values():
         await tick.tick()
     clock.advance(10)
-    trips["a"].add(0.002)
-    trips["a"].failed()
+    store_latency["a"].add(0.002)
+    store_latency["a"].failed()
     usage["a"] = Usage(5.0, 70 << 20, 100, 200, 0.25)
     usage["b"] = Usage(1.0, 60 << 20, 1, 2, 0.25)
     for tick in reports.values():
@@ -186,10 +186,10 @@ def test_this_process_can_be_measured() -> None:
 
 
 async def test_the_exchange_loop_measures_its_round_trips() -> None:
-    trips = StoreLatency()
-    assert trips.take() == (EMPTY, 0)
+    store_latency = StoreLatency()
+    assert store_latency.take() == (EMPTY, 0)
     for span in (0.001, 0.003):
-        trips.add(span)
-    trips.failed()
-    assert trips.take() == (histogram([0.001, 0.003]), 1)
-    assert trips.take() == (EMPTY, 0)
+        store_latency.add(span)
+    store_latency.failed()
+    assert store_latency.take() == (histogram([0.001, 0.003]), 1)
+    assert store_latency.take() == (EMPTY, 0)

@@ -240,7 +240,7 @@ def test_a_slow_store_hears_of_a_graceful_end_too(seed: int, takes_s: float, hea
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         assert first.handle is not None
-        member = first.handle._process._member
+        member = first.handle._process._registration
         member._processes = SlowFarewell(member._processes, takes_s)
         began = scene.ground.loop.time()
         await first.shutdown(3)

@@ -52,7 +52,7 @@ class Told:
     id: str
     status: str
     attempts: int
-    max_attempts_shown: int
+    max_attempts: int
     due_in_s: float
     error: str
 
@@ -127,7 +127,7 @@ class DemoEnvironment:
             id=number,
             status=str(job.status),
             attempts=job.attempts,
-            max_attempts_shown=job.max_attempts,
+            max_attempts=job.max_attempts,
             due_in_s=0.0 if over else max(due_in_s, 0.0),
             error="" if job.status is JobStatus.DONE else job.error or "",
         )
