@@ -14,7 +14,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, enqueue, new_job, record
+from .worker import Process, all_jobs, enqueue, new_job, record
 
 PAYLOADS = {
     "object": b'{"to":"a@b.c","n":1}',
@@ -108,7 +108,7 @@ class TestEnqueue:
         assert job.trace == "00-abc-def-01"
 
     async def test_payloads_and_results_come_back_byte_for_byte(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for name, payload in PAYLOADS.items():
             answer = await enqueue(store, payload=payload)
