@@ -14,7 +14,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, claim_of, enqueue, new_job, record
+from .worker import Process, all_jobs, claim_of, enqueue, new_job, record
 
 PAYLOADS = {
     "object": b'{"to":"a@b.c","n":1}',
@@ -113,7 +113,7 @@ class TestEnqueue:
 
     @pytest.mark.parametrize("others", [0, 5, 99])
     async def test_rare_options_stay_with_their_job(
-        self, store: Store, worker: Worker, others: int
+        self, store: Store, worker: Process, others: int
     ) -> None:
         """Through every path that stores one job or many, claims, retries and finishes it."""
         plain = [new_job(priority=1)] * others
@@ -141,7 +141,7 @@ class TestEnqueue:
         assert (ended.status, ended.options) == (JobStatus.DONE, OPTIONS)
 
     async def test_payloads_and_results_come_back_byte_for_byte(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for name, payload in PAYLOADS.items():
             answer = await enqueue(store, payload=payload)
