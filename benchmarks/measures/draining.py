@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import OURS, Bench, settle
+from benchmarks.bench import OURS, Bench, prepare_database
 from benchmarks.figures import Figure
 from benchmarks.processes import Agent
 from benchmarks.systems import forge_rows
@@ -81,7 +81,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
             seeded = seed(producer, contender, DRAIN_SECONDS)
         if contender.load is not None:
             check_load(contender, "seeded", forge_rows.state(store), problems)
-        settle(store)
+        prepare_database(store)
         with bench.agent(
             contender.system,
             store,

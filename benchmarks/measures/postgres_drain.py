@@ -82,7 +82,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
             seeded = seed(producer, contender, SECONDS)
         if contender.load is not None:
             check_load(contender, "seeded", forge_postgres_rows.state(store), problems)
-        postgres.settle(store)
+        postgres.prepare_tables(store)
         with bench.agent(
             contender.system,
             store,

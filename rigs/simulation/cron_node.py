@@ -70,13 +70,13 @@ class CronNode(Node):
             queue_of=lambda kind: None,
             router=DefaultRouter(),
             entropy=self._entropy,
-            look_s=self.LEAD_S,
+            interval_s=self.LEAD_S,
         )
         await run_service(cron, loop)
 
     async def _go(self) -> None:
         try:
-            await self._leadership.give_up()
+            await self._leadership.release()
         except ForgeError as error:
             self._ground.fault(self.who, "exit", f"kept the lead: {error}")
         self.gone = self.left = True

@@ -14,7 +14,7 @@ from rigs.simulation.bound import BOUND_QUEUE
 from rigs.simulation.effects import Recorder
 
 
-class WatchedBooks(Counters):
+class WatchedCounters(Counters):
     """Books that also tell a recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -55,5 +55,5 @@ class WatchedShares(dict[tuple[int, str], Share]):
 def watch(store: MemoryStore, recorder: Recorder) -> None:
     """Put the witness into a store that is still empty."""
     tables = store._tables  # pyright: ignore[reportPrivateUsage]
-    tables.counters = WatchedBooks(recorder)
+    tables.counters = WatchedCounters(recorder)
     tables.shares = WatchedShares(recorder)

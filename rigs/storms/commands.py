@@ -69,10 +69,10 @@ class _Silent:
 
     stop_reason = None
 
-    def say(self, **said: object) -> None:
+    def report(self, **said: object) -> None:
         pass
 
-    def carry(self, job: object) -> None:
+    def add_successor(self, job: object) -> None:
         raise AssertionError("commands carry nothing")
 
 
@@ -86,7 +86,7 @@ class Commands:
         self._mark = f"storm-{os.getpid()}-{seed}"
         self._scratch = folder / "scratch"
         self._around = RunEnvironment(
-            "HOST",
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             None,

@@ -46,13 +46,13 @@ class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
     ``heartbeat_s`` None means five beats per lease; never fewer than three are made.
-    ``shutdown_s`` is what a slow store gets to hear of a stop, after ``grace_s``.
+    ``shutdown_s`` is the time for the store calls of a shutdown, after ``grace_s``.
     ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
-    claimed ahead; what has not started ``prefetch_hold_s`` after its claim is handed back.
-    ``max_unwritten`` bounds the endings that a crash may undo; None means 256, or 1,024 where a
-    server writes them while the next jobs run. There ``beside_from`` successes and as many wanted
-    jobs go in two calls side by side instead of one.
-    ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the books.
+    prefetched; what has not started ``prefetch_hold_s`` after its claim is released.
+    ``max_unwritten`` bounds the finishes that a crash may lose; None means 256, or 1,024 where a
+    server writes them while the next jobs run. There ``min_background_finishes`` successes and as
+    many wanted jobs go in two concurrent calls instead of one.
+    ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the metrics.
     """
 
     lease_s: float = 15.0
@@ -64,7 +64,7 @@ class EngineSettings:
     prefetch_hold_s: float = 0.25
     max_unwritten: int | None = None
     unwritten_s: float = 0.05
-    beside_from: int = 200
+    min_background_finishes: int = 200
     poll_s: float = 1.0
     control_s: float = 0.5
     retention_minutes_s: float = 30 * 86_400.0

@@ -86,7 +86,7 @@ def test_jobs_that_are_due_too_early_are_seeded_again_with_a_longer_lead(
 def test_a_lead_that_is_never_long_enough_is_a_failure(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(against, "LEAD_MOST", 0.0)
+    monkeypatch.setattr(against, "MAX_LEAD_S", 0.0)
     one = contender(ROWS["drain-due"], 100, "due", SOURCE)
     with pytest.raises(AgentError, match="the jobs were due before"):
         drained(bench, replace(one, seed={"lead": 0.001}), [])

@@ -33,8 +33,8 @@ class ExecutorHarness:
     """Submits runs to an executor and records their outcomes."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.around = RunEnvironment(
-            "HOST",
+        self.environment = RunEnvironment(
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             NoEnqueuer(),
@@ -46,11 +46,11 @@ class ExecutorHarness:
         self._waiting: dict[Run, asyncio.Future[RunOutcome]] = {}
         self._keys = 0
 
-    def noted(self, run: Run) -> None:
+    def add_notes(self, run: Run) -> None:
         pass
 
     def _ended(self, run: Run, run_outcome: RunOutcome) -> None:
-        run.state = RunState.ENDED
+        run.state = RunState.FINISHED
         self._waiting[run].set_result(run_outcome)
 
     def begin(
@@ -75,7 +75,7 @@ class ExecutorHarness:
             call=lambda data, make_context: None,
             child=chosen,
         )
-        run = Run(job, handler, self, SYSTEM_CLOCK.mono())  # type: ignore[arg-type]
+        run = Run(job, handler, self, None, SYSTEM_CLOCK.mono())  # type: ignore[arg-type]
         run.state = RunState.RUNNING
         if timeout_s is not None:
             run.deadline = run.started_at + timeout_s

@@ -74,7 +74,7 @@ async def test_progress_log_and_carried_jobs_are_recorded(
         ("info", "hello there"),
         ("warning", "careful"),
     ]
-    assert [(job.kind, job.queue, job.payload) for job in run.carried or []] == [
+    assert [(job.kind, job.queue, job.payload) for job in run.successors or []] == [
         ("echo", "default", b'{"from":"report"}')
     ]
     await harness.executor.close()

@@ -43,11 +43,11 @@ async def test_a_cpu_task_runs_in_a_child_and_reports_everything(worker: Any) ->
     assert [line.message for line in lines] == ["squaring 12"]
     # The job that on_done carried was stored and runs.
     for _ in range(200):
-        carried = [job for job in await _all(store) if job.kind == "collect"]
-        if carried and carried[0].status == "done":
+        successors = [job for job in await _all(store) if job.kind == "collect"]
+        if successors and successors[0].status == "done":
             break
         await asyncio.sleep(0.05)
-    assert [job.result for job in carried] == [b"144"]
+    assert [job.result for job in successors] == [b"144"]
 
 
 async def test_a_timeout_kills_the_child(worker: Any, tmp_path: Path) -> None:

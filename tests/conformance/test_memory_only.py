@@ -1,5 +1,10 @@
-"""What only the memory backend promises: refusing illegal moves, private and named stores."""
+"""What only the memory backend promises: no illegal transition, synchronous notifications.
 
+Also that the conformance suite is complete: ``all`` exports every test class.
+"""
+
+import importlib
+import pkgutil
 import threading
 
 import pytest
@@ -15,7 +20,9 @@ from forge_jobs.core.status import TERMINAL, Attempts, Event, JobStatus, targets
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.jobs import Exchange, Retention, Want
 from forge_jobs.store.processes import NewProcess
+from forge_jobs.testing import conformance
 from forge_jobs.testing.clock import MovableClock
+from forge_jobs.testing.conformance import all as conformance_all
 
 JOB = NewJob(kind="work", queue="q")
 
@@ -30,7 +37,7 @@ def store(clock: MovableClock) -> MemoryStore:
     return MemoryStore(clock, SeededEntropy(1))
 
 
-def test_the_one_move_function_refuses_what_the_table_does_not_have(clock: MovableClock) -> None:
+def test_transition_refuses_what_is_not_in_the_table(clock: MovableClock) -> None:
     refused = 0
     for source in JobStatus:
         for event in Event:
@@ -49,7 +56,7 @@ def test_the_one_move_function_refuses_what_the_table_does_not_have(clock: Movab
     assert refused > 1_000
 
 
-def test_a_move_with_the_wrong_word_on_attempts_is_refused(clock: MovableClock) -> None:
+def test_a_transition_with_wrong_attempts_is_refused(clock: MovableClock) -> None:
     tables = Tables(clock, SeededEntropy(1))
     transitions.insert(tables, JOB, 0)
     with pytest.raises(Invalid, match="attempt"):
@@ -67,7 +74,7 @@ def test_a_move_with_the_wrong_word_on_attempts_is_refused(clock: MovableClock) 
         (Event.SNOOZE, JobStatus.PENDING),
     ],
 )
-async def test_a_finish_off_the_table_is_refused_before_anything_happens(
+async def test_an_illegal_finish_is_refused_before_anything_is_written(
     store: MemoryStore, event: Event, status: JobStatus
 ) -> None:
     [first, second] = await store.jobs.enqueue([JOB, JOB])
@@ -83,19 +90,19 @@ async def test_a_finish_off_the_table_is_refused_before_anything_happens(
     assert [peek and peek.status for peek in seen] == [JobStatus.RUNNING] * 2
 
 
-async def test_lapsed_keys_are_swept(store: MemoryStore, clock: MovableClock) -> None:
+async def test_lapsed_keys_are_purged(store: MemoryStore, clock: MovableClock) -> None:
     tables = store._tables
-    asked = NewJob(kind="work", queue="q", dedupe_key="a", dedupe_for_s=5.0)
-    [answer] = await store.jobs.enqueue([asked])
+    request = NewJob(kind="work", queue="q", dedupe_key="a", dedupe_for_s=5.0)
+    [answer] = await store.jobs.enqueue([request])
     await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
     clock.advance(6)
-    assert dedupe_keys.holder(tables, asked, clock.now()) is None
+    assert dedupe_keys.holder(tables, request, clock.now()) is None
     assert len(tables.dedupe_entries) == 1
     await store.jobs.purge(Retention(), limit=10)
     assert tables.dedupe_entries == {}
 
 
-async def test_a_ring_comes_synchronously_and_outside_the_lock(store: MemoryStore) -> None:
+async def test_a_notification_is_synchronous_and_outside_the_lock(store: MemoryStore) -> None:
     seen: list[int] = []
 
     def notify() -> None:
@@ -134,8 +141,16 @@ async def test_the_same_seed_and_calls_give_the_same_store(clock: MovableClock) 
     assert answers[0] == answers[1]
 
 
-def test_ended_states_need_a_person(clock: MovableClock) -> None:
+def test_terminal_states_do_not_expire(clock: MovableClock) -> None:
     assert {status for status in JobStatus if not targets(status, Event.EXPIRE)} == {
         *TERMINAL,
         JobStatus.RUNNING,
     }
+
+
+def test_all_exports_every_test_class_of_the_suite() -> None:
+    names: set[str] = set()
+    for part in pkgutil.iter_modules(conformance.__path__):
+        module = importlib.import_module(f"{conformance.__name__}.{part.name}")
+        names |= {name for name in vars(module) if name.startswith("Test")}
+    assert names == {name for name in conformance_all.__all__ if name.startswith("Test")}

@@ -21,14 +21,14 @@ from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
 from tests.postgres.bouncer import bouncer, program
-from tests.postgres.places import Places
 from tests.postgres.pooler import transaction_pooler
+from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer, oldest
 
 
 @pytest.fixture(scope="module")
-def places(oldest_postgres: PrivateServer) -> Iterator[Places]:
-    made = Places(oldest_postgres)
+def schemas(oldest_postgres: PrivateServer) -> Iterator[Schemas]:
+    made = Schemas(oldest_postgres)
     yield made
     made.close()
 
@@ -45,25 +45,25 @@ def pooled(folder: Path, schema: str) -> str:
 
 
 @pytest.fixture
-def make_store(clock: MovableClock, places: Places, pooler: Path) -> Iterator[MakeStore]:
+def make_store(clock: MovableClock, schemas: Schemas, pooler: Path) -> Iterator[MakeStore]:
     taken: list[str] = []
 
     def make() -> PostgresStore:
-        taken.append(places.take())
+        taken.append(schemas.take())
         return PostgresStore(pooled(pooler, taken[-1]), clock, SeededEntropy(len(taken)))
 
     yield make
     for schema in taken:
-        places.give_back(schema)
+        schemas.give_back(schema)
 
 
 @pytest.fixture
 def second_store(clock: MovableClock, pooler: Path) -> SecondStore:
-    def beside(store: Store) -> PostgresStore:
+    def second(store: Store) -> PostgresStore:
         schema = store.maintenance.describe()["namespace"]
         return PostgresStore(pooled(pooler, schema), clock, SeededEntropy(9))
 
-    return beside
+    return second
 
 
 def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer) -> None:
@@ -77,7 +77,7 @@ async def test_the_pooler_is_noticed(store: PostgresStore) -> None:
 async def test_listening_through_it_is_found_to_be_useless(
     store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes LISTEN and delivers nothing: listeners are rung by a timer instead."""
+    """It accepts LISTEN and delivers nothing: listeners are notified by a timer instead."""
     monkeypatch.setattr(listener, "PROBE_S", 1.0)
     schema = store.maintenance.describe()["namespace"]
     hopeful = PostgresStore(pooled(pooler, schema))

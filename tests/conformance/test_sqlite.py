@@ -1,4 +1,4 @@
-"""The SQLite backend passes the conformance suite, on files and with time under our control."""
+"""The SQLite backend passes the conformance suite, on files and with a movable clock."""
 
 from collections.abc import Callable
 from pathlib import Path

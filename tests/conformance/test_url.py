@@ -1,4 +1,4 @@
-"""Store addresses: what they open, and what is said about those that open nothing."""
+"""Store addresses: what they open, and the errors for bad ones."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ async def test_three_slashes_are_relative_and_four_absolute(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("", "no scheme"),
         ("forge.db", "no scheme"),
@@ -79,13 +79,13 @@ async def test_three_slashes_are_relative_and_four_absolute(
         ("http://[x", "cannot be read"),
     ],
 )
-def test_a_bad_address_is_named(url: str, said: str) -> None:
-    with pytest.raises(BadUrl, match=said):
+def test_a_bad_address_is_named(url: str, message: str) -> None:
+    with pytest.raises(BadUrl, match=message):
         open_store(url)
 
 
 @pytest.mark.parametrize("url", ["redis://:geheim@h/0", "redis://h/0"])
-def test_backends_to_come_say_so(url: str) -> None:
+def test_backends_that_are_not_built_yet_are_named(url: str) -> None:
     with pytest.raises(NotYet, match="not part of this version") as caught:
         open_store(url)
     assert "geheim" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Cron expressions: what they say, what is refused, and the days on which clocks are changed."""
+"""Cron expressions: ticks, refused expressions, and days on which clocks are changed."""
 
 import re
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_tick_is_later_than_the_moment_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("", "has 0 fields"),
         ("* * *", "write 5 fields"),
@@ -94,10 +94,10 @@ def test_a_tick_is_later_than_the_moment_asked_for() -> None:
         ("x" * 300, "at most 256 characters"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_remedy(expression: str, said: str) -> None:
+def test_what_cannot_be_read_is_refused_with_a_remedy(expression: str, message: str) -> None:
     with pytest.raises(BadCron) as refused:
         cron.read(expression)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_something_else_than_text_is_refused() -> None:
@@ -178,7 +178,7 @@ def changes(zone: ZoneInfo) -> Iterator[datetime]:
 
 
 def walls(zone: ZoneInfo, since: datetime, until: datetime) -> list[tuple[datetime, datetime]]:
-    """Every minute of real time with what the clock on the wall shows."""
+    """Every minute of real time with its wall-clock time."""
     found: list[tuple[datetime, datetime]] = []
     while since < until:
         found.append((since, since.astimezone(zone).replace(tzinfo=None)))

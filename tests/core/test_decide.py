@@ -1,4 +1,4 @@
-"""From outcome to finish: pure, total, and always along the table."""
+"""``decide``: pure, total, and every finish is a legal transition."""
 
 import pytest
 from hypothesis import given
@@ -71,7 +71,7 @@ def test_A27_the_first_retry_waits_the_base(attempts: int, delay_s: float) -> No
     assert (finish.status, finish.delay_s, finish.error) == (JobStatus.FAILED, delay_s, "boom")
 
 
-def test_the_last_attempt_is_the_end() -> None:
+def test_a_failure_of_the_last_attempt_is_dead() -> None:
     finish = decide(structs.replace(JOB, attempts=5), Failed("boom"), now=NOW)
     assert (finish.event, finish.status) == (Event.FAIL, JobStatus.DEAD)
 
@@ -82,24 +82,24 @@ def test_dead_is_dead_at_once() -> None:
 
 
 @pytest.mark.parametrize(("crashes", "status"), [(0, "failed"), (1, "failed"), (2, "dead")])
-def test_a_convicted_job_dies(crashes: int, status: str) -> None:
+def test_a_job_at_the_crash_limit_is_dead(crashes: int, status: str) -> None:
     finish = decide(structs.replace(JOB, crashes=crashes), Crashed("child"), now=NOW)
     assert (finish.event, str(finish.status)) == (Event.CRASH, status)
 
 
-def test_a_crash_on_the_last_attempt_is_the_end() -> None:
+def test_a_crash_on_the_last_attempt_is_dead() -> None:
     finish = decide(structs.replace(JOB, attempts=5), Crashed("child"), now=NOW)
     assert finish.status is JobStatus.DEAD
 
 
-def test_A4_a_throttle_passes_the_hint_on() -> None:
+def test_A4_a_throttle_uses_the_given_delay() -> None:
     finish = decide(JOB, Throttled("1.5s", scope="smtp"), now=NOW)
     assert (finish.status, finish.delay_s, finish.scope) == (JobStatus.SCHEDULED, 1.5, "smtp")
     assert decide(JOB, Throttled(), now=NOW).delay_s is None
 
 
 @pytest.mark.parametrize("field", ["throttled", "missing"])
-def test_A5_a_budget_ends(field: str) -> None:
+def test_A5_a_job_beyond_its_budget_is_dead(field: str) -> None:
     outcome = Throttled(1) if field == "throttled" else Missing()
     day = 86_400 * SECOND
     for age, status in ((0, "scheduled"), (day, "scheduled"), (day + 1, "dead")):
@@ -110,7 +110,7 @@ def test_A5_a_budget_ends(field: str) -> None:
 
 
 @pytest.mark.parametrize(("roll", "delay_s"), [(0.0, 7.5), (0.5, 15.0), (0.999, 22.485)])
-def test_a_missing_handler_is_looked_for_at_spread_times(roll: float, delay_s: float) -> None:
+def test_a_missing_handler_is_retried_with_jitter(roll: float, delay_s: float) -> None:
     assert decide(JOB, Missing(), now=NOW, roll=roll).delay_s == pytest.approx(delay_s)
 
 
@@ -123,8 +123,8 @@ def test_stopped_is_a_failure_unless_a_cancel_was_requested() -> None:
 @pytest.mark.parametrize("status", JobStatus)
 def test_M2_only_done_survives_a_cancel_request(status: JobStatus) -> None:
     assert final_status(status, cancel_requested=False) is status
-    asked = final_status(status, cancel_requested=True)
-    assert asked is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
+    final = final_status(status, cancel_requested=True)
+    assert final is (JobStatus.DONE if status is JobStatus.DONE else JobStatus.CANCELLED)
 
 
 @given(
@@ -134,7 +134,7 @@ def test_M2_only_done_survives_a_cancel_request(status: JobStatus) -> None:
     age_s=st.none() | st.integers(0, 200_000),
     roll=st.floats(0, 1, exclude_max=True),
 )
-def test_every_decision_is_a_legal_move_and_repeatable(
+def test_every_decision_is_a_legal_transition_and_reproducible(
     outcome: AnyOutcome, attempts: int, crashes: int, age_s: int | None, roll: float
 ) -> None:
     since = None if age_s is None else NOW - age_s * SECOND
@@ -168,7 +168,7 @@ def test_a_reap_follows_the_table(started: bool, attempts: int, cancel: bool) ->
     )
 
 
-def test_own_curve_and_budgets_are_used() -> None:
+def test_given_back_off_and_budgets_are_used() -> None:
     curve = Backoff(base_s=1, max_s=2, jitter=0.5)
     assert decide(JOB, Failed("x"), now=NOW, roll=0.0, backoff=curve).delay_s == 0.5
     tight = Budgets(max_crashes=1)
@@ -176,7 +176,7 @@ def test_own_curve_and_budgets_are_used() -> None:
     assert DEFAULT_BUDGETS.throttle_s == 86_400
 
 
-def test_a_failure_may_ask_for_a_longer_wait_and_never_for_a_shorter_one() -> None:
+def test_a_failure_may_lengthen_the_delay_but_not_shorten_it() -> None:
     steps = Backoff(steps_s=(30.0,), jitter=0.0)
     longer = decide(JOB, Failed("busy", retry_after="2m"), now=NOW, backoff=steps)
     shorter = decide(JOB, Failed("busy", retry_after=5), now=NOW, backoff=steps)

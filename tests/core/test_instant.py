@@ -1,4 +1,4 @@
-"""Durations and moments as people write them."""
+"""Durations and instants."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

@@ -1,4 +1,4 @@
-"""Names people give, and the ids we give."""
+"""Rules for names, public job ids, and slot shares."""
 
 from typing import Any
 

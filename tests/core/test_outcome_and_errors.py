@@ -1,4 +1,4 @@
-"""Outcomes as handlers raise them, and the one tree of errors."""
+"""Outcomes that handlers raise, and the tree of errors."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def test_unavailable_and_unknown_cannot_be_confused() -> None:
     assert not issubclass(errors.Unavailable, errors.Unknown)
 
 
-def test_a_failed_job_tells_what_happened() -> None:
+def test_a_failed_job_error_has_state_and_reason() -> None:
     error = JobFailed("01ABC", "dead", None)
     assert str(error) == "job 01ABC ended as dead: no reason recorded"
     assert (error.job_id, error.status, error.error) == ("01ABC", "dead", None)

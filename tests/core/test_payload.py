@@ -1,4 +1,4 @@
-"""JSON at the door: what comes in comes back, what cannot be kept is refused with a reason."""
+"""JSON payloads: values come back unchanged, or are refused with a reason."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ class Point:
     x: int
 
 
-class Place(msgspec.Struct):
+class Location(msgspec.Struct):
     name: str
 
 
@@ -49,7 +49,7 @@ class Model:
 
 def test_rich_values_have_a_json_form() -> None:
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    value = {"a": Point(1), "b": Place("x"), "c": Model(), "d": moment, "e": date(2026, 1, 2)}
+    value = {"a": Point(1), "b": Location("x"), "c": Model(), "d": moment, "e": date(2026, 1, 2)}
     assert json.loads(payload.encode(value)) == {
         "a": {"x": 1},
         "b": {"name": "x"},
@@ -87,12 +87,12 @@ def _endless() -> list[Any]:
     ],
     ids=["object", "nan", "infinity", "nul", "nul in a name", "surrogate", "deep", "endless", "it"],
 )
-def test_what_cannot_be_kept(value: Any, reason: str) -> None:
+def test_values_that_cannot_be_stored_are_refused(value: Any, reason: str) -> None:
     with pytest.raises(BadPayload, match=reason):
         payload.encode(value, what="payload")
 
 
-def test_what_only_looks_bad() -> None:
+def test_values_that_only_look_bad_are_accepted() -> None:
     for value in ({"a": None, "b": "NaN"}, {"a": "\\u0000"}, _nested(64), {"a": "[" * 100}):
         assert payload.decode(payload.encode(value)) == value
 
@@ -110,7 +110,7 @@ def test_bytes_count_not_characters() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a":}', "nul", b"\xff\xfe", "[" * 100_000])
-def test_text_from_outside_is_refused_with_a_place(text: str | bytes) -> None:
+def test_bad_json_text_is_refused_with_a_position(text: str | bytes) -> None:
     with pytest.raises(BadPayload, match="not valid JSON"):
         payload.decode_text(text)
 

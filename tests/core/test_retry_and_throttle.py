@@ -1,4 +1,4 @@
-"""The maths of waiting: retry curves and the throttle gate."""
+"""Retry back-off and the throttle gate."""
 
 import pytest
 from hypothesis import given
@@ -54,7 +54,7 @@ def test_a_bad_step_names_its_field() -> None:
         Retry(delays=["soon"])
 
 
-def test_the_hint_wins_then_the_curve_then_a_minute() -> None:
+def test_the_delay_is_the_hint_then_the_back_off_then_a_minute() -> None:
     curve = Backoff(base_s=60, max_s=1_800)
     assert throttle_delay_s(OPEN, 1.2, curve) == 1.2
     assert throttle_delay_s(OPEN, 0.0, curve) == 0.0
@@ -81,7 +81,7 @@ def test_a_gate_is_closed_until_its_instant() -> None:
     assert not OPEN.closed(NOW)
 
 
-def test_L3_a_success_forgets_after_two_quiet_minutes() -> None:
+def test_L3_a_success_resets_after_two_open_minutes() -> None:
     gate = Gate(NOW, 3)
     assert succeeded(gate, NOW - 1) == gate
     assert succeeded(gate, NOW + 120 * SECOND - 1) == gate

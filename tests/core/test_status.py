@@ -1,4 +1,4 @@
-"""The transition table itself: what it must contain, whoever reads it."""
+"""The transition table: properties that it must have."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_no_rule_is_written_twice() -> None:
     assert all(rule.when for rule in TRANSITIONS)
 
 
-def test_every_event_leads_somewhere() -> None:
+def test_every_event_has_a_rule() -> None:
     assert {rule.event for rule in TRANSITIONS} == set(Event)
 
 
@@ -41,7 +41,7 @@ def test_nothing_but_a_claim_starts_a_job() -> None:
     assert {rule.attempts for rule in into_running} == {Attempts.SPENT}
 
 
-def test_only_people_move_an_ended_job() -> None:
+def test_only_operators_change_a_terminal_job() -> None:
     events = {rule.event for rule in TRANSITIONS if rule.source in TERMINAL}
     assert events == {Event.RETRY, Event.DELETE}
 
@@ -75,7 +75,7 @@ def test_every_other_end_of_a_claim_can_be_a_cancel(event: Event) -> None:
 
 
 @pytest.mark.parametrize("event", [Event.THROTTLE, Event.SNOOZE, Event.MISSING, Event.RELEASE])
-def test_waiting_for_others_gives_the_attempt_back(event: Event) -> None:
+def test_release_and_waiting_outcomes_give_the_attempt_back(event: Event) -> None:
     rules = [r for r in TRANSITIONS if r.event is event and r.target in WAITING]
     assert {rule.attempts for rule in rules} == {Attempts.GIVEN_BACK}
 
@@ -86,7 +86,7 @@ def test_a_waiting_job_can_be_cancelled_and_can_expire(status: JobStatus) -> Non
     assert targets(status, Event.EXPIRE) == (C,)
 
 
-def test_targets_of_an_illegal_move_are_empty() -> None:
+def test_targets_of_an_illegal_transition_are_empty() -> None:
     assert targets(D, Event.CLAIM) == ()
     assert targets(None, Event.CLAIM) == ()
     assert targets(None, Event.ENQUEUE) == (P, S, H)

@@ -18,7 +18,7 @@ from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
 JOBS = 300
-SETTINGS = dataclasses.replace(FAST, max_unwritten=40, unwritten_s=60.0, beside_from=5)
+SETTINGS = dataclasses.replace(FAST, max_unwritten=40, unwritten_s=60.0, min_background_finishes=5)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def _work_off(rig: Rig, **changes: Any) -> None:
 
 
 def _aside(request: Exchange) -> bool:
-    return len(request.finish) >= SETTINGS.beside_from and not request.want
+    return len(request.finish) >= SETTINGS.min_background_finishes and not request.want
 
 
 async def test_endings_are_written_while_jobs_are_claimed(
@@ -161,10 +161,10 @@ async def test_nothing_is_under_way_when_it_has_ended() -> None:
             let_go.set()
 
     finish_buffer: Any = SimpleNamespace(notify=lambda: None)
-    batch: Any = SimpleNamespace(is_plain=lambda least: True)
-    beside = BackgroundFinisher(finish_buffer, write, lambda: True, least=1)
-    assert beside.takes(batch, asked=1)
+    batch: Any = SimpleNamespace(is_all_done=lambda min_finishes: True)
+    finisher = BackgroundFinisher(finish_buffer, write, lambda: True, min_finishes=1)
+    assert finisher.start(batch, wanted=1)
     await sent.wait()
-    await beside.end()
+    await finisher.cancel()
     assert let_go.is_set()
-    assert not beside.is_busy
+    assert not finisher.is_busy

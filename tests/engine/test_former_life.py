@@ -78,10 +78,10 @@ async def test_r13_a_look_that_began_in_a_former_life_sets_no_slots(store: Store
     await _join(store, "00-first", "other")
     settings = dataclasses.replace(FAST, lease_s=600.0, heartbeat_s=0.05)
     async with rig.working({"q": 1, "other": 1}, settings=settings) as handle:
-        lane = handle._process.floor.lanes["q"]
-        await until(lambda: lane.target == 1)
+        lane = handle._process.parts.local_queues.by_name["q"]
+        await until(lambda: lane.slots == 1)
         former = handle.host_id
-        look = asyncio.create_task(handle._process._supervisor.look(), name=_LOOK)
+        sync = asyncio.create_task(handle._process._slot_sync.sync(), name=_LOOK)
         await asyncio.wait_for(slow.processes.shared.wait(), 60)
         await _join(store, "00-heir", "q", replaces=former)
 
@@ -97,7 +97,7 @@ async def test_r13_a_look_that_began_in_a_former_life_sets_no_slots(store: Store
         assert heirs.held == 1
         slow.queues.answer.clear()
         slow.processes.answer.set()
-        await look
-        target = lane.target
+        await sync
+        target = lane.slots
         slow.queues.answer.set()
         assert target == 0

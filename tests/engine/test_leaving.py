@@ -126,7 +126,7 @@ async def test_leaving_is_in_time_although_the_store_is_down(store: Store) -> No
     handle = await rig.runtime(settings=dataclasses.replace(FAST, shutdown_s=1.5)).start()
     await until(lambda: handle.running == 5)
     faulty.jobs.hanging = asyncio.Event()
-    handle._process._member._processes = Dead()
+    handle._process._registration._processes = Dead()
     began = time.monotonic()
     await handle.shutdown_graceful(1)
     assert time.monotonic() - began < 30

@@ -277,7 +277,7 @@ async def test_a_prefetched_job_that_runs_long_is_marked_started(
         await rig.add("mixed", {"number": number})
     async with rig.working({"q": 2}) as handle:
         await until(lambda: len(begun) == 2)
-        owner = handle._process.owner
+        owner = handle._process._registration.owner
 
         async def all_started() -> bool:
             rows = await rig.store.jobs.owned(owner)

@@ -13,7 +13,7 @@ from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.drain import drain
 from forge_jobs.engine.running.context import Context
-from forge_jobs.engine.running.rate_limit import KEEP_S, RateLimit, RateLimiter, store_of
+from forge_jobs.engine.running.rate_limit import PERMIT_TTL_S, RateLimit, RateLimiter, store_of
 from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.testing.clock import MovableClock
 from tests.engine.rig import FAST, Rig
@@ -98,7 +98,7 @@ async def test_unused_permits_lapse(desk: Desk) -> None:
     limiter = desk.process()
     await desk.grants(limiter, 200)
     await desk.store.schedules.drain("x")
-    desk.clock.advance(KEEP_S)
+    desk.clock.advance(PERMIT_TTL_S)
     await desk.store.schedules.drain("x")
     assert not await limiter.try_acquire("x")
 

@@ -215,7 +215,7 @@ async def test_one_leads_and_hands_over_at_once() -> None:
     assert await one.is_leader(), "renewed"
     clock.advance(14)
     assert not await two.is_leader()
-    await one.give_up()
+    await one.release()
     clock.advance(5)
     assert await two.is_leader()
     clock.advance(16)

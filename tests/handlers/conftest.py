@@ -38,13 +38,13 @@ class RecordedContext:
         self.progress: list[tuple[float, str | None]] = []
         self.lines: list[LogLine] = []
 
-    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+    def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
         if progress is not None:
             self.progress.append((progress, note))
         if line is not None:
             self.lines.append(line)
 
-    def carry(self, job: NewJob) -> None:
+    def add_successor(self, job: NewJob) -> None:
         raise AssertionError("these handlers carry nothing")
 
     @property
@@ -57,7 +57,7 @@ class HandlerHarness:
 
     def __init__(self) -> None:
         self.around = RunEnvironment(
-            "HOST",
+            lambda: "HOST",
             7,
             SYSTEM_CLOCK,
             NoEnqueuer(),

@@ -48,10 +48,10 @@ async def _closed(folder: Path, backlog: int, statements: Statements) -> tuple[i
     store = SqliteStore(folder / f"{backlog}.db", clock=clock)
     await store.open()
     await store.limits.publish([Declared(name="task:send", scopes=("smtp",))])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     waiting = NewJob(kind="send", queue="q", track=True)
     await store.jobs.enqueue([waiting] * (backlog + 1))
-    await worker.end(await worker.claim_one(), Throttled(retry_after=60, scope="smtp"))
+    await worker.finish(await worker.claim_one(), Throttled(retry_after=60, scope="smtp"))
     statements.texts.clear()
     for _ in range(10):
         assert (await worker.exchange(want=[Want("q", 50)])).claims == []
@@ -72,7 +72,7 @@ async def _full(folder: Path, backlog: int, statements: Statements) -> tuple[int
     store = SqliteStore(folder / f"{backlog}.db", clock=clock)
     await store.open()
     await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     waiting = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
     await store.jobs.enqueue([waiting] * (backlog + 1))
     job = await worker.claim_one()
@@ -80,7 +80,7 @@ async def _full(folder: Path, backlog: int, statements: Statements) -> tuple[int
     for _ in range(10):
         assert (await worker.exchange(want=[Want("q", 50)])).claims == []
     assert statements.writes() == []
-    answer = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 50)])
+    answer = await worker.exchange(finish=[worker.build_finish(job)], want=[Want("q", 50)])
     assert len(answer.claims) == 1
     await store.close()
     return len(statements.texts), len(statements.writes())

@@ -15,7 +15,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.worker import Worker
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 LANE = NewJob(kind="step", queue="q", lane="a", order=LaneOrder.SERIAL)
 KEY = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
@@ -27,7 +27,7 @@ async def test_sqlite(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", clock=clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     connection = sqlite3.connect(tmp_path / "jobs.db")
     answers = store.enqueue_in(connection, [LANE, LANE, KEY, KEY])
     connection.commit()
@@ -40,28 +40,28 @@ async def test_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def schema(places: Places) -> Iterator[str]:
-    taken = places.take()
+def schema(schemas: Schemas) -> Iterator[str]:
+    taken = schemas.take()
     yield taken
-    places.give_back(taken)
+    schemas.give_back(taken)
 
 
-async def test_postgres(places: Places, schema: str) -> None:
+async def test_postgres(schemas: Schemas, schema: str) -> None:
     clock = MovableClock()
-    store = PostgresStore(places.url(schema), clock)
+    store = PostgresStore(schemas.url(schema), clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.join(store, clock)
+    worker = await Worker.register(store, clock)
     await store.jobs.enqueue([LANE, KEY])
     jobs = await worker.claim(free=9)
-    url = places.url(schema).partition("&schema")[0].partition("?schema")[0]
+    url = schemas.url(schema).partition("&schema")[0].partition("?schema")[0]
     connection = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()
     answers = await store.aenqueue_in(connection, [LANE, KEY])
     assert {answer.status for answer in answers} == {JobStatus.HELD}
     # Whoever ends a job of the same lane and key does not wait for the open transaction.
-    ends = [worker.finish(job) for job in jobs]
+    ends = [worker.build_finish(job) for job in jobs]
     answer = await worker.exchange(finish=ends, want=[Want("q", 9)])
     assert answer.claims == []
     await transaction.commit()

@@ -1,4 +1,4 @@
-"""Histograms: bounds that never change, exact merging, percentiles within their promise."""
+"""Histograms: fixed bounds, exact merging, percentiles within 7 %."""
 
 import re
 from importlib import resources
@@ -6,7 +6,7 @@ from importlib import resources
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forge_jobs.core.counters import Minute, by_name, for_ever
+from forge_jobs.core.counters import Minute, group_minutes, sum_totals
 from forge_jobs.core.histogram import (
     BOUNDS,
     EMPTY,
@@ -63,9 +63,9 @@ def test_every_sample_is_in_its_bucket(samples: list[float]) -> None:
 def test_percentiles_are_within_seven_percent(samples: list[float], share: float) -> None:
     rank = max(1, -(-int(share * 1000) * len(samples) // 1000))
     exact = sorted(samples)[rank - 1]
-    told = histogram(samples).quantile(share)
-    assert told is not None
-    assert abs(told - exact) <= 0.07 * exact
+    quantile = histogram(samples).quantile(share)
+    assert quantile is not None
+    assert abs(quantile - exact) <= 0.07 * exact
 
 
 def test_the_ends_of_the_scale() -> None:
@@ -83,9 +83,9 @@ def test_minutes_of_one_name_become_one() -> None:
     one = Minute(at=60, queue="q", kind="k", done=1, ran=histogram([1.0]))
     other = Minute(at=60, queue="q", kind="k", dead=2, ran=histogram([3.0]))
     third = Minute(at=120, queue="q", kind="k", done=4)
-    assert by_name([third, one, other]) == [
+    assert group_minutes([third, one, other]) == [
         Minute(at=60, queue="q", kind="k", done=1, dead=2, ran=histogram([1.0, 3.0])),
         third,
     ]
-    [ever] = for_ever([one, other, third])
+    [ever] = sum_totals([one, other, third])
     assert (ever.at, ever.done, ever.dead, ever.ran.count) == (0, 5, 2, 2)

@@ -1,4 +1,4 @@
-"""Spans from enqueue to run, seen through the SDK's own exporter."""
+"""OpenTelemetry spans from enqueue to run, read through the exporter of the SDK."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.otel import instrument
 
 
-class Watch:
+class SpanProbe:
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
@@ -33,8 +33,8 @@ class Watch:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def probe() -> SpanProbe:
+    return SpanProbe()
 
 
 @pytest.fixture
@@ -44,19 +44,19 @@ def forge() -> Iterator[Forge]:
     made.close()
 
 
-async def test_the_run_is_a_child_of_the_enqueue(forge: Forge, watch: Watch) -> None:
+async def test_the_run_is_a_child_of_the_enqueue(forge: Forge, probe: SpanProbe) -> None:
     inner: list[int] = []
 
     @forge.task(queue="mail", kind="send")
     async def send(to: str) -> None:
         inner.append(trace.get_current_span().get_span_context().span_id)
 
-    instrument(forge, tracer_provider=watch.provider)
-    instrument(forge, tracer_provider=watch.provider)
-    with watch.provider.get_tracer("test").start_as_current_span("request") as request:
+    instrument(forge, tracer_provider=probe.provider)
+    instrument(forge, tracer_provider=probe.provider)
+    with probe.provider.get_tracer("test").start_as_current_span("request") as request:
         job = await send.aenqueue("a@b.c")
     await forge.drain()
-    produced, consumed = watch.one("send mail"), watch.one("process mail")
+    produced, consumed = probe.one("send mail"), probe.one("process mail")
     assert produced.parent is not None
     assert produced.parent.span_id == request.get_span_context().span_id
     assert consumed.parent is not None
@@ -65,28 +65,28 @@ async def test_the_run_is_a_child_of_the_enqueue(forge: Forge, watch: Watch) -> 
     assert (produced.kind, consumed.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
     assert inner == [consumed.context.span_id]
     for span, operation in ((produced, "send"), (consumed, "process")):
-        told = dict(span.attributes or {})
-        assert told["messaging.system"] == "forge_jobs"
-        assert told["messaging.destination.name"] == "mail"
-        assert told["messaging.operation.name"] == operation
-        assert told["messaging.operation.type"] == operation
-        assert told["messaging.message.id"] == job.id
-        assert told["forge_jobs.job.kind"] == "send"
-        assert "a@b.c" not in str(told)
+        attributes = dict(span.attributes or {})
+        assert attributes["messaging.system"] == "forge_jobs"
+        assert attributes["messaging.destination.name"] == "mail"
+        assert attributes["messaging.operation.name"] == operation
+        assert attributes["messaging.operation.type"] == operation
+        assert attributes["messaging.message.id"] == job.id
+        assert attributes["forge_jobs.job.kind"] == "send"
+        assert "a@b.c" not in str(attributes)
 
 
-async def test_jobs_enqueued_together_are_neighbours(forge: Forge, watch: Watch) -> None:
+async def test_jobs_enqueued_together_are_sibling_spans(forge: Forge, probe: SpanProbe) -> None:
     @forge.task(queue="q")
     async def work(n: int) -> None: ...
 
-    instrument(forge, tracer_provider=watch.provider)
+    instrument(forge, tracer_provider=probe.provider)
     await work.aenqueue_many([(1,), (2,)])
-    assert [span.parent for span in watch.spans("send q")] == [None, None]
+    assert [span.parent for span in probe.spans("send q")] == [None, None]
     page = await forge.store.jobs.page(Filter(), limit=5)
     assert len({record.trace for record in page.jobs}) == 2
 
 
-async def test_jobs_of_a_run_belong_to_its_trace(forge: Forge, watch: Watch) -> None:
+async def test_jobs_of_a_run_belong_to_its_trace(forge: Forge, probe: SpanProbe) -> None:
     @forge.task(queue="second")
     async def second() -> None: ...
 
@@ -95,24 +95,24 @@ async def test_jobs_of_a_run_belong_to_its_trace(forge: Forge, watch: Watch) -> 
         await ctx.aenqueue(second)
         ctx.on_done(second)
 
-    instrument(forge, tracer_provider=watch.provider)
+    instrument(forge, tracer_provider=probe.provider)
     await first.aenqueue()
     await forge.drain()
-    run = watch.one("process first")
-    sent = watch.spans("send second")
+    run = probe.one("process first")
+    sent = probe.spans("send second")
     assert [span.parent.span_id for span in sent if span.parent] == [run.context.span_id] * 2
-    followed = {span.parent.span_id for span in watch.spans("process second") if span.parent}
+    followed = {span.parent.span_id for span in probe.spans("process second") if span.parent}
     assert followed == {span.context.span_id for span in sent}
 
 
-async def test_a_link_begins_a_trace_of_its_own(forge: Forge, watch: Watch) -> None:
+async def test_a_link_begins_a_trace_of_its_own(forge: Forge, probe: SpanProbe) -> None:
     @forge.task(queue="q")
     def work() -> None: ...
 
-    instrument(forge, tracer_provider=watch.provider, link=True)
+    instrument(forge, tracer_provider=probe.provider, link=True)
     await work.aenqueue()
     await forge.drain()
-    produced, consumed = watch.one("send q"), watch.one("process q")
+    produced, consumed = probe.one("send q"), probe.one("process q")
     assert consumed.parent is None
     assert consumed.context.trace_id != produced.context.trace_id
     assert [link.context.span_id for link in consumed.links] == [produced.context.span_id]
@@ -126,36 +126,38 @@ async def test_a_link_begins_a_trace_of_its_own(forge: Forge, watch: Watch) -> N
         (Snooze(5), StatusCode.UNSET, "snooze"),
     ],
 )
-async def test_errors_are_told(
-    forge: Forge, watch: Watch, error: Exception, status: StatusCode, outcome: str | None
+async def test_errors_are_recorded(
+    forge: Forge, probe: SpanProbe, error: Exception, status: StatusCode, outcome: str | None
 ) -> None:
     @forge.task(queue="q")
     async def work() -> None:
         raise error
 
-    instrument(forge, tracer_provider=watch.provider)
+    instrument(forge, tracer_provider=probe.provider)
     await work.aenqueue()
     await forge.drain()
-    span = watch.one("process q")
+    span = probe.one("process q")
     assert span.status.status_code is status
-    told = dict(span.attributes or {})
-    assert told.get("forge_jobs.job.outcome") == outcome
+    attributes = dict(span.attributes or {})
+    assert attributes.get("forge_jobs.job.outcome") == outcome
     if status is StatusCode.ERROR:
-        assert told["error.type"] == type(error).__name__
+        assert attributes["error.type"] == type(error).__name__
         assert [event.name for event in span.events] == ["exception"]
 
 
-async def test_a_job_without_a_trace_and_one_with_nonsense_run(forge: Forge, watch: Watch) -> None:
+async def test_a_job_without_a_trace_and_one_with_nonsense_run(
+    forge: Forge, probe: SpanProbe
+) -> None:
     @forge.task(queue="q")
     async def work() -> int:
         return 1
 
     plain = await work.aenqueue()
     await forge.store.jobs.enqueue([msgspec.structs.replace(work.bind(), trace="nonsense")])
-    instrument(forge, tracer_provider=watch.provider)
+    instrument(forge, tracer_provider=probe.provider)
     assert (await forge.drain()).done == 2
     assert await plain.aresult() == 1
-    assert [span.parent for span in watch.spans("process q")] == [None, None]
+    assert [span.parent for span in probe.spans("process q")] == [None, None]
 
 
 def test_nothing_is_imported_unless_asked_for(tmp_path: Path) -> None:

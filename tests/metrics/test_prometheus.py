@@ -1,4 +1,4 @@
-"""Prometheus text: what the store knows, read back by the parser of prometheus_client."""
+"""Prometheus text of the metrics, read back by the parser of prometheus_client."""
 
 import asyncio
 import socket
@@ -131,23 +131,23 @@ def test_odd_names_are_escaped() -> None:
     assert value(samples, "forge_store_exchange_errors_total") == 3
 
 
-async def test_series_and_kinds_follow_the_books(forge: Forge) -> None:
+async def test_series_and_kinds_follow_the_counters(forge: Forge) -> None:
     @forge.task(queue="q")
     async def work() -> None: ...
 
     await work.aenqueue_many([()] * 5)
     await forge.drain()
     assert (await metrics_roll_once(forge.store)).rounds >= 1
-    told = await metrics.events(forge.store, minutes=3)
-    assert len(told.points) == 3
-    assert sum(point.done for point in told.points) == 5
-    assert sum(point.ran.count for point in told.points) == 5
+    found = await metrics.events(forge.store, minutes=3)
+    assert len(found.points) == 3
+    assert sum(point.done for point in found.points) == 5
+    assert sum(point.ran.count for point in found.points) == 5
     whole = await metrics.series(
-        forge.store, since=told.points[0].at, until=told.points[-1].at, step_s=600, kind="none"
+        forge.store, since=found.points[0].at, until=found.points[-1].at, step_s=600, kind="none"
     )
     assert [point.done for point in whole.points] == [0]
     seen = await metrics.kinds(
-        forge.store, since=told.points[0].at, until=told.points[-1].at.replace(year=2100)
+        forge.store, since=found.points[0].at, until=found.points[-1].at.replace(year=2100)
     )
     assert [(view.queue, view.kind, view.whole.done) for view in seen] == [("q", "work", 5)]
 

@@ -1,4 +1,4 @@
-"""``forge stats``: percentiles by kind, Prometheus text, and looking again."""
+"""``forge stats``: percentiles by kind, Prometheus text, and ``--watch``."""
 
 import json
 import signal
@@ -35,12 +35,12 @@ def test_percentiles_by_kind(url: str, capsys: pytest.CaptureFixture[str]) -> No
     [line] = [line for line in text.splitlines() if line.startswith("send ")]
     assert line.split()[:3] == ["send", "mail", "5"]
     assert run(["stats", "--url", url, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    [kind] = told["kinds"]
+    found = json.loads(capsys.readouterr().out)
+    [kind] = found["kinds"]
     assert (kind["queue"], kind["kind"], kind["whole"]["done"]) == ("mail", "send", 5)
     assert kind["whole"]["ran"]["count"] == 5
     assert kind["whole"]["ran"]["p99_s"] >= kind["whole"]["ran"]["p50_s"] > 0
-    assert told["counts"]["done"] == 5
+    assert found["counts"]["done"] == 5
 
 
 def test_prometheus_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_prometheus_text(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert done == [5]
 
 
-def test_watching_goes_on_until_ctrl_c(url: str) -> None:
+def test_watch_repeats_until_ctrl_c(url: str) -> None:
     command = [sys.executable, "-u", "-m", "forge_jobs", "stats", "--watch", "--url", url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

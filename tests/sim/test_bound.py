@@ -68,7 +68,7 @@ def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(limit_buckets.LimitBuckets, "taken", counted)
 
 
-def _a_lane_has_two_seats(patch: pytest.MonkeyPatch) -> None:
+def _a_lane_runs_two(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(limit_buckets.LimitBuckets, "lane_holder", lambda self, lane: None)
 
 
@@ -86,7 +86,7 @@ def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
         (_a_start_costs_nothing, {"rate"}),
         (_an_end_lets_nobody_on, {"leak", "starved"}),
         (_a_death_leaks_its_room, {"leak", "starved"}),
-        (_a_lane_has_two_seats, {"lane", "limit"}),
+        (_a_lane_runs_two, {"lane", "limit"}),
         (_strict_is_serial, {"order"}),
     ],
 )

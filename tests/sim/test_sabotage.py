@@ -122,7 +122,7 @@ def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyP
 
 def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: FinishBuffer, batch: Batch) -> None:
-        self.written()
+        self.batch_written()
 
     monkeypatch.setattr(FinishBuffer, "put_back", forgetful)
     caught_by({"stuck"})

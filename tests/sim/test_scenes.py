@@ -17,9 +17,9 @@ from rigs.simulation.dice import Dice
 from rigs.simulation.final import read_final
 from rigs.simulation.history import Finished, Moved, Ran
 from rigs.simulation.node import Ground, Node
-from rigs.simulation.people import NORMAL_SLOTS
+from rigs.simulation.operators import NORMAL_SLOTS
 from rigs.simulation.plan import QUEUES, WORK_KIND, Deed, Plan
-from rigs.simulation.verdict import judge
+from rigs.simulation.verdict import check_history
 from rigs.simulation.world import lay_ground, mark_dead, quiet_logs
 
 LEASE_S = 15.0
@@ -101,7 +101,7 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
                 if not node.gone and not node.frozen:
                     await node.shutdown(30)
             final = await read_final(scene.ground.store, loop.troubles)
-            assert judge(scene.ground.history, final) == []
+            assert check_history(scene.ground.history, final) == []
 
         loop.run_until_complete(whole())
 
@@ -240,7 +240,7 @@ def test_a_slow_store_hears_of_a_graceful_end_too(seed: int, takes_s: float, hea
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         assert first.handle is not None
-        member = first.handle._process._member
+        member = first.handle._process._registration
         member._processes = SlowFarewell(member._processes, takes_s)
         began = scene.ground.loop.time()
         await first.shutdown(3)

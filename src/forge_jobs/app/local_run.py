@@ -19,14 +19,14 @@ HOST_ID = "local"
 class _LocalLink:
     """Nobody can cancel a plain call, and nothing is written while it runs."""
 
-    carried: list[NewJob] = field(default_factory=list[NewJob])
+    successors: list[NewJob] = field(default_factory=list[NewJob])
     stop_reason: str | None = None
 
-    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+    def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
         pass
 
-    def carry(self, job: NewJob) -> None:
-        self.carried.append(job)
+    def add_successor(self, job: NewJob) -> None:
+        self.successors.append(job)
 
 
 class LocalRun:
@@ -38,12 +38,12 @@ class LocalRun:
         self._access = access
 
     def succeeded(self) -> None:
-        if self._link.carried:
-            self._access.enqueue(self._link.carried)
+        if self._link.successors:
+            self._access.enqueue(self._link.successors)
 
     async def asucceeded(self) -> None:
-        if self._link.carried:
-            await self._access.aenqueue(self._link.carried)
+        if self._link.successors:
+            await self._access.aenqueue(self._link.successors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LocalRuns:
             tags=template.tags,
         )
         around = RunEnvironment(
-            host_id=HOST_ID,
+            host_id=lambda: HOST_ID,
             tag=0,
             clock=self.clock,
             enqueuer=self.access,

@@ -1,4 +1,4 @@
-"""Pure decisions: what a job is, which states it may take, and what an outcome leads to.
+"""Rules without I/O: states and transitions, decisions about outcomes, retry, limits, cron, ids.
 
-Nothing in this room reads a clock, rolls dice, touches a file or imports another room.
+Nothing here reads a clock, draws random numbers, does I/O or imports from outside this package.
 """

@@ -1,4 +1,4 @@
-"""An entry of the audit: who did what to what, and what became of it."""
+"""An entry of the audit: actor, action, subject and result."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,11 @@ from .instant import Instant
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """``action`` is a verb such as ``retry``; ``subject`` what it was done to; never a payload.
-    ``id`` is the store's, and rises."""
+    """One action of an operator.
+
+    ``action`` is a verb such as ``retry``; ``subject`` is what it was applied to. A payload is
+    never recorded. The store assigns ``id``; ids rise.
+    """
 
     at: Instant
     actor: str

@@ -1,4 +1,4 @@
-"""Counting: what each writing transaction adds to the books."""
+"""Counters: jobs by queue and state, and what happened per minute, queue and kind."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from .status import JobStatus
 
 
 class Count(Struct, frozen=True):
-    """How many jobs of a queue are in a state."""
+    """The number of jobs of a queue in a state."""
 
     queue: str
     status: JobStatus
@@ -20,11 +20,11 @@ class Count(Struct, frozen=True):
 class Minute(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What happened to jobs of one queue and kind within one minute (``at`` is its start).
 
-    ``started`` counts claims. Each of them ends as exactly one of done, retried (failed, or lost
-    with its worker), dead, cancelled, throttled or ``released`` (handed back unspent: released,
-    snoozed, without a handler, or lost before its start). ``cancelled`` also counts jobs that never
-    started. ``waited`` (due to start) and ``ran`` hold one sample for each end told by a
-    worker that had called the handler, ``took`` (enqueue to end) one for each job done.
+    ``started`` counts claims. Each claim ends as exactly one of: done; retried (failed, or its
+    process died after the start); dead; cancelled; throttled; released (attempt given back:
+    released, snoozed, without a handler, or its process died before the start). ``cancelled`` also
+    counts jobs that never started. ``waited`` (due to start) and ``ran`` have one sample per finish
+    of a worker that had called the handler, ``took`` (enqueue to end) one per job done.
     """
 
     at: Instant
@@ -44,19 +44,19 @@ class Minute(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ran_s(self) -> float:
-        """How long handlers ran in all."""
+        """The total time that handlers ran."""
         return self.ran.sum_s
 
 
 class CappedCount(Struct, frozen=True):
-    """A count that stops at its cap: ``more`` says that there are more."""
+    """A count that stops at a cap; ``more``: there are more jobs."""
 
     jobs: int
     more: bool = False
 
 
 def merge_minutes(parts: Sequence[Minute], *, at: Instant, queue: str, kind: str) -> Minute:
-    """All parts as one, under the name given."""
+    """The sum of several minutes, under the given minute, queue and kind."""
     return Minute(
         at=at,
         queue=queue,
@@ -76,7 +76,7 @@ def merge_minutes(parts: Sequence[Minute], *, at: Instant, queue: str, kind: str
 
 
 def group_minutes(parts: Iterable[Minute]) -> list[Minute]:
-    """One entry per minute, queue and kind, in that order."""
+    """One entry per minute, queue and kind, sorted by them."""
     named: dict[tuple[Instant, str, str], list[Minute]] = {}
     for part in parts:
         named.setdefault((part.at, part.queue, part.kind), []).append(part)
@@ -87,7 +87,7 @@ def group_minutes(parts: Iterable[Minute]) -> list[Minute]:
 
 
 def sum_totals(parts: Iterable[Minute]) -> list[Minute]:
-    """The same per queue and kind over all time, under minute 0."""
+    """The sum over all time per queue and kind, under minute 0."""
     named: dict[tuple[str, str], list[Minute]] = {}
     for part in parts:
         named.setdefault((part.queue, part.kind), []).append(part)

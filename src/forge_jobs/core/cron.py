@@ -1,13 +1,13 @@
-"""Cron expressions: what they mean, and which instant comes next in a time zone.
+"""Cron expressions: checks, and the next tick in a time zone.
 
-The calendar arithmetic is cronsim's, always on plain wall-clock time; what a wall-clock time means
-on the days on which clocks are set forward or back is decided here:
+cronsim does the calendar arithmetic, always on plain wall-clock time. This module decides what a
+wall-clock time means on days when clocks are set forward or back:
 
 * A *fixed* expression (neither its minute nor its hour begins with ``*``) runs once for each
-  wall-clock time. A time that is skipped runs at the instant the clock is set forward; a time that
-  comes twice runs the first time.
-* An *interval* expression follows the clock on the wall: a skipped time does not run, a time that
-  comes twice runs twice, so that ``*/10 * * * *`` runs every ten minutes of real time.
+  wall-clock time. A skipped time runs at the instant the clock is set forward; a time that occurs
+  twice runs the first time.
+* An *interval* expression follows the wall clock: a skipped time does not run, a time that occurs
+  twice runs twice, so that ``*/10 * * * *`` runs every ten minutes of real time.
 """
 
 import difflib
@@ -37,7 +37,7 @@ _SHAPE: Final = (
     "write 5 fields (minute hour day month weekday), or 6 with seconds first, "
     f"or one of {', '.join(_SHORT_FORMS)}"
 )
-_LONGEST: Final = 256
+_MAX_LENGTH: Final = 256
 _NAMES: Final = {
     "january": "jan", "february": "feb", "march": "mar", "april": "apr", "june": "jun",
     "july": "jul", "august": "aug", "sept": "sep", "september": "sep", "october": "oct",
@@ -46,11 +46,11 @@ _NAMES: Final = {
     "friday": "fri", "saturday": "sat",
 }  # fmt: skip
 _WORD: Final = re.compile(r"[a-z]+")
-# The zone of the machine would make the same schedule mean another time on every host.
+# With the zone of the machine the same schedule would mean another time on every host.
 _NO_ZONES: Final = frozenset({"localtime", "posixrules", "Factory", "leapseconds", "tzdata.zi"})
 _DAY: Final = timedelta(days=1)
 _SECOND: Final = timedelta(seconds=1)
-_TRIED_FROM: Final = datetime(2024, 1, 1)  # noqa: DTZ001  -- wall-clock time, no zone is meant
+_PROBE_FROM: Final = datetime(2024, 1, 1)  # noqa: DTZ001  -- wall-clock time, no zone is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,22 @@ class Cron:
         """The first tick later than ``after``; None when there is none within 50 years."""
         since = to_datetime(after - after % SECOND)
         if self.zone.key == "UTC":
-            return next((_as_instant(wall) for wall in self._walls(_plain(since))), None)
+            return next((_as_instant(wall) for wall in self._wall_times(_plain(since))), None)
         if self.fixed:
             return self._next_fixed(since)
         return self._next_interval(since)
 
     def ticks(self, after: Instant, until: Instant) -> Iterator[Instant]:
-        """All ticks later than ``after``, up to and with ``until``."""
+        """All ticks later than ``after``, up to and including ``until``."""
         tick = self.next_after(after)
         while tick is not None and tick <= until:
             yield tick
             tick = self.next_after(tick)
 
     def _next_fixed(self, since: datetime) -> Instant | None:
-        for wall in self._walls(_plain(since.astimezone(self.zone))):
+        for wall in self._wall_times(_plain(since.astimezone(self.zone))):
             moment = self._first(wall)
-            # The first of two equal wall-clock times may lie behind us.
+            # The first of two equal wall-clock times may have passed.
             if moment > since:
                 return _as_instant(moment)
         return None
@@ -89,22 +89,22 @@ class Cron:
         offset = self._offset(since)
         start = _plain(since) + offset
         while True:
-            wall = next(self._walls(start), None)
+            wall = next(self._wall_times(start), None)
             if wall is None:
                 return None
             moment = (wall - offset).replace(tzinfo=UTC)
             change = self._change(since, moment)
             if change is None:
                 return _as_instant(moment)
-            # Begin again at the change, by the clock that holds from there on.
+            # Start again at the change of the offset, with the new offset.
             since, offset = change, self._offset(change)
             start = _plain(change) + offset - _SECOND
 
-    def _walls(self, start: datetime) -> Iterator[datetime]:
+    def _wall_times(self, start: datetime) -> Iterator[datetime]:
         return CronSim(self.fields, start)
 
     def _first(self, wall: datetime) -> datetime:
-        """The moment of a wall-clock time: the first of two, or the end of the gap it lies in."""
+        """The UTC time of a wall-clock time: the first of two, or the end of the gap it is in."""
         early = wall.replace(tzinfo=self.zone, fold=0).astimezone(UTC)
         if _plain(early.astimezone(self.zone)) == wall:
             return early
@@ -115,7 +115,7 @@ class Cron:
         return moment.astimezone(self.zone).utcoffset() or timedelta()
 
     def _change(self, since: datetime, until: datetime) -> datetime | None:
-        """The first moment in (since, until] whose offset differs from that of ``since``."""
+        """The first second in (since, until] whose offset differs from that of ``since``."""
         offset, low = self._offset(since), since
         while low < until:
             high = min(low + _DAY, until)
@@ -134,9 +134,9 @@ class Cron:
 
 
 def read(expression: str, zone: str = "UTC") -> Cron:
-    """Check an expression and its time zone. Raises BadCron that says what to write instead."""
-    if not isinstance(expression, str) or len(expression) > _LONGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadCron(f"a cron expression is a text of at most {_LONGEST} characters: {_SHAPE}")
+    """Check an expression and its time zone. The BadCron error says what to write instead."""
+    if not isinstance(expression, str) or len(expression) > _MAX_LENGTH:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadCron(f"a cron expression is a text of at most {_MAX_LENGTH} characters: {_SHAPE}")
     return _read(expression, zone)
 
 
@@ -145,10 +145,10 @@ def _read(expression: str, zone: str) -> Cron:
     fields = _fields(expression)
     parts = fields.split()
     try:
-        tried = CronSim(fields, _TRIED_FROM)
+        probe = CronSim(fields, _PROBE_FROM)
     except CronSimError as error:
-        raise BadCron(f"cron expression {expression!r}: {_said(error, parts)}") from error
-    if next(tried, None) is None:
+        raise BadCron(f"cron expression {expression!r}: {_error_text(error, parts)}") from error
+    if next(probe, None) is None:
         raise BadCron(f"cron expression {expression!r} never comes: no such day within 50 years")
     minute, hour = parts[-5], parts[-4]
     fixed = not minute.startswith("*") and not hour.startswith("*")
@@ -165,8 +165,10 @@ def time_zone(name: str) -> ZoneInfo:
     near = difflib.get_close_matches(
         str(name), sorted(available_timezones() - _NO_ZONES), n=3, cutoff=0.6
     )
-    hint = f"did you mean {', '.join(near)}?" if near else "use a name such as Europe/Paris or UTC"
-    raise BadCron(f"time zone {name!r} is not known: {hint}")
+    remedy = (
+        f"did you mean {', '.join(near)}?" if near else "use a name such as Europe/Paris or UTC"
+    )
+    raise BadCron(f"time zone {name!r} is not known: {remedy}")
 
 
 def _fields(expression: str) -> str:
@@ -189,10 +191,10 @@ def _fields(expression: str) -> str:
         )
     if len(parts) not in (5, 6):
         raise BadCron(f"cron expression {expression!r} has {len(text.split())} fields: {_SHAPE}")
-    for place in (-3, -1):
-        parts[place] = "*" if parts[place] == "?" else parts[place]
-    for place in (-2, -1):
-        parts[place] = _WORD.sub(lambda word: _NAMES.get(word[0], word[0]), parts[place])
+    for position in (-3, -1):
+        parts[position] = "*" if parts[position] == "?" else parts[position]
+    for position in (-2, -1):
+        parts[position] = _WORD.sub(lambda word: _NAMES.get(word[0], word[0]), parts[position])
     parts[-1] = parts[-1].replace("-sun", "-7")
     return " ".join(parts)
 
@@ -206,14 +208,14 @@ _RULES: Final = {
     "day-of-week": "0-7 or sun-sat (0 and 7 are Sunday), 5L for the last Friday, 1#2 for the "
     "second Monday; a range runs from low to high, so write fri-sun,mon",
 }
-_PLACES: Final = tuple(_RULES)
+_FIELD_NAMES: Final = tuple(_RULES)
 
 
-def _said(error: CronSimError, parts: list[str]) -> str:
+def _error_text(error: CronSimError, parts: list[str]) -> str:
     name = str(error).removeprefix("Bad ")
     if name not in _RULES:
         return f"{error}: {_SHAPE}"
-    value = parts[_PLACES.index(name) - len(_PLACES)]
+    value = parts[_FIELD_NAMES.index(name) - len(_FIELD_NAMES)]
     return f"{name} {value!r} is wrong: use *, lists, ranges and steps of {_RULES[name]}"
 
 

@@ -1,6 +1,6 @@
-"""What the ``on_dead`` task of a job is told about the job that died.
+"""The ``on_dead`` successor of a dead job: its arguments and its request.
 
-Every backend builds the same request with ``successor`` in the transaction that makes a job dead.
+Every backend builds the request with ``successor`` in the transaction that makes a job dead.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .names import MAX_TAGS
 
 
 class DeadJob(Struct, frozen=True, kw_only=True):
-    """The job that died; ``payload`` is what it was enqueued with, times are microseconds."""
+    """The dead job. ``payload`` is what it was enqueued with; times are microseconds."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ def payload(
 ) -> bytes:
     """The arguments of the ``on_dead`` task: one parameter named ``job``.
 
-    The dead job's own payload goes in byte for byte.
+    The dead job's own payload is included byte for byte.
     """
     return msgspec.json.encode(
         _Letter(
@@ -66,10 +66,10 @@ def payload(
 def successor(
     on_dead: Successor, letter: bytes, *, tags: Sequence[str] = (), trace: str | None = None
 ) -> NewJob:
-    """The request for the ``on_dead`` task, ``letter`` being the ``payload`` above.
+    """The request for the ``on_dead`` task; ``letter`` is the ``payload`` above.
 
-    It is a job of that task like any other: its settings, lane and limits. The tags and the trace
-    of the job that died go along, because hooks mark jobs with them and no hook sees this one.
+    It has the settings, lane and limits of its task, as any job of it. The tags and the trace of
+    the dead job are added: hooks mark jobs with them at enqueue, and no hook sees this enqueue.
     """
     return NewJob(
         kind=on_dead.kind,

@@ -1,8 +1,8 @@
-"""From an outcome to the one write that records it.
+"""Decides what follows from an outcome: the ``Finish`` that a worker sends to the store.
 
-``decide`` is pure: the same job, outcome, time and roll give the same finish. A backend applies the
-finish; only two facts are added there, since only the store knows them: a pending cancel request
-(see ``final_status``) and the store's present time (delays are relative).
+``decide`` is pure: the same job, outcome, time and random number give the same finish. The backend
+that applies it adds two facts that only the store knows: a cancel request (``final_status``) and
+store time (delays are relative to it). ``reaped`` decides the same for a job whose owner is dead.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,12 @@ from .status import Event, JobStatus
 
 @dataclass(frozen=True, slots=True)
 class Budgets:
-    """Limits that are not attempts."""
+    """Bounds that are not attempts.
+
+    ``throttle_s`` and ``missing_s``: how long a job may be throttled, or find no handler, before it
+    is dead. ``missing_delay_s``: the mean delay until a job without a handler is claimed again.
+    ``max_crashes``: how often its own child process may die.
+    """
 
     throttle_s: float = 86_400.0
     missing_s: float = 86_400.0
@@ -41,12 +46,13 @@ DEFAULT_BUDGETS = Budgets()
 
 
 class Finish(Struct, frozen=True, gc=False):
-    """The write that ends one claim; valid only for its owner and epoch.
+    """The write that ends one claim. Valid only for the claim's owner and epoch.
 
-    ``delay_s`` is counted from store time; None with THROTTLE means that the queue's curve decides.
-    ``jobs`` are inserted in the same transaction, only if the finish is applied. ``ran_s`` is how
-    long the handler ran and ``waited_s`` how long the job was due before that, for the metrics.
-    ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting needs no reading.
+    ``delay_s`` counts from store time; None with THROTTLE means that the back-off of queue or scope
+    decides. ``jobs`` are successors, inserted in the same transaction if the finish is applied.
+    ``ran_s`` is how long the handler ran and ``waited_s`` how long the job was due before that, for
+    the metrics. ``queue``, ``kind`` and ``enqueued_at`` repeat the row's, so that counting reads no
+    row.
     """
 
     key: int
@@ -90,32 +96,35 @@ def decide(
     ran_s: float = 0.0,
     waited_s: float = 0.0,
 ) -> Finish:
-    """The finish for one outcome. ``result`` (encoded) and ``jobs`` go along with Done only."""
+    """The finish of one outcome.
+
+    ``result`` (encoded) and ``jobs`` are used for Done only. ``roll`` is a random number in [0, 1).
+    """
     if isinstance(outcome, Done):
         return done(job, result=result, jobs=jobs, ran_s=ran_s, waited_s=waited_s)
     match outcome:
-        case Failed(message=message, retry_after_s=least_s):
-            delay_s = max(backoff.jittered_s(job.attempts, roll), least_s)
-            move = _failed(job, Event.FAIL, message, delay_s)
+        case Failed(message=message, retry_after_s=min_delay_s):
+            delay_s = max(backoff.jittered_s(job.attempts, roll), min_delay_s)
+            decision = _failed(job, Event.FAIL, message, delay_s)
         case Stopped(message=message):
-            # Stopped becomes ``cancelled`` in the store; if the request is gone it is a failure.
-            move = _failed(job, Event.FAIL, message, backoff.jittered_s(job.attempts, roll))
+            # The store turns it into ``cancelled``; if the request is gone, it is a failure.
+            decision = _failed(job, Event.FAIL, message, backoff.jittered_s(job.attempts, roll))
         case Crashed(message=message):
-            move = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
+            decision = _crashed(job, message, backoff.jittered_s(job.attempts, roll), budgets)
         case Dead(message=message):
-            move = _Decision(Event.DIE, JobStatus.DEAD, error=message)
-        case Throttled(retry_after_s=hint_s):
-            move = _throttled(job, hint_s, now, budgets)
+            decision = _Decision(Event.DIE, JobStatus.DEAD, error=message)
+        case Throttled(retry_after_s=given_s):
+            decision = _throttled(job, given_s, now, budgets)
         case Snooze(delay_s=delay_s):
-            move = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
+            decision = _Decision(Event.SNOOZE, JobStatus.SCHEDULED, delay_s)
         case Missing():
-            move = _missing(job, now, roll, budgets)
+            decision = _missing(job, now, roll, budgets)
         case _:
             assert_never(outcome)
     scope = outcome.scope if isinstance(outcome, Throttled) else None
     return Finish(
-        job.key, job.epoch, move.event, move.status, job.queue, job.kind,
-        delay_s=move.delay_s, error=move.error, scope=scope, ran_s=ran_s,
+        job.key, job.epoch, decision.event, decision.status, job.queue, job.kind,
+        delay_s=decision.delay_s, error=decision.error, scope=scope, ran_s=ran_s,
         waited_s=waited_s, enqueued_at=job.enqueued_at,
     )  # fmt: skip
 
@@ -128,7 +137,7 @@ def done(
     ran_s: float = 0.0,
     waited_s: float = 0.0,
 ) -> Finish:
-    """The finish of a success, which needs neither time nor chance."""
+    """The finish of a success, which depends on neither time nor a random number."""
     return Finish(
         job.key, job.epoch, _DONE_EVENT, _DONE, job.queue, job.kind,
         0.0, result, None, None, jobs, ran_s, waited_s, job.enqueued_at,
@@ -147,11 +156,11 @@ def _crashed(job: ClaimedJob, message: str, delay_s: float, budgets: Budgets) ->
     return _failed(job, Event.CRASH, message, delay_s)
 
 
-def _throttled(job: ClaimedJob, hint_s: float | None, now: Instant, budgets: Budgets) -> _Decision:
+def _throttled(job: ClaimedJob, given_s: float | None, now: Instant, budgets: Budgets) -> _Decision:
     if _used_up(job.throttled_since, now, budgets.throttle_s):
         spent = f"throttled for more than {budgets.throttle_s:.0f} s without a success"
         return _Decision(Event.THROTTLE, JobStatus.DEAD, error=spent)
-    return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, hint_s)
+    return _Decision(Event.THROTTLE, JobStatus.SCHEDULED, given_s)
 
 
 def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _Decision:
@@ -164,7 +173,7 @@ def _missing(job: ClaimedJob, now: Instant, roll: float, budgets: Budgets) -> _D
 
 
 def final_status(status: JobStatus, *, cancel_requested: bool) -> JobStatus:
-    """Where a finish really leads: a requested cancel wins over everything but Done."""
+    """The state that a finish leads to: a cancel request overrides every state but done."""
     if cancel_requested and status is not JobStatus.DONE:
         return JobStatus.CANCELLED
     return status
@@ -173,7 +182,8 @@ def final_status(status: JobStatus, *, cancel_requested: bool) -> JobStatus:
 def reaped(
     *, started: bool, attempts: int, max_attempts: int, cancel_requested: bool
 ) -> tuple[JobStatus, int]:
-    """(state, attempts) of a running job whose owner died."""
+    """(state, attempts) of a running job whose owner is dead. The attempt is given back if the job
+    had not started."""
     left = attempts if started else max(attempts - 1, 0)
     if cancel_requested:
         return JobStatus.CANCELLED, left

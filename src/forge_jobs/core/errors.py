@@ -159,7 +159,7 @@ class NotFound(ForgeError):
 
 
 class Conflict(ForgeError):
-    """The request is fine but the present state does not allow it."""
+    """The request is valid, but the present state does not allow it."""
 
     code = "conflict"
 
@@ -183,7 +183,7 @@ class LeaseLost(Conflict):
 
 
 class StoreError(ForgeError):
-    """The store could not do its part."""
+    """The store could not execute the call."""
 
     code = "store_error"
 
@@ -195,7 +195,7 @@ class Unavailable(StoreError):
 
 
 class Unknown(StoreError):
-    """The answer was lost; the call may have had its effect."""
+    """The reply was lost; the call may have had its effect."""
 
     code = "unknown_effect"
 
@@ -207,7 +207,7 @@ class Full(StoreError):
 
 
 class NotWritable(StoreError):
-    """The store exists but may not be written, or its place is unsuitable."""
+    """The store exists but cannot be written, or its location is unsuitable."""
 
     code = "not_writable"
 
@@ -217,10 +217,10 @@ class ServerTooOld(NotWritable):
 
     code = "server_too_old"
 
-    def __init__(self, place: str, version: str, oldest: int) -> None:
+    def __init__(self, address: str, version: str, oldest: int) -> None:
         super().__init__(
-            f"{place} runs Postgres {version} and {oldest} or newer is needed: upgrade the server, "
-            "or give the address of a newer one"
+            f"{address} runs Postgres {version} and {oldest} or newer is needed: upgrade the "
+            "server, or give the address of a newer one"
         )
         self.version = version
         self.oldest = oldest
@@ -233,13 +233,13 @@ class Corrupt(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The database was made by another version of this package."""
+    """The schema of the database belongs to another version of this package."""
 
     code = "schema_mismatch"
 
 
 class ResultTimeout(ForgeError):
-    """The job did not end within the time given; it goes on regardless."""
+    """The job did not end within the given time. The job itself is not affected."""
 
     code = "result_timeout"
 

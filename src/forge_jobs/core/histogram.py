@@ -1,9 +1,9 @@
-"""Spans of time counted in fixed buckets, so that any number of histograms merge exactly.
+"""Histograms of durations with fixed buckets, so that any number of them merge exactly.
 
-The bounds are the same for ever and everywhere: twenty per decade from 100 µs to 10⁶ s (11 days),
-three coarse ones below. A percentile is told as the middle of its bucket: within 7 % of the exact
-value between 100 µs and 11 days, within 50 µs below. There are fewer than 256 buckets: a
-backend may keep the bucket of a sample in one byte.
+The bounds never change: twenty per decade from 100 µs to 10⁶ s (11 days), three coarse ones below.
+A percentile is the middle of its bucket: within 7 % of the exact value between 100 µs and 11 days,
+within 50 µs below. There are fewer than 256 buckets: a backend may store the bucket of a sample in
+one byte.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,13 +26,13 @@ BOUNDS: Final = (
     *(step * 10**decade / _MICRO for decade in range(_DECADES) for step in _STEPS),
     100 * 10**_DECADES / _MICRO,
 )
-"""Upper ends of the buckets in seconds, each excluded; whatever is longer lies in a last one."""
+"""Upper bounds of the buckets in seconds, excluded; longer samples are in one last bucket."""
 
 _LAST: Final = len(BOUNDS)
 
 
 class Histogram(Struct, frozen=True, omit_defaults=True):
-    """How many samples lie in which bucket (by its number), and their sum."""
+    """The number of samples per bucket (by its number), and the sum of all samples."""
 
     sum_s: float = 0.0
     buckets: dict[int, int] = {}
@@ -54,7 +54,8 @@ class Histogram(Struct, frozen=True, omit_defaults=True):
         return self.quantile(1.0)
 
     def quantile(self, share: float) -> float | None:
-        """The sample below or at which ``share`` of all lie (nearest rank); None without any."""
+        """The sample at or below which ``share`` of all samples are (nearest rank); None without
+        any."""
         rank = max(1, ceil(share * self.count))
         seen = 0
         for bucket in sorted(self.buckets):
@@ -78,7 +79,7 @@ def bucket_of(span_s: float) -> int:
 
 
 def middle_s(bucket: int) -> float:
-    """What stands for the samples of a bucket."""
+    """The value that represents the samples of a bucket."""
     if bucket <= 0:
         return BOUNDS[0] / 2
     if bucket >= _LAST:
@@ -100,7 +101,7 @@ def histogram(spans_s: Iterable[float]) -> Histogram:
 
 
 def merged(parts: Iterable[Histogram]) -> Histogram:
-    """The histogram of all samples of its parts: the same in whichever order they come."""
+    """The histogram of all samples of the parts, independent of their order."""
     sum_s, buckets = 0.0, dict[int, int]()
     for part in parts:
         sum_s += part.sum_s

@@ -1,8 +1,8 @@
-"""Public job ids: ULIDs that carry the store's own key.
+"""Public job ids: ULIDs that contain the row key.
 
-A ULID has 48 bits of milliseconds and 80 bits that are usually random. Ours hold the store's row
-key (64 bits) and the tag of the database (16 bits), so that an id leads straight to its row without
-an index of its own, sorts by age, and is recognised when it belongs to another database.
+A ULID has 48 bits of milliseconds and 80 bits that are usually random. Ours contain the row key (64
+bits) and the tag of the database (16 bits). So an id leads to its row without an index of its own,
+ids sort by age, and the id of another database is recognised.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def encode(number: int) -> str:
 
 
 def decode(text: str) -> int | None:
-    """The number behind 26 characters, or None when the text is no ULID."""
+    """The number that 26 characters encode; None when the text is not a ULID."""
     if len(text) != _LENGTH or text[0] > "7" or not text.isascii():
         return None
     number = 0
@@ -46,29 +46,29 @@ def job_id(key: int, enqueued_at: int, tag: int) -> str:
 
 
 def job_ids(keys: Iterable[int], enqueued_at: int, tag: int) -> list[str]:
-    """The public ids of rows that were enqueued together: keys near each other differ only in a few
-    characters."""
-    pairs, told = _PAIRS, list[str]()
+    """The public ids of rows that were enqueued together. Consecutive keys share all but the last
+    characters, which makes this cheaper than ``job_id`` for each."""
+    pairs, found = _PAIRS, list[str]()
     block, head = -1, ""
     high, low = tag >> 10, pairs[tag & 1023]
     for key in keys:
         if key >> 14 != block:
             block = key >> 14
             head = job_id(key, enqueued_at, tag)[:20]
-        told.append(f"{head}{pairs[key >> 4 & 1023]}{pairs[(key & 15) << 6 | high]}{low}")
-    return told
+        found.append(f"{head}{pairs[key >> 4 & 1023]}{pairs[(key & 15) << 6 | high]}{low}")
+    return found
 
 
 @lru_cache(maxsize=64)
 def _prefix(millisecond: int) -> str:
-    """The first ten characters; jobs come in bursts and share them."""
+    """The first ten characters, which jobs of one burst share."""
     return encode(millisecond << 80)[:10]
 
 
 def row_key(public_id: str, tag: int) -> tuple[int, int] | None:
-    """(row key, enqueue millisecond) behind a public id; None when it is not of this database.
+    """(row key, enqueue millisecond) of a public id; None for another database or no ULID.
 
-    The caller compares the millisecond with the row's: a made-up id must not find a job.
+    The caller compares the millisecond with the row's, so that an invented id finds no job.
     """
     number = decode(public_id)
     if number is None or number & 0xFFFF != tag:

@@ -1,8 +1,8 @@
-"""Moments and spans of time as plain numbers.
+"""Instants and durations as plain numbers.
 
-An *instant* is a whole number of microseconds since 1970 in UTC, by the store's clock. A *duration*
+An *instant* is a whole number of microseconds since 1970 in UTC, by the store clock. A *duration*
 is a number of seconds. Whole microseconds compare and sort the same way in Python, SQLite, Postgres
-and Redis, which floating point seconds do not.
+and Redis; floating-point seconds do not.
 """
 
 import re
@@ -17,13 +17,13 @@ Duration: TypeAlias = str | int | float | timedelta
 SECOND: Instant = 1_000_000
 MINUTE: Instant = 60 * SECOND
 
-_LONGEST_S = 100 * 365 * 86_400.0
+_MAX_DURATION_S = 100 * 365 * 86_400.0
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 def seconds(value: Duration, *, field: str) -> float:
-    """Read a duration: ``"10m"``, ``"1h30m"``, a number of seconds, or a timedelta.
+    """The seconds of a duration: ``"10m"``, ``"1h30m"``, a number of seconds, or a timedelta.
 
     Raises BadDuration naming ``field`` for anything else, for a negative value and for one beyond
     a hundred years.
@@ -42,7 +42,7 @@ def seconds(value: Duration, *, field: str) -> float:
             span = _parse(value, field)
         case _:
             raise BadDuration(field, value)
-    if not 0 <= span <= _LONGEST_S:
+    if not 0 <= span <= _MAX_DURATION_S:
         raise BadDuration(field, value)
     return span
 
@@ -61,7 +61,7 @@ def after(now: Instant, span_s: float) -> Instant:
 
 
 def from_datetime(moment: datetime, *, field: str) -> Instant:
-    """The instant of an aware datetime; a naive one is refused, since its zone is a guess."""
+    """The instant of an aware datetime. BadTime for a naive one: its zone is not known."""
     if moment.tzinfo is None:
         raise BadTime(field, moment.isoformat())
     return (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)

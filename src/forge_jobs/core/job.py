@@ -1,4 +1,4 @@
-"""What a job is: the request to store one, the claim on one, and the record people read."""
+"""The records of a job: the request to store one, the claim on one, and the complete record."""
 
 from enum import StrEnum
 from typing import Any, Protocol
@@ -14,7 +14,11 @@ ERRORS_KEPT = 32
 
 
 class LaneOrder(StrEnum):
-    """How jobs of one lane follow each other."""
+    """The order in which jobs of one lane start.
+
+    *none*: no order. *serial*: one at a time, by age. *strict*: each when all older ones have
+    ended, retries included.
+    """
 
     NONE = "none"
     SERIAL = "serial"
@@ -22,15 +26,21 @@ class LaneOrder(StrEnum):
 
 
 class UniqueWhile(StrEnum):
-    """How long a dedupe key is taken, apart from ``dedupe_for``."""
+    """How long a dedupe key is taken, apart from ``dedupe_for``.
+
+    *live*: until the job has ended. *waiting*: until it is marked started.
+    """
 
     LIVE = "live"
     WAITING = "waiting"
 
 
 class Successor(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The task to enqueue when this job dies, with what it gives its jobs. ``per`` names the
-    argument by which its jobs are limited; the key is read when the arguments are known."""
+    """The task to enqueue when this job becomes dead, with that task's options.
+
+    ``per`` names the argument by which its jobs are limited. The limit key is computed when the
+    arguments are known.
+    """
 
     kind: str
     queue: str
@@ -48,10 +58,11 @@ class Successor(Struct, frozen=True, omit_defaults=True, gc=False):
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A validated request to store one job.
 
-    Times may be given relative to store time (``delay_s``, ``expires_s``) or absolute (``run_at``,
-    ``expires_at``, which win). ``payload`` is JSON text that comes back byte for byte. ``hold``
-    stores the job as held, whether or not its lot has room. ``track``: its task is known to have
-    limits of its own, so it stands in a line of its own within the queue from the start.
+    Times are relative to store time (``delay_s``, ``expires_s``) or absolute (``run_at``,
+    ``expires_at``); the absolute ones take precedence. ``payload`` is JSON text that is returned
+    byte for byte. ``hold`` stores the job as held, whether or not its limit bucket has room.
+    ``track``: the task is known to have limits of its own, so the job is put on the task's track at
+    once.
     """
 
     kind: str
@@ -78,7 +89,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Bindable(Protocol):
-    """Anything that turns call arguments into a NewJob: a task, or a task with options."""
+    """An object that turns call arguments into a NewJob: a task, or a task with options."""
 
     def bind(self, *args: Any, **kwargs: Any) -> NewJob:
         """Check the arguments against the signature and build the request."""
@@ -86,7 +97,8 @@ class Bindable(Protocol):
 
 
 class Enqueued(Struct, frozen=True, gc=False):
-    """What became of a NewJob. ``duplicate``: its dedupe key was taken, this is that job."""
+    """The answer to a NewJob. ``duplicate``: its dedupe key was taken; this is the job that holds
+    it."""
 
     key: int
     id: str
@@ -95,17 +107,18 @@ class Enqueued(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True):
-    """The right to write one job: row key and epoch, valid for the owner it was given to."""
+    """The right to finish one job: row key and epoch, valid for the owner that claimed it."""
 
     key: int
     epoch: int
 
 
 class ClaimedJob(Struct, frozen=True, gc=False):
-    """A claimed job as a worker needs it; fields in the order in which backends build them.
+    """A claimed job, with what a worker needs. The field order is that in which backends build it.
 
-    ``attempts`` counts this run. ``started`` tells whether the store already marked it started
-    (False: prefetched). ``throttled_since`` and ``missing_since`` start the two budgets.
+    ``attempts`` includes this run. ``started``: the store marked it started (False: prefetched).
+    ``throttled_since`` and ``missing_since`` are the starts of the two budgets. ``limit_key`` is
+    also set for a job under a lane or a cap: its worker stops it when its lease may have ended.
     """
 
     key: int

@@ -1,4 +1,4 @@
-"""What binds a job, read from its own arguments: the key by which its task is limited."""
+"""Limit keys: computed from a job's arguments by the path in ``per=``."""
 
 import hashlib
 import re
@@ -12,11 +12,11 @@ from .job import NewJob
 from .limits import Limit, key_bucket
 
 _PATH: Final = re.compile(r"args(\.[A-Za-z_][A-Za-z0-9_]*)+")
-_LONGEST: Final = 200
+_MAX_LENGTH: Final = 200
 
 
 def check_path(per: object, *, where: str) -> str:
-    """``per`` itself, or BadOption."""
+    """``per`` itself; BadOption when it is not a path such as ``args.host``."""
     if not isinstance(per, str) or _PATH.fullmatch(per) is None:
         raise BadOption(
             f"{where}: per={per!r} must name an argument, for example per='args.host' or "
@@ -26,18 +26,18 @@ def check_path(per: object, *, where: str) -> str:
 
 
 def first_name(per: str) -> str:
-    """The argument that a path begins with."""
+    """The first argument name of a path."""
     return per.split(".")[1]
 
 
 def limit_key(kind: str, per: str, payload: bytes) -> str:
-    """The limit key of a job with these arguments. What is not there counts as null; a long or
-    unprintable value is represented by its digest."""
+    """The limit key of a job with these arguments. A missing value counts as null. A long or
+    unprintable value is replaced by its digest."""
     value: Any = msgspec.json.decode(payload)
     for name in per.split(".")[1:]:
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if not 0 < len(text) <= _LONGEST or not text.isprintable():
+    if not 0 < len(text) <= _MAX_LENGTH or not text.isprintable():
         text = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return key_bucket(kind, text)
 
@@ -53,6 +53,6 @@ def limit_fields(kind: str, limit: Limit | None, payload: bytes) -> dict[str, An
 
 
 def apply_limit(job: NewJob, limit: Limit | None) -> NewJob:
-    """The job with what its task's limit means for it; a key that it has is replaced."""
+    """The job with the fields that follow from its task's limit. A limit key it has is replaced."""
     fields = limit_fields(job.kind, limit, job.payload)
     return msgspec.structs.replace(job, **fields) if fields else job

@@ -1,8 +1,9 @@
-"""Limits on how many jobs run at once and how often they start: names, rates, and the room left.
+"""Limits on how many jobs run at once (cap) and how often they start (rate).
 
-A limit is named after what it bounds: ``queue:mail``, ``task:send``. Jobs wait in *lots* while
-their key is full: ``task:send/example.com`` for a key of a task, ``lane:mail/chat:7`` for a lane.
-Nothing here reads the store; backends count and ask.
+A limit is named after what it bounds: ``queue:mail``, ``task:send``. While a limit key is full or a
+lane is busy, its jobs wait in a *limit bucket*: ``task:send/example.com`` for a limit key of a
+task, ``lane:mail/chat:7`` for a lane. Nothing here reads the store: backends count the running jobs
+and call ``room``.
 """
 
 import math
@@ -29,14 +30,16 @@ _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]*)\s*(s|m|h|d|sec|min|
 _UNIT_S: Final = {
     "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3_600, "hour": 3_600, "d": 86_400, "day": 86_400,
 }  # fmt: skip
-# A permit that is there but for a rounding error is there.
+# A token that is missing only by a rounding error counts.
 _ROUNDING: Final = 1e-6
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What code says about a limit. With ``per`` the concurrency counts for each value of that
-    argument by itself; the rate always counts for the whole task or queue. ``scopes`` are the
-    throttle scopes of a task."""
+    """A limit as code declares it.
+
+    With ``per`` the concurrency applies to each value of that argument by itself. The rate always
+    applies to the whole task or queue. ``scopes`` are the throttle scopes of a task.
+    """
 
     name: str
     concurrency: int | None = None
@@ -47,8 +50,11 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """A limit as it is stored. ``tokens`` are the starts that were saved up by ``at``;
-    ``by_operator``: its numbers were set by a person, and code does not change them."""
+    """A limit as it is stored.
+
+    ``tokens`` are the tokens of the rate as of ``at``: one start takes one. ``by_operator``: an
+    operator set the numbers, and code does not change them.
+    """
 
     name: str
     concurrency: int | None = None
@@ -63,19 +69,20 @@ class Limit(Struct, frozen=True, kw_only=True):
 
     @property
     def tracked(self) -> bool:
-        """Whether jobs of this task stand in a line of their own, for the claim to measure out."""
+        """Whether jobs of this task are claimed on a track of their own: under a cap, a rate or
+        scopes."""
         capped = self.concurrency is not None and self.per is None
         return capped or self.rate_per_s is not None or bool(self.scopes)
 
     @property
     def cap(self) -> int | None:
-        """How many jobs of the whole task or queue may run at once."""
+        """How many jobs of the whole task or queue may run at once; None without a bound."""
         return self.concurrency if self.per is None else None
 
 
 @dataclass(slots=True)
 class Room:
-    """What a claim may take: ``left`` jobs, and whether any of them before they can start."""
+    """What a claim may take: ``left`` jobs; ``may_prefetch``: some of them may be prefetched."""
 
     left: int = UNBOUNDED
     may_prefetch: bool = True
@@ -92,27 +99,28 @@ def task_limit(kind: str) -> str:
 
 
 def scope_gate(scope: str) -> str:
-    """The name under which the gate of a throttle scope is kept; no queue can have it."""
+    """The name under which the gate of a throttle scope is stored; no queue can have it."""
     return SCOPE + scope
 
 
 def key_bucket(kind: str, value: str) -> str:
-    """The limit key of jobs of a task that share one value."""
+    """The limit bucket, and limit key, of jobs of a task that share one value."""
     return f"{TASK}{kind}/{value}"
 
 
 def lane_bucket(queue: str, lane: str) -> str:
-    """The lot of a lane, which belongs to its queue."""
+    """The limit bucket of a lane, which belongs to its queue."""
     return f"{LANE}{queue}/{lane}"
 
 
 def limit_of(limit_key: str) -> str:
-    """The limit that says how many jobs of a key may run."""
+    """The name of the limit that bounds the jobs of a limit key."""
     return limit_key.partition("/")[0]
 
 
 def rate_of(text: object, *, field: str = "rate") -> tuple[float, float]:
-    """Starts per second and burst (one second's worth, at least 1) of a text such as "50/m"."""
+    """(starts per second, burst) of a text such as "50/m". The burst is that of one second, at
+    least 1."""
     found = _RATE.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise BadOption(
@@ -127,7 +135,7 @@ def rate_of(text: object, *, field: str = "rate") -> tuple[float, float]:
 
 
 def rate_text(per_s: float) -> str:
-    """A rate as people write it."""
+    """A rate as text, such as "50/m"."""
     for unit, span_s in (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)):
         count = per_s * span_s
         if count >= 1:
@@ -151,31 +159,31 @@ def check(limit: Limit) -> Limit:
     return limit
 
 
-def with_declared(known: Limit | None, told: Declared, now: Instant) -> Limit:
-    """The limit after code declared it: a person's numbers stay, and so do the saved-up starts."""
+def with_declared(known: Limit | None, declared: Declared, now: Instant) -> Limit:
+    """The limit after code declared it. Numbers of an operator stay, and so do the tokens."""
     if known is None:
         fresh = Limit(
-            name=told.name,
-            concurrency=told.concurrency,
-            per=told.per,
-            rate_per_s=told.rate_per_s,
-            burst=told.burst,
-            scopes=told.scopes,
-            tokens=told.burst,
+            name=declared.name,
+            concurrency=declared.concurrency,
+            per=declared.per,
+            rate_per_s=declared.rate_per_s,
+            burst=declared.burst,
+            scopes=declared.scopes,
+            tokens=declared.burst,
             at=now,
             updated_at=now,
         )
         return check(fresh)
     if known.by_operator:
-        changed = structs.replace(known, per=told.per, scopes=told.scopes)
+        changed = structs.replace(known, per=declared.per, scopes=declared.scopes)
     else:
         changed = structs.replace(
             known,
-            concurrency=told.concurrency,
-            per=told.per,
-            rate_per_s=told.rate_per_s,
-            burst=told.burst,
-            scopes=told.scopes,
+            concurrency=declared.concurrency,
+            per=declared.per,
+            rate_per_s=declared.rate_per_s,
+            burst=declared.burst,
+            scopes=declared.scopes,
         )
     if changed == known:
         return known
@@ -184,10 +192,10 @@ def with_declared(known: Limit | None, told: Declared, now: Instant) -> Limit:
 
 
 def with_operator_change(
-    known: Limit | None, name: str, asked: Mapping[str, Any], now: Instant
+    known: Limit | None, name: str, changes: Mapping[str, Any], now: Instant
 ) -> Limit:
-    """The limit after an operator's word; values of ``asked`` that are UNSET stay."""
-    given = {field: value for field, value in asked.items() if value is not UNSET}
+    """The limit after an operator's change. Values of ``changes`` that are UNSET stay."""
+    given = {field: value for field, value in changes.items() if value is not UNSET}
     before = refilled(known, now) if known is not None else Limit(name=name, at=now)
     limit = structs.replace(before, **given, by_operator=True, updated_at=now)
     if "burst" not in given and "rate_per_s" in given and limit.rate_per_s is not None:
@@ -205,7 +213,7 @@ def _numbers(limit: Limit) -> dict[str, object]:
 
 
 def refilled(limit: Limit, now: Instant) -> Limit:
-    """The limit with the starts it has saved up by now; time that runs backwards adds nothing."""
+    """The limit with its tokens as of now. A clock that is set back adds nothing."""
     if limit.rate_per_s is None or now <= limit.at:
         return limit
     gained = (now - limit.at) / SECOND * limit.rate_per_s
@@ -219,10 +227,10 @@ def spent(limit: Limit, starts: int, now: Instant) -> Limit:
 
 
 def room(limit: Limit | None, running: int, *, now: Instant, asked: int) -> Room:
-    """What may be claimed under a task's or queue's limit, of ``asked`` jobs.
+    """What may be claimed of ``asked`` jobs under the limit of a task or queue.
 
-    Nothing is claimed ahead under a cap, since a claimed job counts as running; under a rate only
-    while more starts are saved up than were asked for.
+    Nothing is prefetched under a cap, because a claimed job counts as running. Under a rate jobs
+    are prefetched only if there are tokens for all ``asked``.
     """
     found = Room()
     if limit is None:
@@ -237,8 +245,8 @@ def room(limit: Limit | None, running: int, *, now: Instant, asked: int) -> Room
 
 
 def mark_exclusive(job: ClaimedJob, limits: Mapping[str, Limit]) -> ClaimedJob:
-    """The claim, marked with the cap under which it was made: its worker must not go on with it
-    once it may have been given to another."""
+    """The claimed job, with the cap under which it was claimed as its ``limit_key``: its worker has
+    to stop it as soon as another worker may have claimed it."""
     if job.limit_key is not None:
         return job
     for name in (task_limit(job.kind), queue_limit(job.queue)):
@@ -249,7 +257,7 @@ def mark_exclusive(job: ClaimedJob, limits: Mapping[str, Limit]) -> ClaimedJob:
 
 
 def next_start_at(limit: Limit | None, now: Instant) -> Instant | None:
-    """When the rate allows one more start; None when it does by now, or sets no bound."""
+    """When the rate allows the next start; None when it allows one now, or without a rate."""
     if limit is None or limit.rate_per_s is None:
         return None
     missing = 1 - _ROUNDING - refilled(limit, now).tokens

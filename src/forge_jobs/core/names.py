@@ -1,4 +1,4 @@
-"""Rules for the names people give to things, checked once at the door."""
+"""Rules for the names of queues, kinds, schedules, keys and tags, checked once at the API."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _KIND_RULE = "use 1 to 127 letters, digits, '_', '-', '.' or ':', starting with 
 _SCHEDULE_RULE = (
     "use 1 to 127 letters, digits, '_', '-', '.' or ':', starting with a letter, digit or '_'"
 )
-_KEY_LONGEST = 512
+_MAX_KEY_LENGTH = 512
 MAX_TAGS = 32
 
 
@@ -34,8 +34,8 @@ def schedule_name(value: str) -> str:
 
 def key_text(field: str, value: object) -> str:
     """A dedupe key, lane or limit key: any printable text of bounded length, or BadName."""
-    rule = f"use 1 to {_KEY_LONGEST} characters without control characters"
-    if not isinstance(value, str) or not 0 < len(value) <= _KEY_LONGEST or not _storable(value):
+    rule = f"use 1 to {_MAX_KEY_LENGTH} characters without control characters"
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_KEY_LENGTH or not _storable(value):
         raise BadName(field, value, rule)
     return value
 
@@ -60,5 +60,5 @@ def _matched(field: str, value: object, pattern: re.Pattern[str], rule: str) -> 
 
 
 def _storable(text: str) -> bool:
-    # Lone surrogates and control characters are stored differently by each backend.
+    # Backends store lone surrogates and control characters differently.
     return text.isprintable()

@@ -1,4 +1,8 @@
-"""How an attempt may end. A handler returns or raises one of the five public outcomes."""
+"""The outcomes of an attempt.
+
+A handler returns or raises one of the public ones: Done, Failed, Dead, Throttled, Snooze. The
+engine adds Crashed, Missing and Stopped.
+"""
 
 from typing import ClassVar, TypeAlias
 
@@ -7,7 +11,7 @@ from .instant import Duration, seconds
 
 
 class JobOutcome(Exception):
-    """The end of one attempt; the five kinds are also there as ``JobOutcome.Done`` and so on."""
+    """The outcome of one attempt; the public ones are also ``JobOutcome.Done`` and so on."""
 
     Done: "ClassVar[type[Done]]"
     Failed: "ClassVar[type[Failed]]"
@@ -47,10 +51,10 @@ class Dead(JobOutcome):
 
 
 class Throttled(JobOutcome):
-    """Somebody else's limit was hit: wait and try again without spending an attempt.
+    """An external rate limit was hit: try again later without spending an attempt.
 
-    ``retry_after`` is honoured as given; without it the queue's curve decides. ``scope`` names a
-    scope declared on the task; without one the whole queue cools down.
+    ``retry_after`` is used as given; without it the back-off of the queue decides. ``scope`` names
+    a scope declared on the task; without one the gate of the whole queue closes.
     """
 
     def __init__(self, retry_after: Duration | None = None, scope: str | None = None) -> None:
@@ -62,7 +66,7 @@ class Throttled(JobOutcome):
 
 
 class Snooze(JobOutcome):
-    """Call me again after ``delay``; no attempt is spent."""
+    """Run the job again after ``delay``; no attempt is spent."""
 
     def __init__(self, delay: Duration) -> None:
         super().__init__("snoozed")
@@ -79,7 +83,7 @@ JobOutcome.Snooze = Snooze
 
 
 class Crashed(JobOutcome):
-    """The child process that ran the job alone died; seen by its living parent."""
+    """The child process that ran only this job died; its parent, still alive, saw it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -87,11 +91,11 @@ class Crashed(JobOutcome):
 
 
 class Missing(JobOutcome):
-    """No handler for this kind is registered here."""
+    """No handler for this kind is registered in this process."""
 
 
 class Stopped(JobOutcome):
-    """The handler ended because a person cancelled the job."""
+    """The handler ended because the job was cancelled."""
 
     def __init__(self, message: str = "cancelled") -> None:
         super().__init__(message)

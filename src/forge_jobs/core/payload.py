@@ -1,7 +1,7 @@
-"""JSON in and out, with the same verdict for every backend.
+"""Encodes, checks and decodes JSON payloads and results, by the same rules for every backend.
 
-Refused everywhere: NaN and infinities, NUL characters and lone surrogates (Postgres cannot store
-them), more than 64 levels, and more bytes than the limit.
+Refused: NaN and infinities, NUL characters and lone surrogates (Postgres cannot store them), more
+than 64 levels, and more bytes than the limit.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 64
 
 
 def encode(value: object, *, limit: int = MAX_PAYLOAD_BYTES, what: str = "payload") -> bytes:
-    """JSON bytes of ``value``, or BadPayload / PayloadTooLarge that says what to change."""
+    """JSON bytes of ``value``; BadPayload or PayloadTooLarge with a remedy."""
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
@@ -26,24 +26,24 @@ def encode(value: object, *, limit: int = MAX_PAYLOAD_BYTES, what: str = "payloa
 
 
 def check(data: bytes, *, limit: int = MAX_PAYLOAD_BYTES, what: str, plain: object = None) -> None:
-    """Refuse JSON bytes that some backend could not hold or give back unchanged."""
+    """Refuse JSON bytes that some backend could not store and return unchanged."""
     if len(data) > limit:
         raise PayloadTooLarge(len(data), limit, what=what)
     if b"\\u0000" in data and "\0" in _text_of(data):
         raise BadPayload(f"{what} holds a NUL character (\\u0000), which not every store can keep")
-    if b"null" in data and plain is not None and _holds_nan(plain):
+    if b"null" in data and plain is not None and _contains_nan(plain):
         raise BadPayload(f"{what} holds NaN or an infinity, which JSON does not have")
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
         raise BadPayload(f"{what} is nested deeper than {MAX_DEPTH} levels")
 
 
 def decode(data: bytes) -> Any:
-    """The plain value behind JSON bytes."""
+    """The value of JSON bytes."""
     return msgspec.json.decode(data)
 
 
 def decode_text(text: str | bytes, *, what: str = "payload") -> Any:
-    """The value of JSON text from outside, or BadPayload with the place of the error."""
+    """The value of JSON text from a user; BadPayload with the position of the error."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -77,7 +77,7 @@ def _strings(value: object) -> list[str]:
     return found
 
 
-def _holds_nan(value: object) -> bool:
+def _contains_nan(value: object) -> bool:
     plain = msgspec.to_builtins(value, enc_hook=_plain)
     stack: list[object] = [plain]
     while stack:

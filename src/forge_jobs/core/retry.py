@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again."""
+"""Retry rules: whether a failed attempt is retried, and after which delay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _MAX_DOUBLINGS = 30
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The delays after the first, second, … failure, without chance.
+    """Exponential back-off, or exact steps: the delay after the first, second, … failure.
 
     >>> [Backoff(base_s=15, max_s=3600).delay_s(n) for n in (1, 2, 3)]
     [15, 30, 60]
@@ -23,23 +23,24 @@ class Backoff:
     steps_s: tuple[float, ...] = ()
 
     def delay_s(self, failures: int) -> float:
-        """The wait after the ``failures``-th failure, before jitter."""
+        """The delay after the ``failures``-th failure, without jitter."""
         if self.steps_s:
             return self.steps_s[min(failures, len(self.steps_s)) - 1]
         return min(self.base_s * 2 ** min(max(failures - 1, 0), _MAX_DOUBLINGS), self.max_s)
 
     def jittered_s(self, failures: int, roll: float) -> float:
-        """The same, spread by up to ``jitter`` in both directions; ``roll`` lies in [0, 1)."""
+        """The delay, changed by up to ``jitter`` of it in both directions; ``roll`` is a random
+        number in [0, 1)."""
         return self.delay_s(failures) * (1 + self.jitter * (2 * roll - 1))
 
 
 class Retry:
-    """A task's own retry rule.
+    """The retry rule of a task.
 
-    ``Retry(base="15s", max="1h", jitter=0.1)`` doubles from ``base`` to ``max``;
-    ``Retry(delays=["30s", "2m"])`` gives exact steps (the last one repeats, no jitter unless asked
-    for). ``only`` limits retries to these exceptions, ``never`` excludes some; what is not retried
-    is dead at once.
+    ``Retry(base="15s", max="1h", jitter=0.1)`` doubles the delay from ``base`` to ``max``.
+    ``Retry(delays=["30s", "2m"])`` gives exact steps; the last one repeats, without jitter unless
+    ``jitter`` is given. ``only`` retries these exceptions alone, ``never`` excludes some. A job
+    whose exception is not retried is dead at once.
     """
 
     __slots__ = ("backoff", "never", "only")
@@ -66,7 +67,7 @@ class Retry:
         self.never = never
 
     def allows(self, error: BaseException) -> bool:
-        """Whether this exception is worth another attempt."""
+        """Whether an attempt that raised this exception is retried."""
         if self.never and isinstance(error, self.never):
             return False
         return not self.only or isinstance(error, self.only)

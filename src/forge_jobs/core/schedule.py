@@ -1,4 +1,4 @@
-"""What people decide about a schedule: a record without behaviour, cheap to import."""
+"""The definition of a cron schedule: a record without behaviour, cheap to import."""
 
 from enum import StrEnum
 from typing import Final
@@ -9,7 +9,10 @@ MISSED_LIMIT: Final = 100
 
 
 class Missed(StrEnum):
-    """What becomes of ticks that came while nobody could fire them."""
+    """What happens to ticks that passed while no process could fire them.
+
+    *skip*: they are dropped. *once*: the last one fires. *all*: each fires, up to a limit.
+    """
 
     SKIP = "skip"
     ONCE = "once"
@@ -17,16 +20,16 @@ class Missed(StrEnum):
 
 
 class Overlap(StrEnum):
-    """Whether a tick fires while the job of an earlier one is not over."""
+    """Whether a tick fires while the job of an earlier tick is live."""
 
     SKIP = "skip"
     ALLOW = "allow"
 
 
 class CronSpec(Struct, frozen=True, kw_only=True):
-    """Everything people decide about a schedule. ``queue`` None: the queue of the kind.
+    """The definition of a schedule. ``queue`` None: the queue of the kind.
 
-    ``template`` is a NewJob as JSON: what the task gives its jobs beside what stands here.
+    ``template`` is a NewJob as JSON: the options of the task that have no field here.
     """
 
     name: str

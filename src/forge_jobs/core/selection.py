@@ -1,4 +1,4 @@
-"""Which jobs a person means: filters for lists, selections for bulk actions, pages with cursors."""
+"""Filters for lists of jobs, selections for bulk actions, and pages with cursors."""
 
 from typing import TypeAlias
 
@@ -12,11 +12,12 @@ Cursor: TypeAlias = str
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Conditions that must all hold; an empty one means "any".
+    """Conditions that must all hold. A condition that is not set matches any job.
 
-    ``error`` is a piece of the last error as people see it, letter for letter: secrets are hidden
-    (``kit.redact.prose``), so none can be guessed piece by piece. The same holds for ``payload``, a
-    piece of the payload, letter case aside. ``enqueued_until`` is excluded.
+    ``error`` is a substring of the last error as it is displayed, case-sensitive. Secrets are
+    redacted in it (``kit.redact.prose``), so none can be guessed piece by piece. ``payload`` is a
+    substring of the displayed payload, redacted as well, case-insensitive. ``enqueued_until`` is
+    excluded.
     """
 
     queue: str | None = None
@@ -38,10 +39,10 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True):
-    """One page of a list, newest first; ``next`` leads to the following page.
+    """One page of a list, newest first; ``next`` is the cursor of the following page.
 
-    ``stopped``: it is short, perhaps empty, because one call looks at a bounded number of jobs;
-    ``next`` goes on behind them. ``rows_read``: at how many jobs it looked.
+    ``stopped``: the page is short, perhaps empty, because one call reads a bounded number of jobs;
+    ``next`` continues after them. ``rows_read``: how many jobs were read.
     """
 
     jobs: tuple[JobRecord, ...]
@@ -51,11 +52,12 @@ class Page(Struct, frozen=True):
 
 
 class Acted(Struct, frozen=True, kw_only=True):
-    """What a bulk action did within its limit.
+    """How many jobs a bulk action affected, within its limit.
 
-    ``changed`` moved, ``requested`` are running jobs that were asked to stop, ``skipped`` were in a
-    state the action does not apply to or had their key taken, ``missing`` ids do not exist.
-    ``next`` continues a filter that has more; ids are always finished in one call.
+    ``changed``: the action was applied. ``requested``: running jobs that got a cancel request.
+    ``skipped``: the action does not apply to their state, or another job holds their dedupe key.
+    ``missing``: ids that do not exist. ``next`` continues a filter that matches more jobs; ids are
+    always processed in one call.
     """
 
     changed: int = 0

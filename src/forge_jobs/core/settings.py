@@ -1,4 +1,4 @@
-"""What a stored setting may be: the bounds of its names, its value and its life."""
+"""Rules for stored settings: bounds of names, values and time to live."""
 
 import re
 from typing import Final
@@ -16,14 +16,14 @@ _NAMESPACE_RULE: Final = (
 
 
 def check_name(namespace: str, name: str) -> None:
-    """BadName for a namespace or a name that not every backend can keep."""
+    """BadName for a namespace or a name that not every backend can store."""
     if _NAMESPACE.fullmatch(namespace) is None:
         raise BadName("namespace", namespace, _NAMESPACE_RULE)
     key_text("name", name)
 
 
 def check_setting(namespace: str, name: str, value: bytes, ttl_s: float | None) -> None:
-    """BadName or BadOption for a setting that cannot be kept; the value is never repeated."""
+    """BadName or BadOption for a setting that cannot be stored. The value is never in the text."""
     check_name(namespace, name)
     if len(value) > MAX_VALUE:
         raise BadOption(

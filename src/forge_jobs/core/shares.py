@@ -1,9 +1,9 @@
-"""How a queue's cluster-wide slots are shared out among the worker processes that serve it.
+"""Distributes a queue's cluster-wide slots among the worker processes that serve it.
 
-A part has two numbers. ``slots`` is what its process may use from now on; ``held`` is what is kept
-from everybody else for its sake. Sharing out may lower ``slots`` at once, but ``held`` only falls
-when the process itself says that it gave something up and does not run it any more. What nobody
-holds may be granted, so that the cluster never runs more than the total, however late or silent a
+A share has two numbers. ``slots`` is what its process may use from now on. ``held`` is what no
+other process may be granted. A distribution may lower ``slots`` at once, but ``held`` falls only
+when the process itself reports that it no longer runs as many jobs. Only slots that no process
+holds are granted, so that the cluster never runs more than the total, however late or silent a
 process is.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one process has of a queue. ``wants``: it is alive, serves the queue and may claim."""
+    """The share of one process. ``wants``: it is alive, serves the queue and may claim."""
 
     process: int
     host_id: str
@@ -23,7 +23,7 @@ class Part:
 
 
 def split(total: int, hosts: Sequence[str]) -> dict[str, int]:
-    """Equal parts, the remainder to the first hosts in order of their names.
+    """Equal shares; the remainder goes to the first hosts by name.
 
     >>> split(10, ["a", "b", "c"])
     {'a': 4, 'b': 3, 'c': 3}
@@ -31,14 +31,14 @@ def split(total: int, hosts: Sequence[str]) -> dict[str, int]:
     if not hosts:
         return {}
     part, rest = divmod(max(total, 0), len(hosts))
-    return {host: part + (place < rest) for place, host in enumerate(sorted(hosts))}
+    return {host: part + (index < rest) for index, host in enumerate(sorted(hosts))}
 
 
 def share_out(total: int, parts: Sequence[Part], *, max_slots: int) -> list[Part]:
-    """The parts whose ``slots`` change, as they are afterwards.
+    """The shares whose ``slots`` change, as they are afterwards.
 
-    Every process that wants gets its fair share of ``total``, at most ``max_slots``. A part that
-    grows beyond what it holds takes from what nobody holds, those with the first names first.
+    Every process that wants slots gets its fair share of ``total``, at most ``max_slots``. A share
+    that grows beyond what it holds takes from the slots that no process holds, first names first.
     """
     fair = split(total, [part.host_id for part in parts if part.wants])
     free = total - sum(part.held for part in parts)

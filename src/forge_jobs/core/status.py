@@ -1,7 +1,7 @@
-"""The states of a job and every legal move between them, as data.
+"""The states of a job and every legal transition between them, as a table.
 
-The memory backend, the conformance suite and the documentation read this table; nothing else may
-say which move is legal.
+The memory backend, the conformance suite and the documentation use this table. It is the only
+definition of which transitions are legal.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,12 @@ from typing import Final
 
 
 class JobStatus(StrEnum):
-    """Where a job stands."""
+    """The state of a job.
+
+    *scheduled*: due later. *pending*: due, may be claimed. *held*: due, but its limit key is full
+    or its lane is busy. *running*: claimed. *failed*: an attempt failed, waits for its retry.
+    *done*, *dead* and *cancelled* are terminal.
+    """
 
     SCHEDULED = "scheduled"
     PENDING = "pending"
@@ -23,7 +28,7 @@ class JobStatus(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to a job."""
+    """The cause of a transition."""
 
     ENQUEUE = "enqueue"
     PROMOTE = "promote"
@@ -47,7 +52,7 @@ class Event(StrEnum):
 
 
 class Attempts(StrEnum):
-    """What a move does to the number of attempts."""
+    """What a transition does to the number of attempts."""
 
     KEPT = "kept"
     SPENT = "spent"
@@ -57,7 +62,7 @@ class Attempts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One legal move. ``source`` None means "does not exist yet", ``target`` None means "gone"."""
+    """One legal transition. ``source`` None: a new job. ``target`` None: the job is deleted."""
 
     source: JobStatus | None
     event: Event
@@ -83,7 +88,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(None, Event.ENQUEUE, _P, _KEPT, "due now and its dedupe key is free"),
         Rule(None, Event.ENQUEUE, _S, _KEPT, "due later and its dedupe key is free"),
         Rule(None, Event.ENQUEUE, _H, _KEPT, "due now, but its limit key is known to be full"),
-        Rule(_S, Event.PROMOTE, _P, _KEPT, "its time has come"),
+        Rule(_S, Event.PROMOTE, _P, _KEPT, "due"),
         Rule(_F, Event.PROMOTE, _P, _KEPT, "its back-off is over"),
         Rule(_P, Event.HOLD, _H, _KEPT, "its limit key is full"),
         Rule(_H, Event.UNHOLD, _P, _KEPT, "there is room for its key"),
@@ -99,7 +104,7 @@ def _rules() -> tuple[Rule, ...]:
         Rule(_R, Event.SNOOZE, _S, _BACK, "the handler asked to be called later"),
         Rule(_R, Event.MISSING, _S, _BACK, "no handler here, within its budget"),
         Rule(_R, Event.MISSING, _X, _KEPT, "no handler anywhere for too long"),
-        Rule(_R, Event.RELEASE, _P, _BACK, "handed back unfinished"),
+        Rule(_R, Event.RELEASE, _P, _BACK, "released by its worker"),
         Rule(_R, Event.REAP, _P, _KEPT, "owner dead, the job had started, attempts left"),
         Rule(_R, Event.REAP, _P, _BACK, "owner dead, the job had not started"),
         Rule(_R, Event.REAP, _X, _KEPT, "owner dead, no attempt left"),
@@ -116,9 +121,9 @@ def _rules() -> tuple[Rule, ...]:
     for status in RETRYABLE:
         rules.append(Rule(status, Event.RETRY, _P, _RESET, "no other live job holds its key"))
     for status in (_S, _F):
-        rules.append(Rule(status, Event.RUN_NOW, _P, _KEPT, "a person is impatient"))
+        rules.append(Rule(status, Event.RUN_NOW, _P, _KEPT, "an operator asked for it"))
     for status in (*WAITING, *TERMINAL):
-        rules.append(Rule(status, Event.DELETE, None, _KEPT, "a person wants it gone"))
+        rules.append(Rule(status, Event.DELETE, None, _KEPT, "an operator asked for it"))
     return tuple(rules)
 
 
@@ -126,7 +131,7 @@ TRANSITIONS: Final = _rules()
 
 
 def targets(source: JobStatus | None, event: Event) -> tuple[JobStatus | None, ...]:
-    """All states ``event`` may lead to from ``source``; empty when the move is illegal."""
+    """All states that ``event`` may lead to from ``source``; empty when it is illegal."""
     return tuple(
         dict.fromkeys(
             rule.target for rule in TRANSITIONS if rule.source == source and rule.event == event
@@ -135,5 +140,5 @@ def targets(source: JobStatus | None, event: Event) -> tuple[JobStatus | None, .
 
 
 def is_terminal(status: JobStatus) -> bool:
-    """Whether nothing but a person can move the job again."""
+    """Whether only an operator can change the job again, by retry or delete."""
     return status in TERMINAL

@@ -1,7 +1,7 @@
-"""The throttle gate of a queue or scope: how long it closes and when its memory fades.
+"""The throttle gate of a queue or scope: how long it closes, and when its count is reset.
 
-The gate counts limiter *events*, not workers: throttles that arrive while it is closed change
-nothing, so ten handlers hitting one limit close it once.
+The gate counts *events* of the external limiter, not workers: a throttle that arrives while it is
+closed changes nothing, so ten handlers that hit one limit close it once.
 """
 
 from dataclasses import dataclass
@@ -16,26 +16,27 @@ MAX_COUNT = 30
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The throttle state of a queue or scope: closed while ``until`` lies ahead."""
+    """The throttle state of a queue or scope: closed before ``until``. ``count``: throttles since
+    the last reset, for the back-off."""
 
     until: Instant | None = None
     count: int = 0
 
     def closed(self, now: Instant) -> bool:
-        """Whether nothing may be claimed at this moment."""
+        """Whether nothing may be claimed now."""
         return self.until is not None and self.until > now
 
 
 OPEN = Gate()
-# Without a hint a scope backs off on its own, unless the queue has a curve; a queue without one
-# waits a flat minute.
+# The back-off of a scope whose limiter gave no delay, unless its queue has a back-off. A queue
+# without a back-off waits a flat minute.
 SCOPE_CURVE = Backoff(base_s=15.0, max_s=3_600.0)
 
 
-def throttle_delay_s(gate: Gate, hint_s: float | None, curve: Backoff | None) -> float:
-    """How long to wait: the limiter's own hint, else the curve, else a flat minute."""
-    if hint_s is not None:
-        return hint_s
+def throttle_delay_s(gate: Gate, given_s: float | None, curve: Backoff | None) -> float:
+    """How long the gate closes: the delay of the limiter, else the back-off, else a minute."""
+    if given_s is not None:
+        return given_s
     return FLAT_THROTTLE_S if curve is None else curve.delay_s(gate.count + 1)
 
 
@@ -47,7 +48,7 @@ def throttled(gate: Gate, now: Instant, delay_s: float) -> Gate:
 
 
 def succeeded(gate: Gate, now: Instant) -> Gate:
-    """The gate after a success: forgotten only when it has been open for two quiet minutes."""
+    """The gate after a success: reset only when it has been open for two minutes."""
     if gate.count == 0 or gate.until is None:
         return OPEN if gate.count == 0 and not gate.closed(now) else gate
     return OPEN if gate.until <= now - int(DECAY_GRACE_S * SECOND) else gate

@@ -1,4 +1,4 @@
-"""Token buckets: how many permits are there, and when the next one comes. No clock in here."""
+"""Token buckets: how many permits there are now, and when the next one is added."""
 
 import math
 from typing import Final
@@ -9,7 +9,7 @@ from .errors import BadOption
 from .instant import SECOND, Instant
 
 MAX_CAPACITY: Final = 1_000_000_000.0
-# A permit that is there but for a rounding error is there.
+# A permit that is missing only by a rounding error counts.
 _ROUNDING: Final = 1e-6
 
 
@@ -24,22 +24,22 @@ class TokenBucket(Struct, frozen=True, kw_only=True):
 
 
 class Grant(Struct, frozen=True):
-    """``granted`` permits now; with fewer than asked for, one more is there after ``retry_s``
-    (None: nothing is ever refilled)."""
+    """``granted`` permits now. If fewer than requested, the next one is there after ``retry_s``;
+    None: the bucket is never refilled."""
 
     granted: int
     retry_s: float | None = None
 
 
 def full(scope: str, *, capacity: float, refill_per_s: float, now: Instant) -> TokenBucket:
-    """A new bucket."""
+    """A new, full bucket."""
     return TokenBucket(
         scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=capacity, at=now
     )
 
 
 def filled(bucket: TokenBucket, now: Instant) -> TokenBucket:
-    """The bucket as of now; time that runs backwards refills nothing."""
+    """The bucket as of now. A clock that is set back refills nothing."""
     gained = max(now - bucket.at, 0) / SECOND * bucket.refill_per_s
     tokens = min(bucket.tokens + gained, bucket.capacity)
     return structs.replace(bucket, tokens=tokens, at=max(now, bucket.at))
@@ -48,7 +48,7 @@ def filled(bucket: TokenBucket, now: Instant) -> TokenBucket:
 def resized(
     bucket: TokenBucket, *, capacity: float, refill_per_s: float, now: Instant
 ) -> TokenBucket:
-    """Another size and rate, keeping what is in it and fits."""
+    """The bucket with another capacity and rate; it keeps its tokens up to the new capacity."""
     known = filled(bucket, now)
     return structs.replace(
         known, capacity=capacity, refill_per_s=refill_per_s, tokens=min(known.tokens, capacity)
@@ -67,7 +67,7 @@ def taken(bucket: TokenBucket, permits: int, now: Instant) -> tuple[TokenBucket,
 
 
 def check_bucket(scope: str, *, capacity: float, refill_per_s: float) -> None:
-    """BadOption for a bucket that could never give anything, or numbers that are none."""
+    """BadOption for a bucket that could never grant a permit, or numbers outside their range."""
     if not 1 <= capacity <= MAX_CAPACITY:
         raise BadOption(
             f"rate limit {scope!r}: burst={capacity:g} must lie between 1 and {MAX_CAPACITY:,.0f}"

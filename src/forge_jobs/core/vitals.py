@@ -1,4 +1,4 @@
-"""How a worker process fared within one minute: what it used, and how its store answered."""
+"""Samples of worker processes per minute: resources used, and round trips to the store."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,13 +10,13 @@ from .instant import Instant
 
 
 class Vitals(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One process, one minute (``at`` is its start).
+    """The sample of one process and minute (``at`` is its start).
 
-    ``cpu_s`` is processor time used (with its child processes that ended), ``span_s`` the time it
-    was watched for: their quotient is the cores in use. Memory is the highest seen. Disk bytes are
-    what the process read and wrote itself (0 where the system does not tell), ``disk_share`` the
-    used part of the file system it works in. ``exchange`` holds the round trips to the store,
-    ``errors`` those that failed.
+    ``cpu_s`` is the processor time used (including child processes that ended), ``span_s`` the time
+    observed; their quotient is the number of cores in use. Memory is the maximum. Disk bytes are
+    those the process itself read and wrote (0 where the system does not report them),
+    ``disk_share`` is the used part of its file system. ``exchange`` has the round trips to the
+    store, ``errors`` counts those that failed.
     """
 
     at: Instant
@@ -34,33 +34,33 @@ class Vitals(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cores(self) -> float | None:
-        """How many cores it kept busy on average."""
+        """The average number of cores in use."""
         return self.cpu_s / self.span_s if self.span_s > 0 else None
 
 
-# Under this minute the store keeps what grows only, of all processes together.
+# The minute of the sample that sums all processes over all time. Its numbers never decrease.
 LIFETIME: Final = -1
 
 
-def lifetime_part(told: Vitals) -> Vitals:
-    """What a report adds to the store's own row, which no clean-up removes."""
-    return Vitals(at=LIFETIME, host_id="", exchange=told.exchange, errors=told.errors)
+def lifetime_part(sample: Vitals) -> Vitals:
+    """What a sample adds to the sample of the minute ``LIFETIME``, which is never purged."""
+    return Vitals(at=LIFETIME, host_id="", exchange=sample.exchange, errors=sample.errors)
 
 
-def merge_vitals(parts: Sequence[Vitals]) -> Vitals:
-    """Several reports about one process and minute as one."""
-    last = parts[-1]
+def merge_vitals(samples: Sequence[Vitals]) -> Vitals:
+    """Several samples of one process and minute as one."""
+    last = samples[-1]
     return Vitals(
         at=last.at,
         host_id=last.host_id,
         label=last.label,
-        cpu_s=sum(part.cpu_s for part in parts),
-        span_s=sum(part.span_s for part in parts),
-        memory_bytes=max(part.memory_bytes for part in parts),
-        disk_read_bytes=sum(part.disk_read_bytes for part in parts),
-        disk_write_bytes=sum(part.disk_write_bytes for part in parts),
+        cpu_s=sum(sample.cpu_s for sample in samples),
+        span_s=sum(sample.span_s for sample in samples),
+        memory_bytes=max(sample.memory_bytes for sample in samples),
+        disk_read_bytes=sum(sample.disk_read_bytes for sample in samples),
+        disk_write_bytes=sum(sample.disk_write_bytes for sample in samples),
         disk_share=last.disk_share,
-        running=max(part.running for part in parts),
-        exchange=merged(part.exchange for part in parts),
-        errors=sum(part.errors for part in parts),
+        running=max(sample.running for sample in samples),
+        exchange=merged(sample.exchange for sample in samples),
+        errors=sum(sample.errors for sample in samples),
     )

@@ -1,6 +1,6 @@
-"""Run everything that is due, here and now: a worker process for the length of one call.
+"""Runs everything that is due, here and now: a worker process for the length of one call.
 
-It registers, claims and leaves like any other, on the caller's loop and without services. For
+It registers, claims and deregisters like any other, on the caller's loop and without services. For
 tests and scripts.
 """
 
@@ -22,24 +22,20 @@ from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.store.processes import ProcessStats
 from forge_jobs.store.store import Store
 
-from .claiming.dispatcher import Dispatcher
-from .claiming.exchange_loop import ExchangeLoop
-from .claiming.local_queue import LocalQueue
-from .liveness.registration import ProcessInfo, Registration
+from .liveness.registration import ProcessInfo
 from .requests.by_kind import ByKind, RequestFactory
-from .requests.published_kinds import PublishedKinds, Spawn
+from .requests.published_kinds import PublishedKinds
 from .requests.routing import DefaultRouter, Router
 from .requests.store_enqueuer import StoreEnqueuer
-from .running.context import RunEnvironment
-from .running.in_flight import InFlightJobs, InFlightParts
 from .running.job_loop import JobLoop
-from .running.rate_limit import RateLimiter, store_of
+from .running.rate_limit import store_of
 from .running.registry import HandlerRegistry
 from .running.run import Run, StopReason
 from .running.run_log import RunLog
+from .worker_parts import WorkerInputs, WorkerParts
 
 T = TypeVar("T")
-_LOOK_S = 0.002
+_POLL_S = 0.002
 _MAX_ERRORS = 5
 
 
@@ -55,14 +51,14 @@ class DrainReport(Struct, frozen=True, kw_only=True):
 
 
 class _CountingLog(RunLog):
-    """A journal that also counts; successes are what is left."""
+    """A run log that also counts; what it does not count are successes."""
 
     def __init__(self, tag: int) -> None:
         super().__init__(tag)
         self.failed = self.dead = self.put_off = 0
 
-    def ended(self, run: Run, finish: Finish) -> None:
-        super().ended(run, finish)
+    def finished(self, run: Run, finish: Finish) -> None:
+        super().finished(run, finish)
         if finish.status is JobStatus.DEAD:
             self.dead += 1
         elif finish.event in (Event.FAIL, Event.CRASH):
@@ -72,7 +68,7 @@ class _CountingLog(RunLog):
 
 
 class _InlineIo:
-    """An I/O port on the caller's own loop, also for handlers in threads."""
+    """An I/O port on the caller's own loop; handlers in threads may use it too."""
 
     def __init__(self, job_loop: JobLoop) -> None:
         self._job_loop = job_loop
@@ -84,93 +80,73 @@ class _InlineIo:
         return asyncio.run_coroutine_threadsafe(work(), loop)
 
 
-class _DrainProcess:
-    """The short life of a draining process."""
+class _Drain:
+    """The parts of a worker process, used until there is nothing left to do."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: HandlerRegistry,
-        queues: Sequence[str],
-        *,
-        clock: Clock,
-        entropy: Entropy,
-        settings: EngineSettings,
-        requests: Callable[[Spawn], RequestFactory],
-    ) -> None:
-        job_loop = JobLoop(asyncio.get_running_loop())
-        self._clock = clock
-        self.member = Registration(
-            store.processes,
-            ProcessInfo(tuple(queues), lambda host_id: f"drain-{host_id}"),
-            settings=settings,
-            clock=clock,
-            entropy=entropy,
-            stats=lambda: ProcessStats(running=self.floor.running),
-            news=lambda: job_loop.post(self._news),
+    def __init__(self, inputs: WorkerInputs, limit: int | None) -> None:
+        self._clock = inputs.clock
+        self.run_log = _CountingLog(inputs.store.tag)
+        self.parts = WorkerParts(
+            inputs,
+            stats=lambda: ProcessStats(running=self.parts.in_flight.running),
+            run_log=self.run_log,
+            # Operators do not change a drain: the store itself claims nothing from paused queues.
+            on_control_change=lambda: None,
+            max_claims=limit,
         )
-        self.journal = _CountingLog(store.tag)
-        here = _InlineIo(job_loop)
-        # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored from elsewhere.
-        self.aside = IoThread()
-        limiter = RateLimiter(store_of(store), here, declared=registry.rate_limits, clock=clock)
-        self.floor = InFlightJobs(
-            InFlightParts(settings, clock, entropy, self.member.standing, self.journal),
-            RunEnvironment(
-                self.member.host_id,
-                store.tag,
-                clock,
-                StoreEnqueuer(store, self.aside, registry.around_enqueue),
-                requests(here.spawn).request,
-                limiter=lambda: limiter,
-            ),
-            job_loop,
-        )
-        for name in queues:
-            lane = LocalQueue(name, self.floor, now=clock.mono(), backoff=settings.backoff)
-            lane.target = DEFAULT_QUEUE_WORKERS
-            self.floor.lanes[name] = lane
-        intake = Dispatcher(self.floor, registry, isolate_from=settings.isolate_after_crashes)
-        self.exchange_loop = ExchangeLoop(
-            self.floor, intake, store.jobs, self, settings=settings, clock=clock, entropy=entropy
-        )
-
-    @property
-    def owner(self) -> int:
-        return self.member.owner
-
-    def control_changed(self) -> None:
-        """A drain follows no operator: the store itself refuses paused queues."""
-
-    def doubt_lease(self) -> None:
-        """The store does not hold this process for alive."""
-        self.member.lease.doubt()
-
-    async def begin_anew(self) -> None:
-        await self.member.join_anew()
+        for name, slots in inputs.queues.items():
+            self.parts.local_queues.by_name[name].set_slots(slots)
 
     async def work(self) -> None:
-        """Until nothing is due and nothing runs."""
-        floor, exchange_loop = self.floor, self.exchange_loop
-        while not self._is_over():
-            if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.trouble is not None:
-                raise exchange_loop.trouble
-            if not floor.held and floor.finish_buffer.is_empty:
-                exchange_loop.hint()
-            await self._clock.sleep(_LOOK_S)
-        floor.is_open = exchange_loop.claiming = False
+        """Wait until nothing is due and nothing runs."""
+        parts, exchange_loop = self.parts, self.parts.exchange_loop
+        while not self._is_finished():
+            if exchange_loop.errors >= _MAX_ERRORS and exchange_loop.last_error is not None:
+                raise exchange_loop.last_error
+            if not parts.in_flight.held and parts.finish_buffer.is_empty:
+                exchange_loop.notify()
+            await self._clock.sleep(_POLL_S)
+        parts.local_queues.close()
 
-    def _is_over(self) -> bool:
-        floor, exchange_loop = self.floor, self.exchange_loop
+    def _is_finished(self) -> bool:
+        parts, exchange_loop = self.parts, self.parts.exchange_loop
         spent = exchange_loop.claims_left is not None and exchange_loop.claims_left <= 0
         return (
-            (exchange_loop.came_back_empty or spent)
-            and not floor.held
-            and floor.finish_buffer.is_empty
+            (exchange_loop.found_nothing or spent)
+            and not parts.in_flight.held
+            and parts.finish_buffer.is_empty
         )
 
-    def _news(self) -> None:
-        self.floor.bell.notify()
+    async def run(self) -> DrainReport:
+        """Register, run what is due, deregister."""
+        parts = self.parts
+        await parts.registration.register()
+        tasks = [
+            asyncio.create_task(parts.exchange_loop.run()),
+            asyncio.create_task(parts.registration.lease.run()),
+        ]
+        try:
+            await self.work()
+        finally:
+            parts.in_flight.interrupt_all(StopReason.SHUTDOWN)
+            parts.in_flight.deadlines.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await parts.in_flight.executors.close()
+            await parts.registration.deregister()
+        return self._report()
+
+    def _report(self) -> DrainReport:
+        run_log = self.run_log
+        ran = self.parts.in_flight.written
+        return DrainReport(
+            ran=ran,
+            done=ran - run_log.failed - run_log.dead - run_log.put_off,
+            failed=run_log.failed,
+            dead=run_log.dead,
+            put_off=run_log.put_off,
+        )
 
 
 async def drain(
@@ -196,37 +172,28 @@ async def drain(
     if not names:
         return DrainReport()
 
-    def by_kind(spawn: Spawn) -> RequestFactory:
-        others = PublishedKinds(store_of(store), spawn, clock)
-        return requests or ByKind(registry, router or DefaultRouter(), others)
-
-    visit = _DrainProcess(
-        store,
-        registry,
-        names,
+    inline_io = _InlineIo(JobLoop(asyncio.get_running_loop()))
+    # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored by this thread.
+    enqueue_io = IoThread()
+    routes = router or DefaultRouter()
+    published_kinds = PublishedKinds(store_of(store), inline_io.spawn, clock)
+    inputs = WorkerInputs(
+        store=store,
+        handlers=registry,
+        router=routes,
+        queues=dict.fromkeys(names, DEFAULT_QUEUE_WORKERS),
+        settings=settings or EngineSettings(),
         clock=clock,
         entropy=entropy,
-        settings=settings or EngineSettings(),
-        requests=by_kind,
+        io=inline_io,
+        enqueuer=StoreEnqueuer(store, enqueue_io, registry.around_enqueue),
+        requests=requests or ByKind(registry, routes, published_kinds),
+        info=ProcessInfo(tuple(names), lambda host_id: f"drain-{host_id}"),
     )
-    visit.exchange_loop.claims_left = limit
-    await visit.member.join()
-    parts = [
-        asyncio.create_task(visit.exchange_loop.run()),
-        asyncio.create_task(visit.member.lease.keep()),
-    ]
     try:
-        await visit.work()
+        return await _Drain(inputs, limit).run()
     finally:
-        visit.floor.interrupt_all(StopReason.SHUTDOWN)
-        visit.floor.watch.close()
-        for part in parts:
-            part.cancel()
-        await asyncio.wait(parts)
-        await visit.floor.places.close()
-        await asyncio.to_thread(visit.aside.close)
-        await visit.member.leave()
-    return _report(visit)
+        await asyncio.to_thread(enqueue_io.close)
 
 
 async def _queues(store: Store, registry: HandlerRegistry) -> list[str]:
@@ -234,15 +201,3 @@ async def _queues(store: Store, registry: HandlerRegistry) -> list[str]:
     names += [count.queue for count in await store.metrics.counts()]
     names += [queue for queue in registry.kinds().values() if queue is not None]
     return list(dict.fromkeys(names))
-
-
-def _report(visit: _DrainProcess) -> DrainReport:
-    journal = visit.journal
-    ran = visit.floor.written
-    return DrainReport(
-        ran=ran,
-        done=ran - journal.failed - journal.dead - journal.put_off,
-        failed=journal.failed,
-        dead=journal.dead,
-        put_off=journal.put_off,
-    )

@@ -24,7 +24,8 @@ from .requests.routing import DefaultRouter, Router
 from .requests.store_enqueuer import StoreEnqueuer
 from .running.rate_limit import RateLimiter, store_of
 from .running.registry import HandlerRegistry
-from .worker_process import ProcessParts, WorkerProcess
+from .worker_parts import WorkerInputs
+from .worker_process import WorkerProcess
 
 __all__ = [
     "EnqueueOutcome",
@@ -65,7 +66,7 @@ class QueueHandle:
     @property
     def running(self) -> int:
         """How many handlers run at this moment."""
-        return self._process.floor.running
+        return self._process.running
 
     async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
         """Store one job; the router fills in a missing queue."""
@@ -202,7 +203,7 @@ class QueueRuntime:
         prefix, version, worker_id = self._prefix, self._version, self._worker_id
         ask = self._new_ask(io.spawn)
         process = WorkerProcess(
-            ProcessParts(
+            WorkerInputs(
                 store=self._storage,
                 handlers=self._handlers,
                 router=self._router,
@@ -213,7 +214,7 @@ class QueueRuntime:
                 io=io,
                 enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
                 requests=self._requests or ask.by_kind,
-                card=ProcessInfo(
+                info=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
                         host_id, prefix=prefix, version=version, worker_id=worker_id

@@ -1,22 +1,10 @@
-"""One worker process, put together: registered, leased, pumping, served by its services.
-
-The order of things lives here: how a process starts, what it does when it is declared dead, and
-how it goes.
-"""
+"""One worker process: its parts, its services, and the order of start and stop."""
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import ForgeError
-from forge_jobs.core.schedule import CronSpec
-from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.entropy import Entropy
-from forge_jobs.kit.io_thread import IoPort
 from forge_jobs.kit.service import (
     FOLLOWER_S,
     PeriodicService,
@@ -26,26 +14,15 @@ from forge_jobs.kit.service import (
 )
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.store.processes import ProcessStats
-from forge_jobs.store.store import Store
 
-from .claiming.dispatcher import Dispatcher
-from .claiming.exchange_loop import ExchangeLoop
-from .claiming.local_queue import LocalQueue
 from .liveness.io_tasks import IoTasks
 from .liveness.listener import Listener
 from .liveness.loop_watch import LoopWatch
-from .liveness.registration import ProcessInfo, Registration
 from .liveness.shutdown import Shutdown
 from .liveness.usage import Cores, read_usage
-from .requests.by_kind import RequestFactory
 from .requests.declared_schedules import ensure_schedules
-from .requests.routing import Router
-from .running.context import Enqueuer, RunEnvironment
-from .running.in_flight import InFlightJobs, InFlightParts
-from .running.job_loop import JobLoop
 from .running.local_cancel import LocalCancels
-from .running.rate_limit import RateLimiter, ensure_default_rate_limits, store_of
-from .running.registry import HandlerRegistry
+from .running.rate_limit import RateLimiter, ensure_default_rate_limits
 from .running.run import RunState
 from .running.run_log import RunLog
 from .services.cleanup import Cleanup
@@ -59,70 +36,28 @@ from .services.roll_up import RollUp
 from .services.slot_sync import SlotSync
 from .services.unserved import Unserved
 from .services.vitals import VitalsReport
+from .worker_parts import WorkerInputs, WorkerParts
 
 _LOG = logging.getLogger("forge_jobs.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessParts:
-    """What a process is made of. ``queues`` are names with the slots they get if they are new."""
-
-    store: Store
-    handlers: HandlerRegistry
-    router: Router
-    queues: Mapping[str, int]
-    settings: EngineSettings
-    clock: Clock
-    entropy: Entropy
-    io: IoPort
-    enqueuer: Enqueuer
-    requests: RequestFactory
-    card: ProcessInfo
-    replaces: str | None = None
-    schedules: Sequence[CronSpec] = ()
-
-    def queue_of(self, kind: str) -> str:
-        """The queue of a kind: what its task says, else the router."""
-        return self.queue_known(kind) or self.router.route(kind)
-
-    def queue_known(self, kind: str) -> str | None:
-        """The queue of a kind if its task is known here and says it."""
-        handler = self.handlers.get(kind)
-        return None if handler is None else handler.queue
-
-
 class WorkerProcess:
-    """Made and used on the job loop, with an open store; ``request_cancel`` from any thread."""
+    """Made and used on the job loop, with an open store; any thread may call ``request_cancel``."""
 
-    def __init__(self, plan: ProcessParts) -> None:
-        store, settings, clock = plan.store, plan.settings, plan.clock
-        self._plan = plan
-        self._job_loop = JobLoop(asyncio.get_running_loop())
-        self._member = Registration(
-            store.processes,
-            plan.card,
-            settings=settings,
-            clock=clock,
-            entropy=plan.entropy,
+    def __init__(self, inputs: WorkerInputs) -> None:
+        store, settings, clock = inputs.store, inputs.settings, inputs.clock
+        self._inputs = inputs
+        self.parts = parts = WorkerParts(
+            inputs,
             stats=self._stats,
-            news=lambda: self._job_loop.post(self._standing_changed),
+            run_log=RunLog(store.tag),
+            on_control_change=self._control_changed,
+            register_again=self._register_again,
+            overlap=store.capabilities.server_side,
         )
-        standing = self._member.standing
-        self.rate_limit = RateLimiter(
-            store_of(store), plan.io, declared=plan.handlers.rate_limits, clock=clock
-        )
-        self.floor = self._new_floor()
-        self._exchange_loop = ExchangeLoop(
-            self.floor,
-            Dispatcher(self.floor, plan.handlers, isolate_from=settings.isolate_after_crashes),
-            store.jobs,
-            self,
-            settings=settings,
-            clock=clock,
-            entropy=plan.entropy,
-        )
-        self._supervisor = SlotSync(
-            self.floor,
+        self._registration = parts.registration
+        self._slot_sync = SlotSync(
+            parts.local_queues,
             store,
             settings=settings,
             host_id=lambda: self.host_id,
@@ -130,250 +65,229 @@ class WorkerProcess:
         )
         self._listener = Listener(
             store,
-            standing,
-            self._job_loop,
+            self._registration.lease_state,
+            parts.job_loop,
             clock=clock,
-            on_hint=self._exchange_loop.hint,
-            on_mail=self._read_mail,
+            on_notify=parts.exchange_loop.notify,
+            on_control=self._read_controls,
         )
-        self._cancels = LocalCancels(self.floor, store, self._job_loop, clock)
-        # A dead coordinator is missed no longer than its lease.
+        self._cancels = LocalCancels(parts.in_flight, store, parts.job_loop, clock)
+        # Another process takes over from a dead coordinator after at most one lease.
         ttl_s = min(LEAD_TTL_S, settings.lease_s)
-        self._leadership = Leadership(store.processes, lambda: self.owner, clock=clock, ttl_s=ttl_s)
+        self._leadership = Leadership(
+            store.processes, lambda: self._registration.owner, clock=clock, ttl_s=ttl_s
+        )
         self._stop = StopFlag()
         self._cores = Cores(clock.mono)
-        self._wakes = {Cron.name: WakeFlag(self._job_loop.loop)}
+        self._wakes = {Cron.name: WakeFlag(parts.job_loop.loop)}
         self._tasks: list[asyncio.Task[None]] = []
-        self._afar = IoTasks(plan.io, self._job_loop)
+        self._io_tasks = IoTasks(inputs.io, parts.job_loop)
 
     @property
     def host_id(self) -> str:
-        """The name of the present life."""
-        return self._member.host_id
+        """The name of this process in the store; another one after it was declared dead."""
+        return self._registration.host_id
 
     @property
-    def owner(self) -> int:
-        """The owner key of the present life."""
-        return self._member.owner
+    def rate_limit(self) -> RateLimiter:
+        """The permits of this process, as its handlers get them."""
+        return self.parts.rate_limit
+
+    @property
+    def running(self) -> int:
+        """How many handlers run at this moment."""
+        return self.parts.in_flight.running
 
     async def start(self) -> None:
-        """Take part. Raises what the store raises; nothing is left behind then."""
-        plan = self._plan
-        for name, slots in plan.queues.items():
-            await plan.store.queues.ensure(name, slots=slots)
-        await plan.store.queues.publish(
-            {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
+        """Register and start working. Raises what the store raises; nothing is left behind then."""
+        inputs = self._inputs
+        for name, slots in inputs.queues.items():
+            await inputs.store.queues.ensure(name, slots=slots)
+        await inputs.store.queues.publish(
+            {kind: inputs.queue_of(kind) for kind in inputs.handlers.kinds()}
         )
-        await publish_limits(plan.store, plan.handlers)
-        await ensure_schedules(plan.store, plan.schedules)
-        await ensure_default_rate_limits(plan.store, plan.handlers.rate_limits)
-        await self._member.join(replaces=plan.replaces)
-        # At once: the lease runs, and a slow store must not make a fresh process look dead.
-        self._spawn_afar()
+        await publish_limits(inputs.store, inputs.handlers)
+        await ensure_schedules(inputs.store, inputs.schedules)
+        await ensure_default_rate_limits(inputs.store, inputs.handlers.rate_limits)
+        await self._registration.register(replaces=inputs.replaces)
+        # At once: the lease runs, and a slow store must not make a new process look dead.
+        self._start_io_tasks()
         try:
-            if plan.replaces is not None:
-                # Before the first claim: jobs that saw their worker die are looked at with care.
-                # Without a known death it is too early to judge (see Reaper).
-                await reap_stale_jobs(plan.store)
-            await self._supervisor.share()
-            await self._supervisor.look()
+            if inputs.replaces is not None:
+                # Before the first claim, so that jobs of the dead process have their crash counted.
+                # Without a known death it is too early to reap (see Reaper).
+                await reap_stale_jobs(inputs.store)
+            await self._slot_sync.share()
+            await self._slot_sync.sync()
         except BaseException:
-            self._afar.cancel()
-            await self._member.leave()
+            self._io_tasks.cancel()
+            await self._registration.deregister()
             raise
-        self._tasks.append(asyncio.create_task(self._exchange_loop.run(), name="forge-pump"))
+        self._tasks.append(
+            asyncio.create_task(self.parts.exchange_loop.run(), name="forge-exchange-loop")
+        )
         loop = ServiceLoop(
-            plan.clock,
-            plan.entropy,
+            inputs.clock,
+            inputs.entropy,
             self._stop,
             self._leadership.is_leader,
-            follower_s=min(FOLLOWER_S, plan.settings.lease_s),
+            follower_s=min(FOLLOWER_S, inputs.settings.lease_s),
         )
         for service in self._services():
             work = run_service(service, loop, wake=self._wakes.get(service.name))
             self._tasks.append(asyncio.create_task(work, name=f"forge-{service.name}"))
         _LOG.info(
             "worker started",
-            extra={"host_id": self.host_id, "queues": list(plan.queues)},
+            extra={"host_id": self.host_id, "queues": list(inputs.queues)},
         )
 
     async def stop(self, grace_s: float) -> None:
-        """Go in order; by default within ``grace_s`` and two seconds, whatever the store does."""
-        leaving = Shutdown(
-            self.floor,
-            self._exchange_loop,
-            self._member,
+        """Shut down; by default within ``grace_s`` and two seconds, whatever the store does."""
+        parts = self.parts
+        shutdown = Shutdown(
+            parts.in_flight,
+            parts.local_queues,
+            parts.finish_buffer,
+            self._registration,
             self._leadership,
-            pass_on=self._supervisor.share,
-            clock=self._plan.clock,
+            share_slots=self._slot_sync.share,
+            clock=self._inputs.clock,
             grace_s=grace_s,
-            shutdown_s=self._plan.settings.shutdown_s,
+            shutdown_s=self._inputs.settings.shutdown_s,
         )
         self._stop.set()
-        if self.floor.running and grace_s > 0:
-            self._tasks.append(asyncio.create_task(self._retire(), name="forge-retire"))
+        if parts.in_flight.running and grace_s > 0:
+            self._tasks.append(
+                asyncio.create_task(self._give_up_slots(), name="forge-give-up-slots")
+            )
         try:
-            await leaving.wind_down()
+            await shutdown.wind_down()
         finally:
-            self._supervisor.close()
+            self._slot_sync.close()
             self._cancels.close()
-            self.floor.watch.close()
-            self._afar.cancel()
+            parts.in_flight.deadlines.close()
+            self._io_tasks.cancel()
             for task in self._tasks:
                 task.cancel()
-            await leaving.go([*self._tasks, asyncio.ensure_future(self._afar.ended())])
+            await shutdown.leave([*self._tasks, asyncio.ensure_future(self._io_tasks.wait())])
         _LOG.info("worker stopped", extra={"host_id": self.host_id})
 
-    async def _retire(self) -> None:
-        """While the last jobs run: want no slots any more, and give up those that came free."""
-        plan = self._plan
+    async def _give_up_slots(self) -> None:
+        """While the last jobs run: take no new slots, and give up those that become free."""
+        inputs = self._inputs
         with contextlib.suppress(ForgeError):
-            await plan.store.processes.quiet(self.host_id, quiet=True)
-        loop = ServiceLoop(plan.clock, plan.entropy, StopFlag(), self._leadership.is_leader)
-        await run_service(self._supervisor, loop)
+            await inputs.store.processes.quiet(self.host_id, quiet=True)
+        loop = ServiceLoop(inputs.clock, inputs.entropy, StopFlag(), self._leadership.is_leader)
+        await run_service(self._slot_sync, loop)
 
     def request_cancel(self, job_id: str) -> bool:
-        """Cancel a job of this process; whether it is one. From any thread."""
+        """Cancel a job if this process holds it; whether it does. Any thread may call it."""
         return self._cancels.request(job_id)
 
-    # -- what the pump asks for -----------------------------------------------------------------
+    # -- callbacks ------------------------------------------------------------------------------
 
-    def control_changed(self) -> None:
-        """Operators did something: look at queues and at what they want of this process."""
-        self._supervisor.look_soon()
+    def _control_changed(self) -> None:
+        # Operators changed something: read the settings of queues and of this process again.
+        self._slot_sync.sync_soon()
         self._wakes[Cron.name].notify()
 
-    def doubt_lease(self) -> None:
-        """The store does not hold this process for alive."""
-        self._member.lease.doubt()
-
-    async def begin_anew(self) -> None:
-        """Declared dead: start another life."""
-        _LOG.warning("declared dead; registering anew", extra={"host_id": self.host_id})
-        self._supervisor.forget()
-        await self._member.join_anew()
-        self.floor.around = dataclasses.replace(self.floor.around, host_id=self.host_id)
-        self._supervisor.look_soon()
-
-    # -- what others report ---------------------------------------------------------------------
-
-    def _standing_changed(self) -> None:
-        if self._member.standing.dead:
-            self.floor.lose_everything()
-        else:
-            self.floor.pour()
-        self.floor.bell.notify()
+    async def _register_again(self) -> None:
+        _LOG.warning("declared dead; registering again", extra={"host_id": self.host_id})
+        self._slot_sync.drop_slots()
+        await self._registration.register_again()
+        self._slot_sync.sync_soon()
 
     def _slots_changed(self) -> None:
-        # The others take what we gave up only when they know of it.
-        self._member.lease.hurry()
-        self.floor.pour()
-        self.floor.bell.notify()
+        # Other processes take what was given up only when a heartbeat has reported it.
+        self._registration.lease.beat_now()
+        self.parts.local_queues.start_ready()
+        self.parts.wake.notify()
 
-    def _read_mail(self) -> None:
-        mailbox = self._member.standing.mailbox
-        while mailbox:
-            control = mailbox.popleft()
+    def _read_controls(self) -> None:
+        control_inbox = self._registration.lease_state.control_inbox
+        while control_inbox:
+            control = control_inbox.popleft()
             for key in control.cancels:
-                self.floor.cancel(key)
-        self._supervisor.look_soon()
+                self.parts.in_flight.cancel(key)
+        self._slot_sync.sync_soon()
 
     def _stats(self) -> ProcessStats:
-        floor, seen = self.floor, read_usage()
+        parts, usage = self.parts, read_usage()
         return ProcessStats(
-            running=floor.running,
-            slots={name: max(lane.target, lane.busy) for name, lane in floor.lanes.items()},
-            memory_bytes=seen.memory_bytes,
-            cores=round(self._cores.of(seen.cpu_s), 3),
-            disk_share=seen.disk_share,
+            running=parts.in_flight.running,
+            slots={
+                name: max(queue.slots, queue.busy)
+                for name, queue in parts.local_queues.by_name.items()
+            },
+            memory_bytes=usage.memory_bytes,
+            cores=round(self._cores.of(usage.cpu_s), 3),
+            disk_share=usage.disk_share,
         )
 
     def _running_kinds(self) -> list[str]:
-        # Only asked for while the job loop stands still, so nothing changes underneath.
-        runs = list(self.floor.held.values())
+        # Only called while the job loop is blocked, so that nothing changes meanwhile.
+        runs = list(self.parts.in_flight.held.values())
         return [run.job.kind for run in runs if run.state is RunState.RUNNING]
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _surroundings(self) -> RunEnvironment:
-        plan = self._plan
-        return RunEnvironment(
-            self._member.host_id,
-            plan.store.tag,
-            plan.clock,
-            plan.enqueuer,
-            plan.requests.request,
-            limiter=lambda: self.rate_limit,
-        )
-
-    def _new_floor(self) -> InFlightJobs:
-        plan, clock, settings = self._plan, self._plan.clock, self._plan.settings
-        floor = InFlightJobs(
-            InFlightParts(
-                settings,
-                clock,
-                plan.entropy,
-                self._member.standing,
-                RunLog(plan.store.tag),
-                overlap=plan.store.capabilities.server_side,
-            ),
-            self._surroundings(),
-            self._job_loop,
-        )
-        for name in plan.queues:
-            floor.lanes[name] = LocalQueue(name, floor, now=clock.mono(), backoff=settings.backoff)
-        return floor
-
     def _services(self) -> list[PeriodicService]:
-        plan, store = self._plan, self._plan.store
+        inputs, store = self._inputs, self._inputs.store
         return [
-            self._supervisor,
+            self._slot_sync,
             Reaper(
                 store,
-                lease_s=plan.settings.lease_s,
-                clock=plan.clock,
-                store_now=self.floor.store_now,
-                unbroken_since=lambda: self._member.lease.unbroken_since,
+                lease_s=inputs.settings.lease_s,
+                clock=inputs.clock,
+                store_now=self.parts.store_time.now,
+                unbroken_since=lambda: self._registration.lease.unbroken_since,
             ),
-            Promote(store, store_now=self.floor.store_now),
+            Promote(store, store_now=self.parts.store_time.now),
             LimitRepair(store),
-            Cleanup(store, settings=plan.settings),
+            Cleanup(store, settings=inputs.settings),
             RollUp(store),
-            *self._reports(),
-            Rebalance(store, max_slots=plan.settings.max_slots),
-            Unserved(store, clock=plan.clock),
+            *self._report_services(),
+            Rebalance(store, max_slots=inputs.settings.max_slots),
+            Unserved(store, clock=inputs.clock),
             Cron(
                 store,
-                queue_of=plan.queue_known,
-                router=plan.router,
-                entropy=plan.entropy,
-                prepared=plan.enqueuer.prepared,
+                queue_of=inputs.queue_known,
+                router=inputs.router,
+                entropy=inputs.entropy,
+                prepared=inputs.enqueuer.prepared,
             ),
         ]
 
-    def _reports(self) -> list[PeriodicService]:
-        if not self._plan.settings.metrics:
+    def _report_services(self) -> list[PeriodicService]:
+        if not self._inputs.settings.metrics:
             return []
-        member, floor = self._member, self.floor
+        parts, registration = self.parts, self._registration
         return [
             VitalsReport(
-                self._plan.store.metrics,
-                who=lambda: (member.host_id, self._plan.card.label(member.host_id)),
-                running=lambda: floor.running,
-                trips=self._exchange_loop.trips,
+                self._inputs.store.metrics,
+                identity=lambda: (
+                    registration.host_id,
+                    self._inputs.info.label(registration.host_id),
+                ),
+                running=lambda: parts.in_flight.running,
+                store_latency=parts.exchange_loop.store_latency,
                 usage=read_usage,
-                clock=self._plan.clock,
-                store_now=floor.store_now,
+                clock=self._inputs.clock,
+                store_now=parts.store_time.now,
             )
         ]
 
-    def _spawn_afar(self) -> None:
-        plan, listener = self._plan, self._listener
-        watch = LoopWatch(self._job_loop, plan.clock, self._running_kinds)
-        queues = list(plan.queues)
-        control_s = plan.settings.control_s
-        spawn = self._afar.spawn
-        spawn(self._member.lease.keep)
+    def _start_io_tasks(self) -> None:
+        inputs, listener, registration = self._inputs, self._listener, self._registration
+        run = LoopWatch(self.parts.job_loop, inputs.clock, self._running_kinds)
+        queues = list(inputs.queues)
+        control_s = inputs.settings.control_s
+        spawn = self._io_tasks.spawn
+        spawn(self._registration.lease.run)
         spawn(lambda: listener.listen(queues))
-        spawn(lambda: listener.follow(control_s, lambda: self.owner, lambda: bool(self.floor.held)))
-        spawn(watch.watch)
+        spawn(
+            lambda: listener.follow(
+                control_s, lambda: registration.owner, lambda: bool(self.parts.in_flight.held)
+            )
+        )
+        spawn(run.run)

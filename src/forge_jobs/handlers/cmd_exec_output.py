@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from forge_jobs.engine.running.context import LINE_LONGEST
+from forge_jobs.engine.running.context import MAX_LINE_CHARS
 from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.children.streams import HeadTailStream
 
 MAX_TAIL_LENGTH: Final = 1_000
-_MAX_PIECE: Final = LINE_LONGEST - 96
+_MAX_PIECE: Final = MAX_LINE_CHARS - 96
 
 
 def as_text(stream: HeadTailStream) -> str:

@@ -10,7 +10,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_contains, payload_contains
+from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_matches, payload_matches
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
@@ -176,8 +176,8 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
-        and error_contains(wanted.error, row.last_error)
-        and payload_contains(wanted.payload, job.payload)
+        and error_matches(wanted.error, row.last_error)
+        and payload_matches(wanted.payload, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
     )

@@ -48,7 +48,7 @@ class LimitedClaim:
                 continue
             limit = self._tables.limits.get(task_limit(row.job.kind))
             if row.track is None and limit is not None and limit.tracked:
-                self._move_to_track(row)
+                self._put_on_track(row)
                 continue
             self._spend(row, limit)
             job = claims.claim(
@@ -94,7 +94,7 @@ class LimitedClaim:
             running = running_under(self._tables, limit.name)
         return room(limit, running, now=self._now, asked=self._wanted)
 
-    def _move_to_track(self, row: Row) -> None:
+    def _put_on_track(self, row: Row) -> None:
         """Put a job on its task's track: the limit was set after the job was stored."""
         self._tables.index.remove_entries(row)
         row.track = row.job.kind
@@ -107,8 +107,8 @@ class LimitedClaim:
             self._track_room(row.track).left -= 1
         for bound in (self._queue_limit, limit):
             if bound is not None and bound.rate_per_s is not None:
-                present = self._tables.limits[bound.name]
-                self._tables.limits[bound.name] = spent(present, 1, self._now)
+                known = self._tables.limits[bound.name]
+                self._tables.limits[bound.name] = spent(known, 1, self._now)
 
     def _collect_next_times(self) -> None:
         """Collect when the rates and scopes that keep pending jobs back allow the next start."""

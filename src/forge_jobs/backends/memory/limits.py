@@ -104,8 +104,8 @@ class MemoryLimits:
                 name for name in self._tables.index.limit_buckets.names() if name > (after or "")
             ]
             chosen = names[: max(limit, 1)]
-            moved = sum(transitions.admit(self._tables, bucket, now) for bucket in chosen)
-            return Admitted(moved, chosen[-1] if len(names) > len(chosen) else None)
+            admitted = sum(transitions.admit(self._tables, bucket, now) for bucket in chosen)
+            return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
     def _put(self, limit: Limit, now: Instant) -> None:
         tables = self._tables

@@ -4,7 +4,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from forge_jobs.backends.shared.pagination import in_counters
+from forge_jobs.backends.shared.pagination import is_counted
 from forge_jobs.core.audit import AuditEntry
 from forge_jobs.core.counters import CappedCount, Count, Minute
 from forge_jobs.core.instant import Instant
@@ -28,7 +28,7 @@ class MemoryMetrics:
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
         with self._tables.read():
-            if in_counters(filter):
+            if is_counted(filter):
                 found = sum(bulk.matches(row, filter) for row in self._tables.jobs.values())
                 return CappedCount(min(found, cap), found > cap)
             known = bulk.find_rows(self._tables, filter, limit=cap, counting=True)

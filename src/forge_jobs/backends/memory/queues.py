@@ -38,8 +38,8 @@ class MemoryQueues:
 
     async def change(self, name: str, change: QueueChange) -> QueueConfig:
         with self._tables.write() as now:
-            asked = structs.asdict(change)
-            given = {field: value for field, value in asked.items() if value is not UNSET}
+            fields = structs.asdict(change)
+            given = {field: value for field, value in fields.items() if value is not UNSET}
             config = structs.replace(self._known(name), **given, updated_at=now)
             _check(config)
             self._tables.queues[name] = config

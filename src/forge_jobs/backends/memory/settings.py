@@ -42,12 +42,12 @@ class MemorySettings:
 
     async def trim(self, namespace: str, *, keep: int) -> int:
         with self._tables.write():
-            ending = [
+            expiring = [
                 (setting.until, key)
                 for key, setting in self._tables.settings.items()
                 if key[0] == namespace and setting.until is not None
             ]
-            beyond = sorted(ending, reverse=True)[max(keep, 0) :]
+            beyond = sorted(expiring, reverse=True)[max(keep, 0) :]
             return self._remove([key for _, key in beyond])
 
     async def purge(self, *, limit: int) -> int:

@@ -5,14 +5,14 @@ from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import pagination
 from forge_jobs.backends.shared.pagination import (
+    CountersQuery,
     FilterCounts,
-    FoundKeys,
-    PageQuery,
-    ReadCounters,
-    ReadFirstKey,
-    ReadKeyRange,
-    ReadKeys,
-    ReadMatching,
+    KeyProbe,
+    KeyRangeQuery,
+    KeysQuery,
+    MatchQuery,
+    ScanQuery,
+    ScanResult,
 )
 from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
@@ -76,32 +76,32 @@ class Queries:
 
     async def newest(
         self, link: Link, wanted: Filter, *, limit: int, after: Cursor | None
-    ) -> FoundKeys:
+    ) -> ScanResult:
         """Keys of up to ``limit`` matching jobs, newest first."""
         below = MAX_KEY if after is None else self._position(after)
         return await self._walked(link, wanted, max(limit, 1), below)
 
-    def cursor(self, walked: FoundKeys) -> Cursor | None:
+    def cursor(self, walked: ScanResult) -> Cursor | None:
         """Where the next page begins."""
-        return None if walked.rest is None else f"{self.tag:x}-{walked.rest:x}"
+        return None if walked.resume_below is None else f"{self.tag:x}-{walked.resume_below:x}"
 
     async def count(self, wanted: Filter, cap: int) -> CappedCount:
         """How many jobs match, looking at no more than so many."""
-        if pagination.in_counters(wanted):
+        if pagination.is_counted(wanted):
             told = await self._server.ask(self._books, wanted.queue, wanted.kind, writes=False)
-            fitting = pagination.filter_counts(_lines(told), wanted).fitting
-            return CappedCount(min(fitting, cap), fitting > cap)
+            matching = pagination.count_filter(_lines(told), wanted).matching
+            return CappedCount(min(matching, cap), matching > cap)
 
-        async def work(link: Link) -> FoundKeys:
+        async def work(link: Link) -> ScanResult:
             return await self._walked(link, wanted, cap, MAX_KEY, counting=True)
 
         walked = await self._server.within(work, writes=False)
-        return CappedCount(len(walked.keys), walked.rest is not None)
+        return CappedCount(len(walked.keys), walked.resume_below is not None)
 
     async def _walked(
         self, link: Link, wanted: Filter, limit: int, below: int, *, counting: bool = False
-    ) -> FoundKeys:
-        steps = pagination.find_keys(
+    ) -> ScanResult:
+        steps = pagination.scan(
             wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
         )
         answer: Any = None
@@ -112,25 +112,25 @@ class Queries:
         except StopIteration as end:
             return end.value
 
-    async def _answer(self, link: Link, wanted: Filter, question: PageQuery) -> Any:
+    async def _answer(self, link: Link, wanted: Filter, question: ScanQuery) -> Any:
         match question:
-            case ReadCounters():
+            case CountersQuery():
                 return _lines(await link.fetch(self._books, wanted.queue, None))
-            case ReadKeyRange():
+            case KeyRangeQuery():
                 row = await link.row(self._sql["ends"])
                 return None if row is None or row[0] is None else (row[0], row[1])
-            case ReadFirstKey(key):
+            case KeyProbe(key):
                 row = await link.row(self._sql["at_or_after"], key)
                 return None if row is None else (row[0], row[1])
-            case ReadKeys(sources, below, most):
+            case KeysQuery(sources, below, most):
                 queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
                 values = (below, most, *queues, wanted.dedupe_key or "")
                 found = await link.fetch(self._keys_of(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
-            case ReadMatching(keys) if wanted.error is None and wanted.payload is None:
+            case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
                 row = await link.row(self._sql["which_plain"], _joined(keys), *_plain(wanted))
                 return [(key, None, None) for key in _split(None if row is None else row[0])]
-            case ReadMatching(keys):
+            case MatchQuery(keys):
                 values = _values(wanted)
                 found = await link.fetch(self._sql["which"], _joined(keys), *values)
                 return [(row[0], row[1], row[2]) for row in found]
@@ -185,9 +185,9 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.queue, wanted.kind,
         [status.value for status in wanted.statuses] if wanted.statuses else None,
         wanted.tag, wanted.dedupe_key,
-        None if wanted.error is None else pagination.required_error_text(wanted.error),
+        None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.required_payload_text(wanted.payload),
+        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
     )  # fmt: skip
 
 
@@ -205,14 +205,14 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
 def _live_sources(wanted: Filter, counted: FilterCounts) -> tuple[str, ...]:
     sources: list[str] = []
     for status in dict.fromkeys(wanted.statuses):
-        many = counted.of_queue[status] > _MAX_SORTED
+        many = counted.by_status[status] > _MAX_SORTED
         match status:
             case JobStatus.FAILED:
                 sources.append("failed")
             case JobStatus.RUNNING | JobStatus.HELD if not many:
                 sources.append(status.value)
             case JobStatus.SCHEDULED if not many and (
-                counted.of_queue[JobStatus.FAILED] <= _MAX_SORTED
+                counted.by_status[JobStatus.FAILED] <= _MAX_SORTED
             ):
                 sources.append("due")
             case JobStatus.PENDING if not many:

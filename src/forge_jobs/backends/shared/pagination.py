@@ -1,9 +1,10 @@
-"""Walking through jobs from the newest to the oldest, for a filter that no single index answers.
+"""Scans jobs from the newest to the oldest, for filters that no single index answers.
 
-A walk takes keys from sources (the primary key, or indexes that hold jobs of some states), puts
-them in order and asks which of them match. It looks at a bounded number of jobs, so that a filter
-that hardly anything fits costs no more than one that everything fits; where it stops, the next call
-goes on. Here is the arithmetic alone: a backend answers the questions that a walk yields.
+A scan reads keys from sources (the primary key, or indexes that hold jobs of some states), merges
+them in order and asks which of them match. It reads a bounded number of rows, so a filter that
+matches almost nothing costs no more than one that matches everything; the next page resumes where
+the scan stopped. This module holds the algorithm only: it is a generator, and a backend runs the
+queries that it yields.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -19,70 +20,75 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.redact import HIDDEN, prose
 
 MAX_ROWS_READ: Final = 5_000
-_FIRST: Final = 250
-_SECOND: Final = 2_500
-# Keys rise with time, but two writers may read their clocks a little apart.
-_SLACK: Final = 60 * SECOND
+_FIRST_BATCH: Final = 250
+_SECOND_BATCH: Final = 2_500
+# Keys rise with time, but the clocks of two writers may differ a little.
+_CLOCK_SLACK: Final = 60 * SECOND
 MAX_KEY: Final = (1 << 63) - 1
 
 Key: TypeAlias = int
 
 
-class ReadCounters(Struct, frozen=True):
-    """Asks for the counters: (queue, kind, status, jobs)."""
+class CountersQuery(Struct, frozen=True):
+    """Reads the counters: (queue, kind, status, jobs)."""
 
 
-class ReadKeyRange(Struct, frozen=True):
-    """Asks for the lowest and the highest key; None without jobs."""
+class KeyRangeQuery(Struct, frozen=True):
+    """Reads the lowest and the highest key; the reply is None if there are no jobs."""
 
 
-class ReadFirstKey(Struct, frozen=True):
-    """Asks for the first job from a key on: (key, enqueued_at)."""
+class KeyProbe(Struct, frozen=True):
+    """Reads the first job at or above a key: (key, enqueued_at)."""
 
     key: Key
 
 
-class ReadKeys(Struct, frozen=True):
-    """Asks every source for its ``most`` highest keys below one; each answer highest first."""
+class KeysQuery(Struct, frozen=True):
+    """Reads the ``limit`` highest keys of each source that are less than ``below``, in descending
+    order."""
 
     sources: tuple[str, ...]
     below: Key
-    most: int
+    limit: int
 
 
-class ReadMatching(Struct, frozen=True):
-    """Asks which of these jobs match the filter: (key, last error, payload), in any order. The
-    payload may be None unless the filter asks for a piece of it."""
+class MatchQuery(Struct, frozen=True):
+    """Selects those of the given jobs that match the filter: (key, last error, payload), in any
+    order. The payload may be None unless the filter searches in it."""
 
     keys: Sequence[Key]
 
 
-PageQuery: TypeAlias = ReadCounters | ReadKeyRange | ReadFirstKey | ReadKeys | ReadMatching
-PageSteps: TypeAlias = Generator[PageQuery, Any, "FoundKeys"]
+ScanQuery: TypeAlias = CountersQuery | KeyRangeQuery | KeyProbe | KeysQuery | MatchQuery
+Scan: TypeAlias = Generator[ScanQuery, Any, "ScanResult"]
 
 
-class FoundKeys(Struct, frozen=True):
-    """Matching keys, highest first. ``rest``: what was not looked at lies below this key; None
-    when nothing is left. ``stopped``: it ended for having looked at enough, not for a full page."""
+class ScanResult(Struct, frozen=True):
+    """Matching keys in descending order.
+
+    ``resume_below`` is the exclusive upper bound of the keys that were not read; None at the end of
+    the table. ``stopped`` means that the scan reached its bound on rows, not a full page.
+    """
 
     keys: list[Key]
-    rest: Key | None
+    resume_below: Key | None
     stopped: bool
     rows_read: int
 
 
 class FilterCounts(Struct, frozen=True):
-    """How many jobs the books know of the filter's queue and kind, by state."""
+    """What the counters know about a filter. ``by_status`` counts the jobs of the filter's queue,
+    ``matching`` those that also have its kind and states."""
 
-    of_queue: dict[JobStatus, int]
-    fitting: int
-
-
-Choose: TypeAlias = Callable[[Filter, FilterCounts | None], tuple[str, ...]]
+    by_status: dict[JobStatus, int]
+    matching: int
 
 
-def in_counters(wanted: Filter) -> bool:
-    """Whether the books alone can count this filter."""
+ChooseSources: TypeAlias = Callable[[Filter, FilterCounts | None], tuple[str, ...]]
+
+
+def is_counted(wanted: Filter) -> bool:
+    """Whether the counters alone can count the jobs of this filter."""
     return (
         wanted.tag is None
         and wanted.dedupe_key is None
@@ -93,34 +99,37 @@ def in_counters(wanted: Filter) -> bool:
     )
 
 
-def filter_counts(rows: Iterable[Sequence[object]], wanted: Filter) -> FilterCounts:
-    """The books' view of a filter; ``of_queue`` leaves the kind out, as indexes do."""
-    of_queue = dict.fromkeys(JobStatus, 0)
-    fitting = 0
+def count_filter(rows: Iterable[Sequence[object]], wanted: Filter) -> FilterCounts:
+    """Sums counters for a filter. ``by_status`` ignores the kind, because the indexes do."""
+    by_status = dict.fromkeys(JobStatus, 0)
+    matching = 0
     for queue, kind, status, jobs in rows:
         if wanted.queue not in (None, queue):
             continue
         assert isinstance(jobs, int)
-        of_queue[JobStatus(str(status))] += jobs
+        by_status[JobStatus(str(status))] += jobs
         if wanted.kind in (None, kind) and (not wanted.statuses or status in wanted.statuses):
-            fitting += jobs
-    return FilterCounts(of_queue, fitting)
+            matching += jobs
+    return FilterCounts(by_status, matching)
 
 
-def required_error_text(error: str) -> str:
-    """What every text must hold in which the error as it is shown has this piece: shown texts are
-    the stored ones with secrets replaced."""
+def error_needle(error: str) -> str:
+    """A part of the searched text that every stored error with a match must contain.
+
+    Users search in errors as they are shown, with secrets replaced; the replaced parts cannot be
+    searched for in the stored text.
+    """
     return max((part.strip("*") for part in error.split(HIDDEN)), key=len)
 
 
-def required_payload_text(text: str) -> str:
-    """What every payload must hold, in small letters, that has a text: its longest run of letters
-    that every database can put into small ones."""
+def payload_needle(text: str) -> str:
+    """A part of the searched text that every stored payload with a match must contain, in lower
+    case: the longest run of ASCII characters, which every database can convert to lower case."""
     return max("".join(c if c.isascii() else "\0" for c in text).lower().split("\0"), key=len)
 
 
-def payload_contains(text: str | None, payload: bytes | None) -> bool:
-    """Whether a payload, as it is shown, has a piece; letter case aside."""
+def payload_matches(text: str | None, payload: bytes | None) -> bool:
+    """Whether a payload, as it is shown to users, contains a text; ignores case."""
     if text is None:
         return True
     needle = text.casefold()
@@ -130,94 +139,105 @@ def payload_contains(text: str | None, payload: bytes | None) -> bool:
     return needle in shown.decode().casefold()
 
 
-def error_contains(error: str | None, last_error: str | None) -> bool:
-    """Whether an error, as it is shown, has a piece."""
+def error_matches(error: str | None, last_error: str | None) -> bool:
+    """Whether an error, as it is shown to users, contains a text."""
     return error is None or (last_error is not None and error in prose(last_error))
 
 
-def find_keys(
-    wanted: Filter, choose: Choose, *, limit: int, below: Key, exact: bool, counting: bool = False
-) -> PageSteps:
-    """Up to ``limit`` matching keys below one. ``choose`` names the sources to take keys from;
-    ``exact``: whatever the sources give matches. A page may be larger than what is looked at
-    otherwise; a count (``counting``) may not."""
-    nothing = FoundKeys([], None, False, 0)
+def scan(
+    wanted: Filter,
+    choose: ChooseSources,
+    *,
+    limit: int,
+    below: Key,
+    exact: bool,
+    counting: bool = False,
+) -> Scan:
+    """Find up to ``limit`` matching keys that are less than ``below``.
+
+    ``choose`` selects the sources. ``exact`` means that every key of the sources matches, so no
+    match query is needed. A page may be larger than ``MAX_ROWS_READ``; a count (``counting``) reads
+    no more rows than that.
+    """
+    empty = ScanResult([], None, False, 0)
     counted: FilterCounts | None = None
     if wanted.queue is not None or wanted.kind is not None or wanted.statuses:
-        rows: list[Sequence[object]] = yield ReadCounters()
-        counted = filter_counts(rows, wanted)
-        if not counted.fitting:
-            return nothing
-    below, floor = yield from _within(wanted, below)
+        rows: list[Sequence[object]] = yield CountersQuery()
+        counted = count_filter(rows, wanted)
+        if not counted.matching:
+            return empty
+    below, lowest = yield from _key_bounds(wanted, below)
     sources = choose(wanted, counted)
     found: list[Key] = []
-    page = 0 if counting else limit
-    most_of_all = max(MAX_ROWS_READ, page + 1)
-    left = most_of_all
-    for most in (max(_FIRST, page + 1), _SECOND, most_of_all):
-        keys, rest = yield from _next_keys(sources, below, min(most, left))
+    page_size = 0 if counting else limit
+    max_rows = max(MAX_ROWS_READ, page_size + 1)
+    left = max_rows
+    for batch in (max(_FIRST_BATCH, page_size + 1), _SECOND_BATCH, max_rows):
+        keys, resume_below = yield from _next_keys(sources, below, min(batch, left))
         left -= len(keys)
-        keys = [key for key in keys if key >= floor]
+        keys = [key for key in keys if key >= lowest]
         if keys:
             found += keys if exact else (yield from _matching(wanted, keys))
         if len(found) > limit:
             last = found[limit - 1]
-            unseen = sum(key < last for key in keys)
-            return FoundKeys(found[:limit], last, False, most_of_all - left - unseen)
-        if rest is None or rest <= floor:
-            return FoundKeys(found, None, False, most_of_all - left)
-        below = rest
+            unused = sum(key < last for key in keys)
+            return ScanResult(found[:limit], last, False, max_rows - left - unused)
+        if resume_below is None or resume_below <= lowest:
+            return ScanResult(found, None, False, max_rows - left)
+        below = resume_below
         if left <= 0:
             break
-    return FoundKeys(found, below, True, most_of_all - left)
+    return ScanResult(found, below, True, max_rows - left)
 
 
 def _next_keys(
-    sources: tuple[str, ...], below: Key, most: int
-) -> Generator[PageQuery, Any, tuple[list[Key], Key | None]]:
-    """The next keys of all sources together, highest first, and where to go on."""
-    parts: list[list[Key]] = yield ReadKeys(sources, below, most)
-    # a source that has more may hold any key below its last one
-    rest = max((part[-1] for part in parts if len(part) >= most), default=None)
-    seen = {key for part in parts for key in part if rest is None or key >= rest}
-    return sorted(seen, reverse=True), rest
+    sources: tuple[str, ...], below: Key, limit: int
+) -> Generator[ScanQuery, Any, tuple[list[Key], Key | None]]:
+    """The next keys of all sources in descending order, and where to resume."""
+    parts: list[list[Key]] = yield KeysQuery(sources, below, limit)
+    # A source that returned a full batch may have any key below the last one it returned.
+    resume_below = max((part[-1] for part in parts if len(part) >= limit), default=None)
+    seen = {key for part in parts for key in part if resume_below is None or key >= resume_below}
+    return sorted(seen, reverse=True), resume_below
 
 
-def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[PageQuery, Any, list[Key]]:
-    rows: list[tuple[Key, str | None, bytes | None]] = yield ReadMatching(keys)
-    # Jobs fail of the same thing again and again; what is shown of it is found out once.
-    judged: dict[str | None, bool] = {}
-    fitting: list[Key] = []
+def _matching(wanted: Filter, keys: Sequence[Key]) -> Generator[ScanQuery, Any, list[Key]]:
+    rows: list[tuple[Key, str | None, bytes | None]] = yield MatchQuery(keys)
+    # Many jobs fail with the same error; each distinct text is compared once.
+    compared: dict[str | None, bool] = {}
+    matching: list[Key] = []
     for key, error, payload in rows:
-        fits = judged.get(error)
-        if fits is None:
-            fits = judged[error] = error_contains(wanted.error, error)
-        if fits and payload_contains(wanted.payload, payload):
-            fitting.append(key)
-    return sorted(fitting, reverse=True)
+        matches = compared.get(error)
+        if matches is None:
+            matches = compared[error] = error_matches(wanted.error, error)
+        if matches and payload_matches(wanted.payload, payload):
+            matching.append(key)
+    return sorted(matching, reverse=True)
 
 
-def _within(wanted: Filter, below: Key) -> Generator[PageQuery, Any, tuple[Key, Key]]:
-    """The keys between which jobs of the filter's times lie: (below, from)."""
+def _key_bounds(wanted: Filter, below: Key) -> Generator[ScanQuery, Any, tuple[Key, Key]]:
+    """Bounds on the keys of jobs that were enqueued in the filter's time range: (exclusive upper
+    bound, inclusive lower bound)."""
     if wanted.enqueued_from is None and wanted.enqueued_until is None:
         return below, 0
-    ends: tuple[Key, Key] | None = yield ReadKeyRange()
-    if ends is None:
+    key_range: tuple[Key, Key] | None = yield KeyRangeQuery()
+    if key_range is None:
         return below, 0
-    floor = 0
+    lowest = 0
     if wanted.enqueued_until is not None:
-        below = min(below, (yield from _first_since(wanted.enqueued_until + _SLACK, *ends)))
+        until = wanted.enqueued_until + _CLOCK_SLACK
+        below = min(below, (yield from _first_key_since(until, *key_range)))
     if wanted.enqueued_from is not None:
-        floor = yield from _first_since(wanted.enqueued_from - _SLACK, *ends)
-    return below, floor
+        lowest = yield from _first_key_since(wanted.enqueued_from - _CLOCK_SLACK, *key_range)
+    return below, lowest
 
 
-def _first_since(moment: Instant, low: Key, high: Key) -> Generator[PageQuery, Any, Key]:
-    """The first key of the jobs that were enqueued at that moment or later, found by halving."""
+def _first_key_since(moment: Instant, low: Key, high: Key) -> Generator[ScanQuery, Any, Key]:
+    """The first key of the jobs enqueued at that moment or later, by binary search."""
     high += 1
     while low < high:
         middle = (low + high) // 2
-        found: tuple[Key, Instant] | None = yield ReadFirstKey(middle)
+        found: tuple[Key, Instant] | None = yield KeyProbe(middle)
         if found is None or found[1] >= moment:
             high = middle
         else:

@@ -6,13 +6,13 @@ from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import pagination
 from forge_jobs.backends.shared.pagination import (
+    CountersQuery,
     FilterCounts,
-    FoundKeys,
-    ReadCounters,
-    ReadFirstKey,
-    ReadKeyRange,
-    ReadKeys,
-    ReadMatching,
+    KeyProbe,
+    KeyRangeQuery,
+    KeysQuery,
+    MatchQuery,
+    ScanResult,
 )
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core import ids
@@ -61,36 +61,36 @@ def page(
 
 def newest(
     execute: Execute, wanted: Filter, *, limit: int, after: Cursor | None, tag: int
-) -> FoundKeys:
+) -> ScanResult:
     """Keys of up to ``limit`` matching jobs, newest first."""
     below = _MAX_KEY if after is None else _position(after, tag)
     return _walked(execute, wanted, max(limit, 1), below)
 
 
-def cursor(found: FoundKeys, tag: int) -> Cursor | None:
+def cursor(found: ScanResult, tag: int) -> Cursor | None:
     """Where the next page begins."""
-    return None if found.rest is None else f"{tag:x}-{found.rest:x}"
+    return None if found.resume_below is None else f"{tag:x}-{found.resume_below:x}"
 
 
 def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
     """How many jobs match, looking at no more than so many."""
-    if pagination.in_counters(wanted):
-        counted = pagination.filter_counts(execute(BOOKS["count_plain"]).fetchall(), wanted)
-        return CappedCount(min(counted.fitting, cap), counted.fitting > cap)
+    if pagination.is_counted(wanted):
+        counted = pagination.count_filter(execute(BOOKS["count_plain"]).fetchall(), wanted)
+        return CappedCount(min(counted.matching, cap), counted.matching > cap)
     found = _walked(execute, wanted, cap, _MAX_KEY, counting=True)
-    return CappedCount(len(found.keys), found.rest is not None)
+    return CappedCount(len(found.keys), found.resume_below is not None)
 
 
 def _walked(
     execute: Execute, wanted: Filter, limit: int, below: int, *, counting: bool = False
-) -> FoundKeys:
+) -> ScanResult:
     values = _values(wanted)
     queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
     more: dict[str, tuple[object, ...]] = {
         "key": (wanted.dedupe_key,), "due": queues, "line": queues, "side": queues,
         **{status: (status,) for status in _ODD},
     }  # fmt: skip
-    steps = pagination.find_keys(
+    steps = pagination.scan(
         wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
     )
     answer: Any = None
@@ -98,14 +98,14 @@ def _walked(
         while True:
             question = steps.send(answer)
             match question:
-                case ReadCounters():
+                case CountersQuery():
                     answer = execute(BOOKS["count_plain"]).fetchall()
-                case ReadKeyRange():
+                case KeyRangeQuery():
                     low, high = execute(SQL["ends"]).fetchone()
                     answer = None if low is None else (low, high)
-                case ReadFirstKey(key):
+                case KeyProbe(key):
                     answer = execute(SQL["at_or_after"], (key,)).fetchone()
-                case ReadKeys(sources, top, most):
+                case KeysQuery(sources, top, most):
                     answer = [
                         [key for (key,) in execute(
                             SQL[f"keys_of_{'odd' if source in _ODD else source}"],
@@ -113,7 +113,7 @@ def _walked(
                         )]
                         for source in sources
                     ]  # fmt: skip
-                case ReadMatching(keys):
+                case MatchQuery(keys):
                     answer = execute(SQL["which"], (as_json(keys), *values)).fetchall()
                 case _:
                     assert_never(question)
@@ -133,11 +133,11 @@ def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
             sources.append(status.value)
         elif status is JobStatus.RUNNING:
             sources.append("running")
-        elif counted.of_queue[status] > _MAX_SORTED or status is JobStatus.DONE:
+        elif counted.by_status[status] > _MAX_SORTED or status is JobStatus.DONE:
             return ("all",)
         elif status is JobStatus.PENDING:
             sources += ("new", "line", "side")
-        elif counted.of_queue[JobStatus.FAILED] > _MAX_SORTED:
+        elif counted.by_status[JobStatus.FAILED] > _MAX_SORTED:
             return ("all",)
         else:
             sources.append("due")
@@ -190,9 +190,9 @@ def _values(wanted: Filter) -> tuple[object, ...]:
     return (
         wanted.queue, wanted.kind, as_json(wanted.statuses) if wanted.statuses else None,
         wanted.tag, wanted.dedupe_key,
-        None if wanted.error is None else pagination.required_error_text(wanted.error),
+        None if wanted.error is None else pagination.error_needle(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.required_payload_text(wanted.payload),
+        None if wanted.payload is None else pagination.payload_needle(wanted.payload),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Takes claims over from the store: which handler, where it runs, which lane it waits in."""
+"""Takes over new claims: finds the handler, chooses the executor, fills the local queue."""
 
 from collections.abc import Sequence
 
@@ -9,46 +9,53 @@ from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
 from forge_jobs.engine.running.run import Run, RunOutcome
 
 from .local_queue import LocalQueue
+from .local_queues import LocalQueues
 
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _LOOP = RunIn.LOOP
 
 
 class Dispatcher:
-    """The door of the floor. Jobs that cannot run here are concluded on the spot."""
+    """Turns claimed jobs into runs. Jobs that cannot run here are finished at once."""
 
     def __init__(
-        self, floor: InFlightJobs, handlers: HandlerRegistry, *, isolate_from: int
+        self,
+        in_flight: InFlightJobs,
+        local_queues: LocalQueues,
+        handlers: HandlerRegistry,
+        *,
+        isolate_from: int,
     ) -> None:
-        self._floor = floor
+        self._in_flight = in_flight
+        self._local_queues = local_queues
         self._handlers = handlers
         self._isolate_from = isolate_from
 
     def accept(self, jobs: Sequence[ClaimedJob], now: float) -> None:
-        """Take claims in; nothing starts yet."""
-        floor, get, isolate_from = self._floor, self._handlers.get, self._isolate_from
-        held, lanes = floor.held, floor.lanes
-        careful: dict[str, LocalQueue] = {}
+        """Take over new claims; nothing starts yet."""
+        in_flight, get, isolate_from = self._in_flight, self._handlers.get, self._isolate_from
+        held, by_name = in_flight.held, self._local_queues.by_name
+        suspended: dict[str, LocalQueue] = {}
         for job in jobs:
             handler = get(job.kind)
-            lane = lanes[job.queue]
-            lane.wanted -= 1
-            run = Run(job, _NO_HANDLER if handler is None else handler, floor, now)
+            queue = by_name[job.queue]
+            queue.want_left -= 1
+            run = Run(job, _NO_HANDLER if handler is None else handler, in_flight, queue, now)
             held[job.key] = run
             if handler is None:
-                floor.conclude(run, RunOutcome(Missing()), now)
+                in_flight.finish(run, RunOutcome(Missing()), now)
                 continue
             alone = job.crashes >= isolate_from and not handler.apart
             special = alone or handler.run_in is not _LOOP
-            if special and not floor.places.assign(run, alone=alone):
-                floor.conclude(run, RunOutcome(Dead(_cannot_isolate(job))), now)
+            if special and not in_flight.executors.assign(run, alone=alone):
+                in_flight.finish(run, RunOutcome(Dead(_cannot_isolate(job))), now)
                 continue
             if job.limit_key is not None or job.crashes:
-                lane.be_careful(now)
-                careful[job.queue] = lane
-            lane.ready.append(run)
-        for lane in careful.values():
-            lane.hand_back_ahead()
+                queue.suspend_prefetch(now)
+                suspended[job.queue] = queue
+            queue.ready.append(run)
+        for queue in suspended.values():
+            queue.release_prefetched()
 
 
 def _cannot_isolate(job: ClaimedJob) -> str:

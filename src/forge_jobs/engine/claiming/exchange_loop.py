@@ -1,21 +1,24 @@
-"""The only caller of ``jobs.exchange``: one call in flight per process, as many jobs in it as fit,
-and where a server writes a second one for large batches of successes (``beside``).
+"""Claims jobs and writes finishes, both in one store call: the loop around ``jobs.exchange``.
 
-While a call runs the next batch gathers. An ending never waits for others, but for the two
-milliseconds in which every slot already has its next job at hand. The pump wakes on an ending, on
-free slots while work is believed to be there, on a hint from the store, when the next job comes
-due, and otherwise only for the slow poll.
+One call is in flight at a time, with as many jobs in it as fit; where the store is a server, a
+second one may write a large batch of successes beside it (``background_finisher``). While a call
+runs, the next batch gathers in the finish buffer. A finish waits for no other, except for up to
+two milliseconds while every busy queue already has its next job. The loop wakes up for a finish,
+for a free slot while the store is expected to have jobs, for a notification from the store, when
+the next job comes due, and otherwise only for the slow poll.
+
+The pull queue (``forge_jobs.pull``) calls ``exchange`` too, for scripts without a worker process.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import Full, Invalid, Unavailable
-from forge_jobs.core.instant import SECOND, Instant
+from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim
 from forge_jobs.core.status import Event
+from forge_jobs.engine.liveness.registration import Registration
 from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.outcome import unstorable
 from forge_jobs.engine.running.run import NEVER
@@ -25,9 +28,12 @@ from forge_jobs.store.jobs import Exchange, Exchanged, JobStore, Want
 
 from .background_finisher import BackgroundFinisher
 from .dispatcher import Dispatcher
-from .finish_buffer import MAX_BATCH, NOTHING, Batch
+from .finish_buffer import EMPTY_BATCH, MAX_BATCH, Batch, FinishBuffer
+from .local_queues import LocalQueues
 from .reconciler import Reconciler
 from .store_latency import StoreLatency
+from .store_time import StoreTime
+from .wake_signal import WakeSignal
 
 _LOG = logging.getLogger("forge_jobs.engine")
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
@@ -36,165 +42,170 @@ _DUE_GAP_S = 0.005
 _GATHER_S = 0.002
 
 
-class ProcessCallbacks(Protocol):
-    """What the pump needs to know of the process it pumps for."""
-
-    @property
-    def owner(self) -> int:
-        """The key under which the store knows this process."""
-        ...
-
-    def control_changed(self) -> None:
-        """The store shows another control version than before: operators did something."""
-        ...
-
-    def doubt_lease(self) -> None:
-        """The store does not hold this process for alive: find out what that means."""
-        ...
-
-    async def begin_anew(self) -> None:
-        """This process was declared dead: register again. Returns when that is done."""
-        ...
-
-
 class ExchangeLoop:
-    """Turns endings into claims. ``run`` never ends by itself and never raises."""
+    """Runs until it is cancelled; an error of the store is logged and retried with back-off.
+
+    ``overlap``: the store works in another process, so that a second call can write finishes while
+    the loop's own call claims. ``max_claims`` bounds how many jobs are claimed in total.
+    ``register_again`` is awaited after the store declared this process dead. ``on_control_change``
+    is called when the control version changed.
+    """
 
     def __init__(
         self,
-        floor: InFlightJobs,
-        intake: Dispatcher,
+        in_flight: InFlightJobs,
+        local_queues: LocalQueues,
+        finish_buffer: FinishBuffer,
+        dispatcher: Dispatcher,
         jobs: JobStore,
-        life: ProcessCallbacks,
+        registration: Registration,
         *,
+        wake: WakeSignal,
+        store_time: StoreTime,
         settings: EngineSettings,
         clock: Clock,
         entropy: Entropy,
+        register_again: Callable[[], Awaitable[None]],
+        on_control_change: Callable[[], None],
+        overlap: bool = False,
+        max_claims: int | None = None,
     ) -> None:
-        self._floor = floor
-        self._intake = intake
+        self._in_flight = in_flight
+        self._local_queues = local_queues
+        self._finish_buffer = finish_buffer
+        self._dispatcher = dispatcher
         self._jobs = jobs
-        self._life = life
+        self._registration = registration
+        self._lease_state = registration.lease_state
+        self._run_log = in_flight.run_log
+        self._wake = wake
+        self._store_time = store_time
         self._settings = settings
         self._mono = clock.mono
         self._entropy = entropy
-        self._doubt = Reconciler(floor, jobs, lease_s=settings.lease_s, now=clock.mono())
-        self._number = 0
-        self.trips = StoreLatency()
+        self._register_again = register_again
+        self._on_control_change = on_control_change
+        self._reconciler = Reconciler(
+            in_flight, finish_buffer, jobs, lease_s=settings.lease_s, now=clock.mono()
+        )
+        self._overlap = overlap and not settings.strict
+        self._exchange_number = 0
+        self.store_latency = StoreLatency()
         self.errors = 0
         self._one_by_one = False
-        self._hints = 0
+        self._notifications = 0
         self._due_at = NEVER
         self._poll_at = -NEVER
-        self._not_before = -NEVER
+        self._backoff_until = -NEVER
         self._control_version: int | None = None
-        self._store_seen: tuple[Instant, float] | None = None
-        self._wall = clock.now
-        self._beside = BackgroundFinisher(
-            floor.finish_buffer, self._write, self._is_calm, least=settings.beside_from
+        self._background_finisher = BackgroundFinisher(
+            finish_buffer,
+            self._write,
+            self._is_healthy,
+            min_finishes=settings.min_background_finishes,
         )
-        self.claims_left: int | None = None
-        self.claiming = True
-        self.came_back_empty = False
-        self.trouble: Exception | None = None
-        floor.store_now = self._store_now
+        self.claims_left = max_claims
+        self.found_nothing = False
+        self.last_error: Exception | None = None
 
     async def run(self) -> None:
-        """Exchange whenever there is a reason to; until cancelled."""
-        floor, gathered = self._floor, False
+        """Exchange whenever there is a reason to, until cancelled."""
+        wake, has_gathered = self._wake, False
         try:
             while True:
                 now = self._mono()
-                if floor.standing.dead:
-                    await self._guarded(self._begin_anew)
-                elif self._doubt.is_due(now) and now >= self._not_before:
-                    await self._beside.settled()
-                    await self._guarded(self._reconcile)
+                if self._lease_state.dead:
+                    await self._with_backoff(self._lose_and_register_again)
+                elif self._reconciler.is_due(now) and now >= self._backoff_until:
+                    await self._background_finisher.wait()
+                    await self._with_backoff(self._reconcile)
                 elif (due_at := self._next_at(now)) > now:
-                    await floor.bell.wait(None if due_at == NEVER else due_at - now)
-                elif not gathered and self._may_gather(now):
-                    gathered = True
-                    await floor.bell.wait(_GATHER_S)
+                    await wake.wait(None if due_at == NEVER else due_at - now)
+                elif not has_gathered and self._may_wait(now):
+                    has_gathered = True
+                    await wake.wait(_GATHER_S)
                 else:
-                    gathered = False
+                    has_gathered = False
                     await self._exchange()
         finally:
-            floor.is_open = False
-            await self._beside.end()
+            self._local_queues.close()
+            await self._background_finisher.cancel()
 
-    def hint(self) -> None:
-        """There may be work: on the job loop only."""
-        self._hints += 1
-        for lane in self._floor.lanes.values():
-            lane.hungry = True
-        self._floor.bell.notify()
+    def notify(self) -> None:
+        """The store may have new jobs. Call it on the job loop."""
+        self._notifications += 1
+        self._local_queues.expect_jobs()
+        self._wake.notify()
 
-    # -- when -----------------------------------------------------------------------------------
+    def lose_claims(self) -> None:
+        """Drop all claims after the store declared this process dead: handlers are told to end, and
+        nothing of theirs is written."""
+        self._local_queues.clear()
+        self._in_flight.lose_all()
+        self._finish_buffer.clear()
+
+    # -- timing -----------------------------------------------------------------------------------
 
     def _next_at(self, now: float) -> float:
-        floor = self._floor
-        due_at = floor.finish_buffer.due_at()
+        due_at = self._finish_buffer.due_at()
         if due_at > now:
             due_at = min(due_at, self._claim_at(now))
-        for lane in floor.lanes.values():
-            if lane.ready:
-                held_at = lane.ready[0].claimed_at + self._settings.prefetch_hold_s
+        for queue in self._local_queues.by_name.values():
+            if queue.ready:
+                held_at = queue.ready[0].claimed_at + self._settings.prefetch_hold_s
                 if held_at <= now:
-                    lane.hand_back_older(now - self._settings.prefetch_hold_s)
+                    queue.release_older(now - self._settings.prefetch_hold_s)
                     due_at = now
                 else:
                     due_at = min(due_at, held_at)
-        return max(min(due_at, self._doubt.due_at), self._not_before)
+        return max(min(due_at, self._reconciler.due_at), self._backoff_until)
 
-    def _may_gather(self, now: float) -> bool:
-        floor = self._floor
-        return floor.is_fed and floor.finish_buffer.may_wait() and floor.may_start(now)
+    def _may_wait(self, now: float) -> bool:
+        queues = self._local_queues
+        return queues.all_supplied and self._finish_buffer.may_wait() and queues.may_start(now)
 
     def _claim_at(self, now: float) -> float:
-        floor = self._floor
         if not self._may_claim(now):
             return NEVER
         at = NEVER
-        for lane in floor.lanes.values():
-            if lane.has_room:
-                if lane.hungry:
+        for queue in self._local_queues.by_name.values():
+            if queue.has_room:
+                if queue.expects_jobs:
                     return now
                 at = min(self._due_at, self._poll_at)
-            elif lane.runs_low and self._beside.is_busy:
+            elif queue.runs_low and self._background_finisher.is_busy:
                 return now
         return at
 
     def _may_claim(self, now: float) -> bool:
         spent = self.claims_left is not None and self.claims_left <= 0
-        return self.claiming and not spent and self._floor.may_start(now)
+        return not spent and self._local_queues.may_start(now)
 
-    # -- what -----------------------------------------------------------------------------------
+    # -- exchange ---------------------------------------------------------------------------------
 
     async def _exchange(self) -> None:
-        floor = self._floor
         now = self._mono()
-        # Taken first: then there is room for what runs while the call does.
-        batch = floor.finish_buffer.take(1 if self._one_by_one else MAX_BATCH)
+        # Before the wants: a taken batch makes room for jobs that finish during the call.
+        batch = self._finish_buffer.take(1 if self._one_by_one else MAX_BATCH)
         wants = self._wants(now)
-        if floor.apart and self._beside.takes(batch, _wanted_jobs(wants)):
-            batch = NOTHING
+        if self._overlap and self._background_finisher.start(batch, _wanted_jobs(wants)):
+            batch = EMPTY_BATCH
         await self._call(batch, wants, now)
 
-    def _is_calm(self) -> bool:
-        """Whether calls come and go as they should."""
-        doubtful = self._doubt.is_due(self._mono())
-        return not (self.errors or self._one_by_one or doubtful or self._floor.standing.dead)
+    def _is_healthy(self) -> bool:
+        """Whether a second call may run beside this one: no error, no reconciliation pending."""
+        must_reconcile = self._reconciler.is_due(self._mono())
+        return not (self.errors or self._one_by_one or must_reconcile or self._lease_state.dead)
 
     async def _write(self, batch: Batch) -> None:
         await self._call(batch, [], self._mono())
 
     async def _call(self, batch: Batch, wants: list[Want], now: float) -> None:
-        floor, hints = self._floor, self._hints
-        life, owner = self._life, self._life.owner
-        self._number += 1
+        notifications, owner = self._notifications, self._registration.owner
+        self._exchange_number += 1
         request = Exchange(
             owner=owner,
-            number=self._number,
+            number=self._exchange_number,
             finish=batch.finishes,
             release=batch.releases,
             started=[Claim(run.job.key, run.job.epoch) for run in batch.marks],
@@ -202,137 +213,131 @@ class ExchangeLoop:
             want=wants,
             timed=self._settings.metrics,
         )
-        floor.pour()
+        self._local_queues.start_ready()
         try:
-            answer = await self._jobs.exchange(request)
+            reply = await self._jobs.exchange(request)
         except Exception as error:
-            self.trips.failed()
-            if owner == life.owner and not floor.standing.dead:
-                self._failed(batch, error)
+            self.store_latency.failed()
+            if owner == self._registration.owner and not self._lease_state.dead:
+                self._handle_error(batch, error)
             return
-        if owner != life.owner or floor.standing.dead:
-            # Declared dead while the call ran: whatever it claimed belongs to the past.
+        if owner != self._registration.owner or self._lease_state.dead:
+            # Declared dead during the call: its claims belong to the former registration.
             return
         self.errors = 0
-        self.trips.add(self._mono() - now)
-        self._one_by_one = self._one_by_one and not floor.finish_buffer.is_empty
+        self.store_latency.add(self._mono() - now)
+        self._one_by_one = self._one_by_one and not self._finish_buffer.is_empty
         try:
-            self._apply(batch, wants, answer, news=hints != self._hints)
+            self._apply(batch, wants, reply, notified=notifications != self._notifications)
         except Exception as error:
-            # A fault of ours must not end the pump: whatever it left undone is found by comparing.
-            _LOG.exception("an exchange could not be taken in")
-            self._doubt.rouse(self._mono())
+            # A bug here must not end the loop. Reconciling finds the claims it left behind.
+            _LOG.exception("the reply of an exchange could not be applied")
+            self._reconciler.request(self._mono())
             self._back_off(error)
 
     def _wants(self, now: float) -> list[Want]:
-        floor = self._floor
         if not self._may_claim(now):
             return []
-        most = _MAX_CLAIMS if self.claims_left is None else self.claims_left
+        max_jobs = _MAX_CLAIMS if self.claims_left is None else self.claims_left
         wants: list[Want] = []
-        for lane in floor.in_turn(self._number):
-            want = lane.want(now, prefetch_s=self._settings.prefetch_s, most=most)
+        for queue in self._local_queues.rotated(self._exchange_number):
+            want = queue.want(now, prefetch_s=self._settings.prefetch_s, max_jobs=max_jobs)
             if want is not None:
                 wants.append(want)
-                most -= want.free + want.prefetch
+                max_jobs -= want.free + want.prefetch
         return wants
 
-    def _apply(self, batch: Batch, wants: list[Want], answer: Exchanged, *, news: bool) -> None:
-        floor, now = self._floor, self._mono()
-        self._store_seen = (answer.now, now)
-        floor.skew_s = answer.now / SECOND - now
-        if not batch.is_nothing:
-            floor.finish_buffer.written()
-        floor.judged(batch.finishes, answer.verdicts)
-        floor.handed_back(batch.releases)
-        if not answer.alive:
-            self._life.doubt_lease()
+    def _apply(self, batch: Batch, wants: list[Want], reply: Exchanged, *, notified: bool) -> None:
+        in_flight, now = self._in_flight, self._mono()
+        self._store_time.observe(reply.now, now)
+        if not batch.is_empty:
+            self._finish_buffer.batch_written()
+        in_flight.apply_verdicts(batch.finishes, reply.verdicts)
+        in_flight.apply_releases(batch.releases)
+        if not reply.alive:
+            self._registration.lease.distrust()
             return
-        self._intake.accept(answer.claims, now)
+        self._dispatcher.accept(reply.claims, now)
         if wants:
-            self._believe(wants, answer, now, news=news)
-        for key in answer.cancels:
-            floor.cancel(key)
-        if answer.control_version != self._control_version:
-            self._control_version = answer.control_version
-            self._life.control_changed()
-        floor.pour()
+            self._update_expectations(wants, reply, now, notified=notified)
+        for key in reply.cancels:
+            in_flight.cancel(key)
+        if reply.control_version != self._control_version:
+            self._control_version = reply.control_version
+            self._on_control_change()
+        self._local_queues.start_ready()
 
-    def _believe(self, wants: list[Want], answer: Exchanged, now: float, *, news: bool) -> None:
-        lanes = self._floor.lanes
+    def _update_expectations(
+        self, wants: list[Want], reply: Exchanged, now: float, *, notified: bool
+    ) -> None:
+        by_name = self._local_queues.by_name
         for want in wants:
-            lane = lanes[want.queue]
-            lane.hungry = news or lane.wanted <= 0
+            queue = by_name[want.queue]
+            queue.expects_jobs = notified or queue.want_left <= 0
         if self.claims_left is not None:
-            self.claims_left -= len(answer.claims)
-        self.came_back_empty = not answer.claims and not news
+            self.claims_left -= len(reply.claims)
+        self.found_nothing = not reply.claims and not notified
         self._poll_at = now + self._settings.poll_s
         self._due_at = NEVER
-        if answer.next_due is not None:
-            wait_s = (answer.next_due - answer.now) / SECOND
+        if reply.next_due is not None:
+            wait_s = (reply.next_due - reply.now) / SECOND
             self._due_at = now + max(wait_s, _DUE_GAP_S)
 
-    # -- trouble --------------------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------
 
-    def _failed(self, batch: Batch, error: Exception) -> None:
-        floor = self._floor
+    def _handle_error(self, batch: Batch, error: Exception) -> None:
         if isinstance(error, Invalid) and batch.finishes:
-            self._isolate(batch, error)
+            self._isolate_refused(batch, error)
             return
-        if not batch.is_nothing:
-            floor.finish_buffer.put_back(batch)
+        if not batch.is_empty:
+            self._finish_buffer.put_back(batch)
         if not isinstance(error, Unavailable | Full):
-            # Perhaps it happened: endings are repeated (the store says "already"), claims that
-            # never reached us are looked for.
-            self._doubt.rouse(self._mono())
+            # The call may have had its effect. Finishes are idempotent and sent again (verdict
+            # "already"); claims whose reply was lost are found by reconciling.
+            self._reconciler.request(self._mono())
         self._back_off(error)
-        floor.pour()
+        self._local_queues.start_ready()
 
-    def _isolate(self, batch: Batch, error: Invalid) -> None:
-        """One ending that the store can never take must not hold up the others."""
+    def _isolate_refused(self, batch: Batch, error: Invalid) -> None:
+        """Find the finish that the store refuses as invalid: it must not block the others."""
         if len(batch.finishes) == 1:
-            bad = batch.finishes[0]
-            self._floor.journal.rejected(bad, error)
-            if bad.event is Event.DIE:
-                # Nothing left to try: the row is found without a holder and handed back.
-                self._floor.held.pop(bad.key, None)
+            refused = batch.finishes[0]
+            self._run_log.rejected(refused, error)
+            if refused.event is Event.DIE:
+                # Nothing left to try. The reconciler will find the row and release it.
+                self._in_flight.held.pop(refused.key, None)
                 batch.finishes.clear()
             else:
-                batch.finishes[0] = unstorable(bad, error)
-        self._floor.finish_buffer.put_back(batch)
+                batch.finishes[0] = unstorable(refused, error)
+        self._finish_buffer.put_back(batch)
         self._one_by_one = True
 
     def _back_off(self, error: Exception) -> None:
         delay_s = _BACKOFF_S[min(self.errors, len(_BACKOFF_S) - 1)]
         delay_s *= 0.5 + self._entropy.roll() / 2
         self.errors += 1
-        self.trouble = error
-        self._not_before = self._mono() + delay_s
-        self._floor.journal.store_trouble(error, delay_s)
+        self.last_error = error
+        self._backoff_until = self._mono() + delay_s
+        self._run_log.exchange_failed(error, delay_s)
 
-    async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _with_backoff(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
             self.errors = 0
         except Exception as error:
             self._back_off(error)
-            await self._floor.bell.wait(self._not_before - self._mono())
+            await self._wake.wait(self._backoff_until - self._mono())
 
     async def _reconcile(self) -> None:
-        await self._doubt.settle(self._life.owner, self._number, self._mono())
+        await self._reconciler.reconcile(
+            self._registration.owner, self._exchange_number, self._mono()
+        )
 
-    async def _begin_anew(self) -> None:
-        self._floor.lose_everything()
-        await self._life.begin_anew()
-        self._doubt.calm(self._mono())
+    async def _lose_and_register_again(self) -> None:
+        self.lose_claims()
+        await self._register_again()
+        self._reconciler.postpone(self._mono())
         self._control_version = None
-
-    def _store_now(self) -> Instant:
-        """Store time by this process's steady clock: neither skew nor a set-back reaches it."""
-        if self._store_seen is None:
-            return self._wall()
-        now, at = self._store_seen
-        return now + int((self._mono() - at) * SECOND)
 
 
 def _wanted_jobs(wants: list[Want]) -> int:

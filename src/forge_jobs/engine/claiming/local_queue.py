@@ -1,193 +1,215 @@
-"""One queue inside this process: its slots, what it may start, what is claimed and waits.
+"""One queue inside this process: its slots, and its claims that have not started.
 
-A *unit* is the right to run one job of the lane. ``busy`` counts the units that are out; a slot of
-the loop that holds a unit keeps it from one job to the next.
+``slots`` is how many jobs of the queue may run here at once; ``busy`` counts the slots in use. A
+slot task of the loop executor keeps its slot from one job to the next.
 """
 
+import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+from forge_jobs.core.job import Claim
 from forge_jobs.core.retry import Backoff
-from forge_jobs.engine.running.run import Run
+from forge_jobs.engine.running.run import Run, RunState
 from forge_jobs.store.jobs import Want
 
+from .finish_buffer import FinishBuffer
 from .prefetch import Prefetch
+from .wake_signal import WakeSignal
 
-_CAREFUL_S = 30.0
+if TYPE_CHECKING:
+    from forge_jobs.engine.running.in_flight import InFlightJobs
 
+    from .local_queues import LocalQueues
 
-class StartGate(Protocol):
-    """What a lane asks of the process around it."""
-
-    def may_start(self, now: float) -> bool:
-        """Whether a job may start at this moment."""
-        ...
-
-    def begin(self, run: Run, now: float) -> None:
-        """A run leaves ``ready`` and starts."""
-        ...
-
-    def hand_back(self, run: Run) -> None:
-        """A run that never started goes back to the store."""
-        ...
-
-    def wants(self) -> None:
-        """A slot goes idle."""
-        ...
-
-    def call_slot(self, lane: "LocalQueue") -> None:
-        """A slot of the loop shall come and ``pull``; it holds one unit of the lane."""
-        ...
-
-    def pour_soon(self, lane: "LocalQueue") -> None:
-        """Call ``pour`` after the slots that were just called have had their turn."""
-        ...
+_NO_PREFETCH_S = 30.0
 
 
 class LocalQueue:
-    """The local share of a queue."""
+    """The share of a queue in this process.
+
+    ``ready`` holds the claims that wait for a slot. ``expects_jobs``: the store may have more.
+    ``want_left``: how many jobs of the last want have not come.
+    """
 
     __slots__ = (
-        "_asked",
-        "_careful_until",
-        "_gate",
-        "backoff",
-        "busy",
-        "hungry",
-        "name",
-        "pace",
-        "pouring",
-        "ready",
-        "target",
-        "wanted",
+        "_begin", "_call_soon", "_finish_buffer", "_last_want", "_local_queues", "_may_start",
+        "_no_prefetch_until", "_wake", "_wake_slot", "backoff", "busy", "expects_jobs",
+        "is_start_scheduled", "name", "prefetch", "ready", "slots", "want_left",
     )  # fmt: skip
 
-    def __init__(self, name: str, gate: StartGate, *, now: float, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        name: str,
+        local_queues: "LocalQueues",
+        in_flight: "InFlightJobs",
+        finish_buffer: FinishBuffer,
+        wake: WakeSignal,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        now: float,
+        backoff: Backoff,
+    ) -> None:
         self.name = name
-        self.target = 0
+        self.slots = 0
         self.busy = 0
         self.ready: deque[Run] = deque()
         self.backoff = backoff
-        self.pace = Prefetch(now)
-        self.hungry = True
-        self.pouring = False
-        self.wanted = 0
-        self._gate = gate
-        self._careful_until = -1.0
-        self._asked = 0
+        self.prefetch = Prefetch(now)
+        self.expects_jobs = True
+        self.is_start_scheduled = False
+        self.want_left = 0
+        # Bound methods: the first two are called for every job.
+        self._may_start = local_queues.may_start
+        self._begin = in_flight.begin
+        self._wake_slot = in_flight.executors.loop.wake
+        self._call_soon = loop.call_soon
+        self._local_queues = local_queues
+        self._finish_buffer = finish_buffer
+        self._wake = wake
+        self._no_prefetch_until = -1.0
+        self._last_want = 0
 
-    def want(self, now: float, *, prefetch_s: float, most: int) -> Want | None:
-        """What to ask the store for; None when there is no room. Remembers how much it was."""
-        self.wanted = self._asked = 0
+    def want(self, now: float, *, prefetch_s: float, max_jobs: int) -> Want | None:
+        """How many jobs to claim, for free slots and prefetched; None when there is no room."""
+        self.want_left = self._last_want = 0
         waiting = len(self.ready)
-        free = self.target - self.busy - waiting
-        if self.target <= 0:
+        free = self.slots - self.busy - waiting
+        if self.slots <= 0:
             return None
-        self.pace.look(now, backlog=waiting > 0)
-        ahead = 0
-        if now >= self._careful_until:
-            ahead = self.pace.ahead(prefetch_s, self.target)
-        room = min(free + ahead, most)
+        self.prefetch.update(now, backlog=waiting > 0)
+        prefetch_limit = 0
+        if now >= self._no_prefetch_until:
+            prefetch_limit = self.prefetch.limit(prefetch_s, self.slots)
+        room = min(free + prefetch_limit, max_jobs)
         if room <= 0:
             return None
-        self.wanted = self._asked = room
+        self.want_left = self._last_want = room
         start = min(max(free, 0), room)
         return Want(self.name, start, room - start)
 
     @property
     def has_room(self) -> bool:
-        """Whether a job could start at once if there were one."""
-        return self.target > self.busy + len(self.ready)
+        """Whether a newly claimed job could start at once."""
+        return self.slots > self.busy + len(self.ready)
 
     @property
     def runs_low(self) -> bool:
-        """Whether most of what was claimed last has been started."""
-        return self.hungry and 2 * len(self.ready) < self._asked
+        """Whether more than half of the last claims have started."""
+        return self.expects_jobs and 2 * len(self.ready) < self._last_want
 
-    def be_careful(self, now: float) -> None:
-        """A job with a limit, or one that saw its worker die, came along.
+    def suspend_prefetch(self, now: float) -> None:
+        """Claim nothing beyond the free slots for a while.
 
-        Nothing is claimed ahead for a while: limits count from the claim, and of a job that kills
-        its worker the store must know that it had started.
+        Called for jobs with a limit, which counts from the claim, and for jobs that have crashed a
+        worker, of which the store must know whether they had started.
         """
-        self._careful_until = now + _CAREFUL_S
+        self._no_prefetch_until = now + _NO_PREFETCH_S
 
-    def hand_back_ahead(self) -> None:
-        """What was claimed ahead goes back."""
-        ahead = [run for run in self.ready if not run.job.started]
+    def release_prefetched(self) -> None:
+        """Release the claims beyond the free slots."""
+        prefetched = [run for run in self.ready if not run.job.started]
         self.ready = deque(run for run in self.ready if run.job.started)
-        for run in ahead:
-            self._gate.hand_back(run)
+        for run in prefetched:
+            self._release(run)
 
     def pull(self, now: float) -> Run | None:
-        """The next run for a slot of the loop that holds a unit; None: the unit is gone."""
-        ready, gate = self.ready, self._gate
-        while ready and self.busy <= self.target and gate.may_start(now):
+        """The next run for a slot task that holds a slot; with None the slot is free again."""
+        ready, may_start, begin = self.ready, self._may_start, self._begin
+        while ready and self.busy <= self.slots and may_start(now):
             run = ready.popleft()
-            gate.begin(run, now)
+            begin(run, now)
             launch = run.launch
             if launch is None:
                 return run
             launch(run)
-            if self.busy >= self.target:
+            if self.busy >= self.slots:
                 return None
             self.busy += 1
         self.busy -= 1
-        gate.wants()
+        self._wake.notify()
         return None
 
-    def pour(self, now: float) -> None:
-        """Start what can be started.
+    def start_ready(self, now: float) -> None:
+        """Start as many ready jobs as slots and bounds allow.
 
-        Of jobs for the loop only the first gets a slot right away: handlers that never wait are
-        all run by that one slot, and waking the others would cost more than the jobs.
+        Of jobs for the event loop, only the first wakes a slot task now. Handlers that never await
+        all run in that one task, and waking the others would cost more than the jobs.
         """
-        ready, gate = self.ready, self._gate
-        while ready and self.busy < self.target and gate.may_start(now):
+        ready, may_start = self.ready, self._may_start
+        while ready and self.busy < self.slots and may_start(now):
             launch = ready[0].launch
             if launch is None:
                 self.busy += 1
-                gate.call_slot(self)
-                if len(ready) > 1:
-                    gate.pour_soon(self)
+                self._wake_slot(self)
+                if len(ready) > 1 and not self.is_start_scheduled:
+                    self.is_start_scheduled = True
+                    self._call_soon(self.start_remaining, now)
                 return
             run = ready.popleft()
             self.busy += 1
-            gate.begin(run, now)
+            self._begin(run, now)
             launch(run)
 
-    def pour_all(self, now: float) -> None:
-        """Call a slot for every job that can start: the first ones are waiting for something."""
-        self.pouring = False
-        ready, gate = self.ready, self._gate
-        called = 0
-        while called < len(ready) and self.busy < self.target and gate.may_start(now):
+    def start_remaining(self, now: float) -> None:
+        """Wake a slot task for every job that can start: the handlers before them are awaiting."""
+        self.is_start_scheduled = False
+        ready, may_start = self.ready, self._may_start
+        woken = 0
+        while woken < len(ready) and self.busy < self.slots and may_start(now):
             self.busy += 1
-            called += 1
-            gate.call_slot(self)
+            woken += 1
+            self._wake_slot(self)
 
-    def retarget(self, slots: int) -> None:
-        """Follow a new number of slots: running jobs finish, claimed ones beyond it go back."""
-        shrunk = slots < self.target
-        self.target = slots
+    def free_slot(self, run: Run, now: float) -> None:
+        """Free the slot of a run that has ended; a strict one keeps it until the verdict."""
+        if run.keeps_slot and run.state is RunState.FINISHED:
+            return
+        self.busy -= 1
+        if self.ready:
+            self.start_ready(now)
+        else:
+            self._wake.notify()
+
+    def remove(self, run: Run) -> None:
+        """Take out a run that has not started."""
+        self.ready.remove(run)
+        run.state = RunState.FINISHED
+
+    def set_slots(self, slots: int) -> None:
+        """Change the number of slots: running jobs finish, ready ones beyond it are released."""
+        shrunk = slots < self.slots
+        self.slots = slots
         while shrunk and len(self.ready) > max(0, slots - self.busy):
-            self._gate.hand_back(self.ready.pop())
+            self._release(self.ready.pop())
 
-    def hand_back_all(self) -> None:
-        """Everything that has not started goes back."""
+    def release_all(self) -> None:
+        """Release all claims that have not started."""
         while self.ready:
-            self._gate.hand_back(self.ready.popleft())
+            self._release(self.ready.popleft())
 
-    def hand_back_of(self, scope: str) -> None:
-        """What declares this throttle scope and has not started goes back."""
+    def release_scope(self, scope: str) -> None:
+        """Release the claims whose task declares this throttle scope and that have not started."""
         hit = [run for run in self.ready if scope in run.handler.scopes]
         if hit:
             self.ready = deque(run for run in self.ready if scope not in run.handler.scopes)
             for run in hit:
-                self._gate.hand_back(run)
+                self._release(run)
 
-    def hand_back_older(self, than: float) -> None:
-        """What was claimed by that moment and has not started goes back."""
-        self.pace.forget()
+    def release_throttled(self, scope: str | None) -> None:
+        """After a throttle, release what would meet the same limiter: the ready jobs of this queue,
+        or with a scope those of every queue that declare it."""
+        if scope is None:
+            self.release_all()
+        else:
+            self._local_queues.release_scope(scope)
+
+    def release_older(self, than: float) -> None:
+        """Release the claims of that time and before: the prefetch was too large."""
+        self.prefetch.reset()
         while self.ready and self.ready[0].claimed_at <= than:
-            self._gate.hand_back(self.ready.popleft())
+            self._release(self.ready.popleft())
+
+    def _release(self, run: Run) -> None:
+        run.state = RunState.FINISHED
+        self._finish_buffer.release(Claim(run.job.key, run.job.epoch))

@@ -1,49 +1,63 @@
-"""Claims whose answer was lost, and claims that were taken away: compare with the store's rows."""
+"""Reconciles the claims this process holds with the rows it owns in the store.
+
+Runs after a reply was lost and once per lease.
+"""
 
 from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.run import NEVER, RunState, StopReason
 from forge_jobs.store.jobs import JobStore
 
+from .finish_buffer import FinishBuffer
+
 
 class Reconciler:
-    """Once per lease, and after every answer that may have been lost."""
+    """Knows when to reconcile, and does it."""
 
-    def __init__(self, floor: InFlightJobs, jobs: JobStore, *, lease_s: float, now: float) -> None:
-        self._floor = floor
+    def __init__(
+        self,
+        in_flight: InFlightJobs,
+        finish_buffer: FinishBuffer,
+        jobs: JobStore,
+        *,
+        lease_s: float,
+        now: float,
+    ) -> None:
+        self._in_flight = in_flight
+        self._finish_buffer = finish_buffer
         self._jobs = jobs
         self._lease_s = lease_s
         self.due_at = now + lease_s
 
-    def rouse(self, now: float) -> None:
-        """An exchange may have happened without our knowing: look before the next one."""
+    def request(self, now: float) -> None:
+        """A call may have had an unreported effect: reconcile before the next exchange."""
         self.due_at = now
 
-    def calm(self, now: float) -> None:
-        """Nothing to compare for a lease."""
+    def postpone(self, now: float) -> None:
+        """Reconcile again in one lease."""
         self.due_at = now + self._lease_s
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to compare."""
+        """Whether it is time to reconcile."""
         return now >= self.due_at and self.due_at != NEVER
 
-    async def settle(self, owner: int, number: int, now: float) -> None:
-        """Hand back what the store counts as ours and nobody here holds; tell handlers whose claim
-        is gone. No exchange is under way meanwhile, so both sides stand still."""
+    async def reconcile(self, owner: int, number: int, now: float) -> None:
+        """Release rows that the store counts as ours and that are not held here; interrupt handlers
+        whose claim is gone. No exchange is in flight meanwhile, so neither side changes."""
         rows = await self._jobs.owned(owner)
-        floor = self._floor
-        if floor.standing.dead:
+        in_flight = self._in_flight
+        if in_flight.lease_state.dead:
             return
-        self.calm(now)
-        ours = {row.claim.key: row.claim.epoch for row in rows}
+        self.postpone(now)
+        owned = {row.claim.key: row.claim.epoch for row in rows}
         stranded = 0
         for row in rows:
-            run = floor.held.get(row.claim.key)
+            run = in_flight.held.get(row.claim.key)
             if row.exchange <= number and (run is None or run.job.epoch != row.claim.epoch):
-                floor.finish_buffer.release(row.claim)
+                self._finish_buffer.release(row.claim)
                 stranded += 1
         if stranded:
-            floor.journal.stranded(stranded)
-        for run in list(floor.held.values()):
-            gone = ours.get(run.job.key) != run.job.epoch
+            in_flight.run_log.stranded(stranded)
+        for run in list(in_flight.held.values()):
+            gone = owned.get(run.job.key) != run.job.epoch
             if gone and run.state is RunState.RUNNING and run.stop is None:
-                floor.interrupt(run, StopReason.LOST)
+                in_flight.interrupt(run, StopReason.LOST)

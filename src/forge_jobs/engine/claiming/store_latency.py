@@ -1,4 +1,4 @@
-"""How long the store took to answer: gathered by the pump, taken by whoever reports it."""
+"""Collects the round-trip times of exchanges until they are reported."""
 
 from forge_jobs.core.histogram import Histogram, histogram
 
@@ -6,7 +6,7 @@ _MAX_SAMPLES = 50_000
 
 
 class StoreLatency:
-    """Round trips since they were last taken. Only the job loop touches it."""
+    """Round trips since the last ``take``. Only the job loop uses it."""
 
     __slots__ = ("_failed", "_spans_s")
 
@@ -15,16 +15,16 @@ class StoreLatency:
         self._failed = 0
 
     def add(self, span_s: float) -> None:
-        """One call was answered."""
+        """A call was answered after this time."""
         if len(self._spans_s) < _MAX_SAMPLES:
             self._spans_s.append(span_s)
 
     def failed(self) -> None:
-        """One call was not."""
+        """A call failed."""
         self._failed += 1
 
     def take(self) -> tuple[Histogram, int]:
-        """What gathered: the spans, and how many calls failed."""
+        """The times collected so far, and how many calls failed; starts over."""
         spans_s, failed = self._spans_s, self._failed
         self._spans_s, self._failed = [], 0
         return histogram(spans_s), failed

@@ -1,13 +1,13 @@
-"""Wakes the pump, from the job loop only; others go through ``JobLoop.post``."""
+"""Wakes the exchange loop, from the job loop only; other threads go through ``JobLoop.post``."""
 
 import asyncio
 
 
 class WakeSignal:
-    """Rung many times, heard once; a ring that nobody waits for is kept.
+    """An event for one waiter: many notifications wake it once, an early one is remembered.
 
-    Unlike ``kit.wake.WakeFlag`` it costs nothing but an attribute while it is already rung, which
-    is what the hot path needs.
+    Unlike ``kit.wake.WakeFlag``, notifying again costs one attribute access, which the hot path
+    needs.
     """
 
     __slots__ = ("_loop", "_notified", "_waiter")
@@ -18,7 +18,7 @@ class WakeSignal:
         self._waiter: asyncio.Future[None] | None = None
 
     def notify(self) -> None:
-        """Wake the waiter; on the loop's own thread only."""
+        """Wake the waiter. Call it on the loop's own thread."""
         if self._notified:
             return
         self._notified = True
@@ -27,7 +27,7 @@ class WakeSignal:
             waiter.set_result(None)
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Until rung, or for ``timeout_s`` seconds."""
+        """Wait for a notification, at most ``timeout_s`` seconds."""
         if self._notified:
             self._notified = False
             return

@@ -1,4 +1,4 @@
-"""How a worker process is called by people."""
+"""The name of a worker process for people."""
 
 import hashlib
 

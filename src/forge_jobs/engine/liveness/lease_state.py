@@ -7,15 +7,16 @@ from forge_jobs.store.processes import Control
 
 
 class LeaseState:
-    """Written by the lease, on whichever thread it runs; read by the engine before every start.
+    """Written on the I/O thread by the lease and the listener; read by the engine on the job loop.
 
-    ``trust_until``: until then (``clock.mono()``) no other process can hold our jobs. ``dead``: the
-    store declared this process dead. ``mailbox``: what operators want, oldest first.
+    ``trust_until`` is the end of the trust window: until then (``clock.mono()``) no other process
+    can hold our jobs. ``dead``: the store declared this process dead. ``control_inbox``: requests
+    of operators, oldest first.
     """
 
-    __slots__ = ("dead", "mailbox", "trust_until")
+    __slots__ = ("control_inbox", "dead", "trust_until")
 
     def __init__(self) -> None:
         self.trust_until = -NEVER
         self.dead = False
-        self.mailbox: deque[Control] = deque()
+        self.control_inbox: deque[Control] = deque()

@@ -1,7 +1,4 @@
-"""What reaches the process from outside: hints of work, and what operators want.
-
-Runs on the I/O port beside the lease.
-"""
+"""Receives notifications of new jobs and requests of operators. Runs on the I/O port."""
 
 import asyncio
 import logging
@@ -19,32 +16,35 @@ _RESUBSCRIBE_S = 1.0
 
 
 class Listener:
-    """Hands hints and mail over to the job loop, at most one of each at a time."""
+    """Passes notifications and operators' requests to the job loop.
+
+    Notifications that arrive before the job loop has handled one are merged with it.
+    """
 
     def __init__(
         self,
         store: Store,
-        standing: LeaseState,
+        lease_state: LeaseState,
         job_loop: JobLoop,
         *,
         clock: Clock,
-        on_hint: Callable[[], None],
-        on_mail: Callable[[], None],
+        on_notify: Callable[[], None],
+        on_control: Callable[[], None],
     ) -> None:
         self._store = store
-        self._standing = standing
+        self._lease_state = lease_state
         self._job_loop = job_loop
         self._clock = clock
-        self._on_hint = on_hint
-        self._on_mail = on_mail
-        self._hinted = False
+        self._on_notify = on_notify
+        self._on_control = on_control
+        self._is_posted = False
         self._last = Control(-1)
 
     def notify(self) -> None:
-        """There may be work; from any thread."""
-        if not self._hinted:
-            self._hinted = True
-            self._job_loop.post(self._heard)
+        """The store may have new jobs. May be called from any thread."""
+        if not self._is_posted:
+            self._is_posted = True
+            self._job_loop.post(self._deliver)
 
     async def listen(self, queues: Sequence[str]) -> None:
         """Stay subscribed until cancelled."""
@@ -52,7 +52,7 @@ class Listener:
             try:
                 subscription = await self._store.subscribe(queues, self.notify)
             except Exception as error:
-                _LOG.warning("cannot subscribe to hints", extra={"error": repr(error)})
+                _LOG.warning("cannot subscribe to notifications", extra={"error": repr(error)})
                 await self._clock.sleep(_RESUBSCRIBE_S)
                 continue
             self.notify()
@@ -64,10 +64,10 @@ class Listener:
     async def follow(
         self, every_s: float, owner: Callable[[], int], is_busy: Callable[[], bool]
     ) -> None:
-        """Ask what operators want while jobs run, until cancelled."""
+        """Poll for requests of operators while jobs run, until cancelled."""
         while True:
             await self._clock.sleep(every_s)
-            if not is_busy() or self._standing.dead:
+            if not is_busy() or self._lease_state.dead:
                 continue
             try:
                 control = await self._store.processes.control(owner())
@@ -77,9 +77,9 @@ class Listener:
             changed = (control.version, control.quiet) != (self._last.version, self._last.quiet)
             if changed or control.cancels:
                 self._last = control
-                self._standing.mailbox.append(control)
-                self._job_loop.post(self._on_mail)
+                self._lease_state.control_inbox.append(control)
+                self._job_loop.post(self._on_control)
 
-    def _heard(self) -> None:
-        self._hinted = False
-        self._on_hint()
+    def _deliver(self) -> None:
+        self._is_posted = False
+        self._on_notify()

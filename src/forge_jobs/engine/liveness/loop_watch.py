@@ -1,4 +1,4 @@
-"""Notices a handler that blocks the job loop, from the I/O side, and says which one it may be."""
+"""Warns when a handler blocks the job loop, and names the kinds that run. Runs on the I/O port."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -7,13 +7,13 @@ from forge_jobs.engine.running.job_loop import JobLoop
 from forge_jobs.kit.clock import Clock
 
 _LOG = logging.getLogger("forge_jobs.loop")
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 _BLOCKED_S = 3.0
 _KINDS_SHOWN = 5
 
 
 class LoopWatch:
-    """Sends an echo round the job loop every second; a late one is worth a warning, once."""
+    """Posts a callback to the job loop every second; a late one is logged, once."""
 
     def __init__(self, job_loop: JobLoop, clock: Clock, kinds: Callable[[], Iterable[str]]) -> None:
         self._job_loop = job_loop
@@ -22,13 +22,13 @@ class LoopWatch:
         self._sent_at: float | None = None
         self._warned = False
 
-    async def watch(self) -> None:
-        """Look until cancelled."""
+    async def run(self) -> None:
+        """Check every second until cancelled."""
         while True:
-            self._look()
-            await self._clock.sleep(_LOOK_S)
+            self._check()
+            await self._clock.sleep(_CHECK_S)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._clock.mono()
         if self._sent_at is None:
             self._sent_at = now

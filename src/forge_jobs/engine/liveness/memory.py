@@ -1,4 +1,4 @@
-"""How much memory this process uses, as far as the system tells."""
+"""The memory this process uses, as far as the system tells."""
 
 import resource
 import sys

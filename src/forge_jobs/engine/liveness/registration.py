@@ -1,4 +1,4 @@
-"""This process in the store: registered under a fresh name, alive by its lease, gone in order."""
+"""Registers this process in the store under a fresh host_id, and deregisters it."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ from .lease_state import LeaseState
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """What a process tells about itself; ``label`` makes the name for people."""
+    """What the registration of a process says; ``label`` makes the name for people."""
 
     queues: tuple[str, ...]
     label: Callable[[str], str]
@@ -24,64 +24,66 @@ class ProcessInfo:
 
 
 class Registration:
-    """Each life has its own host_id and owner key; a process that was declared dead starts another.
+    """The registration of this process and its lease.
 
-    ``news`` is called on the I/O side when trust comes or goes.
+    A process that was declared dead registers again, under another host_id and owner key.
+    ``on_change`` is called on the I/O side when trust is regained or the process was declared
+    dead.
     """
 
     def __init__(
         self,
         processes: ProcessStore,
-        card: ProcessInfo,
+        info: ProcessInfo,
         *,
         settings: EngineSettings,
         clock: Clock,
         entropy: Entropy,
         stats: Callable[[], ProcessStats],
-        news: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._processes = processes
-        self._card = card
+        self._info = info
         self._lease_s = settings.lease_s
         self._clock = clock
         self._entropy = entropy
-        self.standing = LeaseState()
+        self.lease_state = LeaseState()
         self.lease = ProcessLease(
             processes,
-            self.standing,
+            self.lease_state,
             lease_s=settings.lease_s,
-            beat_s=settings.heartbeat_s,
+            interval_s=settings.heartbeat_s,
             clock=clock,
             entropy=entropy,
             stats=stats,
-            news=news,
+            on_change=on_change,
         )
         self.host_id = new_ulid(clock.now(), entropy)
         self.owner = -1
 
-    async def join(self, *, replaces: str | None = None) -> None:
-        """Register under the present host_id."""
-        card = self._card
+    async def register(self, *, replaces: str | None = None) -> None:
+        """Register under the current host_id."""
+        info = self._info
         sent_at = self._clock.mono()
         self.owner = await self._processes.register(
             NewProcess(
                 host_id=self.host_id,
-                label=card.label(self.host_id),
-                queues=card.queues,
+                label=info.label(self.host_id),
+                queues=info.queues,
                 pid=os.getpid(),
                 hostname=socket.gethostname(),
-                version=card.version,
+                version=info.version,
                 lease_s=self._lease_s,
             ),
             replaces=replaces,
         )
-        self.lease.begin(self.owner, sent_at)
+        self.lease.start(self.owner, sent_at)
 
-    async def join_anew(self) -> None:
-        """Register again after having been declared dead, as somebody else."""
+    async def register_again(self) -> None:
+        """Register under a new host_id, after the process was declared dead."""
         self.host_id = new_ulid(self._clock.now(), self._entropy)
-        await self.join()
+        await self.register()
 
-    async def leave(self) -> None:
-        """Go: everything still owned is released by the store."""
+    async def deregister(self) -> None:
+        """Remove the registration; the store releases everything the process still owns."""
         await self._processes.deregister(self.owner)

@@ -1,16 +1,17 @@
-"""How a process goes: stop claiming, hand back, wait, write, release the rest, leave.
+"""Shuts a process down: stop claiming, release, wait, write, release the rest, deregister.
 
-Everyone is told first and waited for afterwards. Each step has to be over by its mark, counted from
-the end of the grace: with the usual ``shutdown_s`` the whole takes no longer than the grace and two
-seconds even when the store never answers, and what an early step leaves unused is there for a slow
-store later.
+All tasks are cancelled first and waited for afterwards. Each step has a time by which it must be
+over, counted from the end of the grace period. With the usual ``shutdown_s`` the whole takes no
+longer than the grace period and two seconds, even when the store never answers; time that an early
+step leaves unused goes to the later ones.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from forge_jobs.engine.claiming.exchange_loop import ExchangeLoop
+from forge_jobs.engine.claiming.finish_buffer import FinishBuffer
+from forge_jobs.engine.claiming.local_queues import LocalQueues
 from forge_jobs.engine.running.in_flight import InFlightJobs
 from forge_jobs.engine.running.run import StopReason
 from forge_jobs.engine.services.leadership import Leadership
@@ -19,91 +20,94 @@ from forge_jobs.kit.clock import Clock
 from .registration import Registration
 
 _LOG = logging.getLogger("forge_jobs.worker")
-_LOOK_S = 0.01
-_TELLINGS = 4
-_TELLING_S = 0.1
-# Parts of ``shutdown_s``, counted from the end of the grace, after which each step is over.
-_FLUSHED = 0.15
-_HANDED_BACK = 0.55
-_PARTS_ENDED = 0.6
-_LEFT = 0.88
-_YIELDED = 0.94
-_PASSED_ON = 1.0
-# Closing the places may take longer than planned; even then the store is told.
-_LEAST_S = 0.2
+_POLL_S = 0.01
+_MAX_INTERRUPTS = 4
+_INTERRUPT_S = 0.1
+# Fractions of ``shutdown_s``, counted from the end of the grace period, by which a step is over.
+_FLUSHED_BY = 0.15
+_RELEASED_BY = 0.55
+_TASKS_ENDED_BY = 0.6
+_DEREGISTERED_BY = 0.88
+_LEAD_RELEASED_BY = 0.94
+_SLOTS_SHARED_BY = 1.0
+# Closing the executors may take longer than planned; even then the store is called.
+_MIN_CALL_S = 0.2
 
 
 class Shutdown:
-    """The last minutes of a process."""
+    """One shutdown of one process."""
 
     def __init__(
         self,
-        floor: InFlightJobs,
-        exchange_loop: ExchangeLoop,
-        member: Registration,
+        in_flight: InFlightJobs,
+        local_queues: LocalQueues,
+        finish_buffer: FinishBuffer,
+        registration: Registration,
         leadership: Leadership,
         *,
-        pass_on: Callable[[], Awaitable[object]],
+        share_slots: Callable[[], Awaitable[object]],
         clock: Clock,
         grace_s: float,
         shutdown_s: float,
     ) -> None:
-        self._floor = floor
-        self._exchange_loop = exchange_loop
-        self._member = member
+        self._in_flight = in_flight
+        self._local_queues = local_queues
+        self._finish_buffer = finish_buffer
+        self._registration = registration
         self._leadership = leadership
-        self._pass_on = pass_on
+        self._share_slots = share_slots
         self._clock = clock
         self._grace_s = grace_s
         self._shutdown_s = shutdown_s
-        self._grace_over = clock.mono()
+        self._grace_ended_at = clock.mono()
 
     async def wind_down(self) -> None:
-        """Everything that can still be written is written; the pump runs on meanwhile."""
-        floor = self._floor
-        self._exchange_loop.claiming = False
-        floor.is_open = False
-        floor.hand_back_ready()
+        """Release, wait and write what can be written; the exchange loop still runs meanwhile."""
+        in_flight, finish_buffer = self._in_flight, self._finish_buffer
+        self._local_queues.close()
+        self._local_queues.release_all()
         try:
-            await self._until(lambda: floor.running == 0, self._clock.mono() + self._grace_s)
+            await self._until(lambda: in_flight.running == 0, self._clock.mono() + self._grace_s)
         finally:
-            self._grace_over = self._clock.mono()
-        flushed = _FLUSHED if floor.running else _HANDED_BACK
-        await self._until(lambda: floor.finish_buffer.is_empty, self._end_of(flushed))
-        if floor.running:
-            _LOG.info("handing back what still runs", extra={"running": floor.running})
-            for _ in range(_TELLINGS):
-                # A handler may swallow the first cancellation while it tidies up.
-                floor.interrupt_all(StopReason.SHUTDOWN)
-                await self._until(lambda: floor.running == 0, self._clock.mono() + _TELLING_S)
-            await self._until(lambda: floor.finish_buffer.is_empty, self._end_of(_HANDED_BACK))
+            self._grace_ended_at = self._clock.mono()
+        flushed_by = _FLUSHED_BY if in_flight.running else _RELEASED_BY
+        await self._until(lambda: finish_buffer.is_empty, self._at_fraction(flushed_by))
+        if in_flight.running:
+            _LOG.info("releasing what still runs", extra={"running": in_flight.running})
+            for _ in range(_MAX_INTERRUPTS):
+                # A handler may swallow the first cancellation while it cleans up.
+                in_flight.interrupt_all(StopReason.SHUTDOWN)
+                await self._until(lambda: in_flight.running == 0, self._clock.mono() + _INTERRUPT_S)
+            await self._until(lambda: finish_buffer.is_empty, self._at_fraction(_RELEASED_BY))
 
-    async def go(self, ends: "Sequence[asyncio.Future[None]]") -> None:
-        """Wait for the parts (already told to end), close, leave, give up the lead."""
-        _, late = await asyncio.wait(ends, timeout=self._left_s(_PARTS_ENDED))
+    async def leave(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
+        """Wait for the cancelled tasks, close the executors, deregister, release the leadership."""
+        _, late = await asyncio.wait(tasks, timeout=self._left_s(_TASKS_ENDED_BY))
         for end in late:
             end.cancel()
-        # First, so that nothing of ours runs beside its next run elsewhere.
-        await self._floor.places.close()
-        # Leaving releases whatever the process still owns; without it the reaper does that.
-        await self._bounded(self._member.leave(), _LEFT)
-        await self._bounded(self._leadership.give_up(), _YIELDED)
-        # The others need not wait for the next round to get our slots.
-        await self._bounded(self._pass_on(), _PASSED_ON)
+        # First, so that no job still runs here when it starts elsewhere.
+        await self._in_flight.executors.close()
+        # Deregistering releases what the process still owns; without it the reaper does that.
+        await self._bounded(self._registration.deregister(), _DEREGISTERED_BY)
+        await self._bounded(self._leadership.release(), _LEAD_RELEASED_BY)
+        # So that other processes get our slots before the next rebalance.
+        await self._bounded(self._share_slots(), _SLOTS_SHARED_BY)
 
-    def _end_of(self, mark: float) -> float:
-        return self._grace_over + mark * self._shutdown_s
+    def _at_fraction(self, fraction: float) -> float:
+        return self._grace_ended_at + fraction * self._shutdown_s
 
-    def _left_s(self, mark: float) -> float:
-        return max(0.0, self._end_of(mark) - self._clock.mono())
+    def _left_s(self, fraction: float) -> float:
+        return max(0.0, self._at_fraction(fraction) - self._clock.mono())
 
-    async def _until(self, is_so: Callable[[], bool], end: float) -> None:
-        while not is_so() and self._clock.mono() < end:
-            await self._clock.sleep(_LOOK_S)
+    async def _until(self, condition: Callable[[], bool], end: float) -> None:
+        while not condition() and self._clock.mono() < end:
+            await self._clock.sleep(_POLL_S)
 
-    async def _bounded(self, call: Awaitable[object], mark: float) -> None:
+    async def _bounded(self, call: Awaitable[object], fraction: float) -> None:
         try:
-            async with asyncio.timeout(max(_LEAST_S, self._left_s(mark))):
+            async with asyncio.timeout(max(_MIN_CALL_S, self._left_s(fraction))):
                 await call
         except Exception as error:
-            _LOG.warning("the store did not hear our leaving", extra={"error": repr(error)})
+            _LOG.warning(
+                "the store did not answer during the shutdown", extra={"error": repr(error)}
+            )

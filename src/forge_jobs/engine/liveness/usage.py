@@ -1,7 +1,7 @@
 """What this process uses of its machine, as far as the system tells.
 
-Numbers grow from the start of the process; whoever wants a rate subtracts. Linux tells everything,
-elsewhere the bytes moved are counted in blocks and memory is the highest so far.
+Counters start with the process; a rate is the difference of two readings. On Linux all numbers are
+exact; elsewhere disk bytes are counted in blocks and memory is the maximum so far.
 """
 
 import os
@@ -28,14 +28,14 @@ class Usage(Struct, frozen=True):
 
 
 class Cores:
-    """How many cores a process kept busy between two looks."""
+    """How many cores the process kept busy between two readings."""
 
     def __init__(self, mono: Callable[[], float]) -> None:
         self._mono = mono
         self._seen: tuple[float, float] | None = None
 
     def of(self, cpu_s: float) -> float:
-        """Since the last look; 0 at the first."""
+        """Cores since the last call; 0 at the first."""
         before, now = self._seen, self._mono()
         self._seen = (now, cpu_s)
         if before is None or now <= before[0]:
@@ -44,7 +44,7 @@ class Cores:
 
 
 def read_usage(folder: str = ".") -> Usage:
-    """Look now; cheap enough for every heartbeat."""
+    """Read the counters now; cheap enough for every heartbeat."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     read_bytes, write_bytes = _disk_bytes() or (own.ru_inblock * _BLOCK, own.ru_oublock * _BLOCK)
@@ -53,23 +53,23 @@ def read_usage(folder: str = ".") -> Usage:
         resident_bytes(),
         read_bytes,
         write_bytes,
-        _full(folder),
+        _disk_share(folder),
     )
 
 
 def _disk_bytes() -> tuple[int, int] | None:
     try:
         with open("/proc/self/io", "rb") as file:
-            told = dict(line.split(b": ") for line in file.read().splitlines())
-        return int(told[b"read_bytes"]), int(told[b"write_bytes"])
+            fields = dict(line.split(b": ") for line in file.read().splitlines())
+        return int(fields[b"read_bytes"]), int(fields[b"write_bytes"])
     except (OSError, KeyError, ValueError):
         return None
 
 
-def _full(folder: str) -> float:
+def _disk_share(folder: str) -> float:
     try:
-        facts = os.statvfs(folder)
+        stats = os.statvfs(folder)
     except OSError:
         return 0.0
-    free, used = facts.f_bavail, facts.f_blocks - facts.f_bfree
+    free, used = stats.f_bavail, stats.f_blocks - stats.f_bfree
     return round(used / (used + free), 4) if used + free else 0.0

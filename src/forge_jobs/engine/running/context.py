@@ -1,7 +1,7 @@
-"""What a handler sees of the job it works on.
+"""The object a handler gets about its job: ``Context``.
 
-A Context talks to a ``RunLink``: the run in this process, or the parent when the handler runs in a
-child process. It never touches the store by itself.
+A Context is connected to a ``RunLink``: the run in this process, or the worker process when the
+handler runs in a child process. It never calls the store by itself.
 """
 
 import logging
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .rate_limit import RateLimiter
 
 _LOG = logging.getLogger("forge_jobs.job")
-LINE_LONGEST = 4_096
-NOTE_LONGEST = 512
+MAX_LINE_CHARS = 4_096
+MAX_NOTE_CHARS = 512
 
 
 class Enqueuer(Protocol):
@@ -38,7 +38,7 @@ class Enqueuer(Protocol):
         ...
 
     def prepared(self, job: NewJob) -> NewJob:
-        """A job that is stored together with an ending, as hooks want it."""
+        """A job that is stored together with a finish, after the enqueue hooks."""
         ...
 
 
@@ -47,23 +47,23 @@ class RunLink(Protocol):
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the handler should end now; None while it may go on."""
+        """Why the handler should end now; None while it may continue."""
         ...
 
-    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
-        """Pass on progress or a log line; it is written with one of the next exchanges."""
+    def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+        """Keep progress or a log line; it is written with one of the next exchanges."""
         ...
 
-    def carry(self, job: NewJob) -> None:
-        """Store this job in the transaction that finishes the present one."""
+    def add_successor(self, job: NewJob) -> None:
+        """Store this job in the transaction that finishes the current one as done."""
         ...
 
 
 class Closable(Protocol):
-    """Something that a worker process keeps and lets go when it stops."""
+    """Something that a worker process closes when it stops."""
 
     async def close(self) -> None:
-        """Let go, within a moment."""
+        """Release its resources, quickly."""
         ...
 
 
@@ -72,11 +72,15 @@ C = TypeVar("C", bound=Closable)
 
 @dataclass(frozen=True, slots=True)
 class RunEnvironment:
-    """What all contexts of a process share. ``request`` makes the request for a job of a kind with
-    a payload; ``shared`` is what handlers keep for all their jobs, closed when the process stops;
-    ``limiter`` gives the permits of the process."""
+    """What all contexts of a process share.
 
-    host_id: str
+    ``host_id`` is called at each use: a process that was declared dead registers under another
+    one. ``request`` makes the request for a job of a kind with a payload. ``shared`` is what
+    handlers keep for all their jobs, closed when the process stops. ``limiter`` gives the permits
+    of the process.
+    """
+
+    host_id: Callable[[], str]
     tag: int
     clock: Clock
     enqueuer: Enqueuer
@@ -129,15 +133,15 @@ class JobLog:
         }
 
     def debug(self, message: str, *args: object) -> None:
-        """A line for whoever looks closely."""
+        """A line for debugging."""
         self._write(logging.DEBUG, "debug", message, args)
 
     def info(self, message: str, *args: object) -> None:
-        """What happens."""
+        """A line about what happens."""
         self._write(logging.INFO, "info", message, args)
 
     def warning(self, message: str, *args: object) -> None:
-        """Something a person may want to know."""
+        """Something unusual that a person may want to know."""
         self._write(logging.WARNING, "warning", message, args)
 
     def error(self, message: str, *args: object) -> None:
@@ -145,39 +149,39 @@ class JobLog:
         self._write(logging.ERROR, "error", message, args)
 
     def keep(self, level: str, text: str) -> None:
-        """A line for the job's own log alone, not for the worker's: it may be long."""
-        line = LogLine(self._clock.now(), level, _storable(text, LINE_LONGEST))
-        self._link.say(progress=None, note=None, line=line)
+        """A line for the job's own log only, not for the worker's: it may be long."""
+        line = LogLine(self._clock.now(), level, _storable(text, MAX_LINE_CHARS))
+        self._link.report(progress=None, note=None, line=line)
 
     def _write(self, level: int, name: str, message: str, args: tuple[object, ...]) -> None:
-        text = _storable(str(message) % args if args else str(message), LINE_LONGEST)
-        self._link.say(progress=None, note=None, line=LogLine(self._clock.now(), name, text))
+        text = _storable(str(message) % args if args else str(message), MAX_LINE_CHARS)
+        self._link.report(progress=None, note=None, line=LogLine(self._clock.now(), name, text))
         _LOG.log(level, "%s", text, extra=self._extra)
 
 
 class Context:
-    """Handed to handlers that ask for it by annotation."""
+    """Passed to handlers that declare it by annotation."""
 
-    __slots__ = ("_around", "_link", "_log", "deadline", "job")
+    __slots__ = ("_environment", "_link", "_log", "deadline", "job")
 
     def __init__(
         self,
         job: JobInfo,
         link: RunLink,
-        around: RunEnvironment,
+        environment: RunEnvironment,
         *,
         deadline: datetime | None = None,
     ) -> None:
         self.job = job
         self.deadline = deadline
         self._link = link
-        self._around = around
+        self._environment = environment
         self._log: JobLog | None = None
 
     @property
     def host_id(self) -> str:
         """The worker process that runs this job."""
-        return self._around.host_id
+        return self._environment.host_id()
 
     @property
     def cancelled(self) -> bool:
@@ -197,42 +201,44 @@ class Context:
     def log(self) -> JobLog:
         """The job's own log."""
         if self._log is None:
-            self._log = JobLog(self.job, self._link, self._around.clock)
+            self._log = JobLog(self.job, self._link, self._environment.clock)
         return self._log
 
     @property
     def rate_limit(self) -> "RateLimiter":
         """Permits of the cluster's rate limits."""
-        if self._around.limiter is None:
+        if self._environment.limiter is None:
             raise BadOption("ctx.rate_limit needs a store: this handler runs without one")
-        return self._around.limiter()
+        return self._environment.limiter()
 
     def shared(self, key: object, make: Callable[[], C]) -> C:
-        """One object for all jobs of this worker process: made by whoever asks first, on the
-        worker's loop, and closed when the worker stops."""
-        found = self._around.shared.get(key)
+        """One object for all jobs of this worker process: made by the first call, on the worker's
+        loop, and closed when the worker stops."""
+        found = self._environment.shared.get(key)
         if found is None:
-            found = self._around.shared[key] = make()
+            found = self._environment.shared[key] = make()
         return found
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """How far the job is, from 0 to 1, with a word for people."""
+        """How far the job is, from 0 to 1, with an optional note for people."""
         if not 0 <= fraction <= 1:
             raise BadOption(f"progress({fraction!r}) must lie between 0 and 1")
-        text = None if note is None else _storable(note, NOTE_LONGEST)
-        self._link.say(progress=float(fraction), note=text, line=None)
+        text = None if note is None else _storable(note, MAX_NOTE_CHARS)
+        self._link.report(progress=float(fraction), note=text, line=None)
 
     def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
-        self._link.carry(self._around.enqueuer.prepared(self._bound(task, args, kwargs)))
+        self._link.add_successor(
+            self._environment.enqueuer.prepared(self._bound(task, args, kwargs))
+        )
 
     def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
         """Store a job now, from synchronous code; a kind takes its payload as one argument."""
-        return self._around.enqueuer.enqueue([self._bound(task, args, kwargs)])[0]
+        return self._environment.enqueuer.enqueue([self._bound(task, args, kwargs)])[0]
 
     async def aenqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
         """Store a job now, from a coroutine."""
-        return (await self._around.enqueuer.aenqueue([self._bound(task, args, kwargs)]))[0]
+        return (await self._environment.enqueuer.aenqueue([self._bound(task, args, kwargs)]))[0]
 
     def _bound(
         self, task: Bindable | str, args: tuple[object, ...], kwargs: dict[str, Any]
@@ -243,12 +249,12 @@ class Context:
             raise BadOption(
                 f"enqueue({task!r}, …) by kind takes one payload object, or keyword arguments"
             )
-        return self._around.request(task, args[0] if args else kwargs)
+        return self._environment.request(task, args[0] if args else kwargs)
 
 
 JobCtx = Context
 
 
-def _storable(text: str, longest: int) -> str:
+def _storable(text: str, max_chars: int) -> str:
     clean = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    return redact.text(clean if len(clean) <= longest else clean[: longest - 1] + "…")
+    return redact.text(clean if len(clean) <= max_chars else clean[: max_chars - 1] + "…")

@@ -1,8 +1,8 @@
-"""An exception as one bounded line for people: itself and its causes, joined by ``": "``."""
+"""An exception as one bounded line of text: itself and its causes, joined by ``": "``."""
 
 from forge_jobs.kit import redact
 
-LONGEST = 2_000
+MAX_CHARS = 2_000
 _MAX_LINKS = 8
 
 
@@ -25,14 +25,14 @@ def error_text(error: BaseException) -> str:
 
 
 def storable(text: object) -> str:
-    """Any message as text that every store keeps: bounded, no NUL, no secrets of addresses."""
+    """Any message as text that every store takes: bounded, no NUL, no passwords of URLs."""
     try:
         clean = str(text)
     except BaseException:
         clean = f"<{type(text).__name__} that cannot be shown>"
     clean = clean.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    clean = redact.text(clean[: LONGEST * 2])
-    return clean if len(clean) <= LONGEST else clean[: LONGEST - 1] + "…"
+    clean = redact.text(clean[: MAX_CHARS * 2])
+    return clean if len(clean) <= MAX_CHARS else clean[: MAX_CHARS - 1] + "…"
 
 
 def _one(error: BaseException) -> str:

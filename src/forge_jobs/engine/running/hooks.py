@@ -2,7 +2,7 @@
 
 A hook is a generator function that takes the Context and yields once; the handler runs at the
 ``yield``. What the handler raises is raised there; what a hook raises is the outcome of the job, as
-if the handler had raised it. Without hooks a handler is called as it always was.
+if the handler had raised it. Without hooks a handler is called directly.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""The event loop on which jobs run, as other threads see it."""
+"""The event loop on which jobs run, for callers on other threads."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class JobLoop:
-    """Lets any thread call something on the job loop, in the worker's own context."""
+    """Calls functions on the job loop from any thread, in the worker's own context."""
 
     __slots__ = ("_context", "_thread", "loop")
 
@@ -22,8 +22,8 @@ class JobLoop:
         """Whether the caller is on the loop's own thread."""
         return threading.get_ident() == self._thread
 
-    def post(self, what: Callable[..., object], *args: object) -> None:
-        """Call it there soon; from any thread."""
-        # A loop that is already closed has nobody left to tell.
+    def post(self, callback: Callable[..., object], *args: object) -> None:
+        """Call ``callback(*args)`` there soon. May be called from any thread."""
+        # A closed loop runs nothing any more.
         with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(what, *args, context=self._context)
+            self.loop.call_soon_threadsafe(callback, *args, context=self._context)

@@ -1,4 +1,4 @@
-"""Cancelling a job that runs in this process: at once here, and recorded in the store."""
+"""Cancels a job that runs in this process: at once here, and recorded in the store."""
 
 import asyncio
 
@@ -17,22 +17,24 @@ _DELAYS_S = (0.1, 0.3, 1.0)
 
 
 class LocalCancels:
-    """Without the record the store would judge a cancelled run as a failure and retry it."""
+    """Cancels and records: without the record the store would retry the run as a failure."""
 
-    def __init__(self, floor: InFlightJobs, store: Store, job_loop: JobLoop, clock: Clock) -> None:
-        self._floor = floor
+    def __init__(
+        self, in_flight: InFlightJobs, store: Store, job_loop: JobLoop, clock: Clock
+    ) -> None:
+        self._in_flight = in_flight
         self._store = store
         self._job_loop = job_loop
         self._clock = clock
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def request(self, public_id: str) -> bool:
-        """Whether the job is in this process; if so it is told to end. From any thread."""
-        place = row_key(public_id, self._store.tag)
-        if place is None:
+        """Cancel the job if this process holds it; whether it does. Any thread may call it."""
+        parsed = row_key(public_id, self._store.tag)
+        if parsed is None:
             return False
-        key, millisecond = place
-        run = self._floor.held.get(key)
+        key, millisecond = parsed
+        run = self._in_flight.held.get(key)
         if run is None or run.job.enqueued_at // 1000 != millisecond:
             return False
         if run.state not in (RunState.READY, RunState.RUNNING):
@@ -44,17 +46,17 @@ class LocalCancels:
         return True
 
     def close(self) -> None:
-        """Stop recording."""
+        """Stop writing requests to the store."""
         for task in list(self._tasks):
             task.cancel()
 
     def _cancel(self, run: Run) -> None:
-        if run.recording or run.state not in (RunState.READY, RunState.RUNNING):
+        if run.recording_cancel or run.state not in (RunState.READY, RunState.RUNNING):
             return
-        self._floor.cancel_here(run)
+        self._in_flight.cancel_locally(run)
         task = self._job_loop.loop.create_task(self._record(run))
         self._tasks[task] = None
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._discard)
 
     async def _record(self, run: Run) -> None:
         try:
@@ -67,7 +69,7 @@ class LocalCancels:
                         return
                 await self._clock.sleep(delay_s)
         finally:
-            self._floor.cancel_recorded(run)
+            self._in_flight.cancel_recorded(run)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _discard(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)

@@ -1,4 +1,4 @@
-"""From what a handler did to what is recorded: a value, an exception or a demand to stop.
+"""From what a handler did to what is written: a value, an exception or an interruption.
 
 ``outcome_of_value`` and ``outcome_of_error`` run where the handler ran (also in a child process)
 and never raise; ``finish_of`` runs on the job loop and knows whether the handler was told to end.
@@ -32,7 +32,7 @@ NO_VALUE = RunOutcome(Done())
 
 
 def outcome_of_value(handler: Handler, value: object) -> RunOutcome:
-    """The ending of a handler that returned."""
+    """The outcome of a handler that returned."""
     if value is None:
         return NO_VALUE
     if isinstance(value, JobOutcome):
@@ -41,7 +41,7 @@ def outcome_of_value(handler: Handler, value: object) -> RunOutcome:
 
 
 def outcome_of_error(handler: Handler, error: BaseException) -> RunOutcome:
-    """The ending of a handler that raised, whatever it raised."""
+    """The outcome of a handler that raised, whatever it raised."""
     try:
         if isinstance(error, JobOutcome):
             return _chosen(handler, error)
@@ -52,7 +52,7 @@ def outcome_of_error(handler: Handler, error: BaseException) -> RunOutcome:
 
 def finish_of(
     run: Run,
-    ending: RunOutcome,
+    run_outcome: RunOutcome,
     *,
     now: Instant,
     roll: float,
@@ -61,10 +61,10 @@ def finish_of(
     ran_s: float,
     waited_s: float = 0.0,
 ) -> Finish | None:
-    """The write that records an ending; None when the job is handed back unspent."""
-    outcome = ending.outcome
+    """The finish that records an outcome; None when the job is released unspent."""
+    outcome = run_outcome.outcome
     if run.stop is not None:
-        stopped = _after_stop(run, run.stop, ending)
+        stopped = _after_stop(run, run.stop, run_outcome)
         if stopped is None:
             return None
         outcome = stopped
@@ -77,37 +77,37 @@ def finish_of(
         roll=roll,
         backoff=backoff if retry is None else retry.backoff,
         budgets=budgets,
-        result=ending.result if is_done else None,
-        jobs=tuple(run.carried) if is_done and run.carried else (),
+        result=run_outcome.result if is_done else None,
+        jobs=tuple(run.successors) if is_done and run.successors else (),
         ran_s=ran_s,
         waited_s=waited_s,
     )
 
 
 def unstorable(finish: Finish, error: Exception) -> Finish:
-    """What is recorded instead of an ending that the store can never take."""
+    """What is recorded instead of a finish that the store refuses as invalid."""
     return Finish(
         finish.key, finish.epoch, Event.DIE, JobStatus.DEAD, finish.queue, finish.kind,
-        error=storable(f"the store refused this job's ending: {error}"), ran_s=finish.ran_s,
+        error=storable(f"the store refused this job's outcome: {error}"), ran_s=finish.ran_s,
         waited_s=finish.waited_s, enqueued_at=finish.enqueued_at,
     )  # fmt: skip
 
 
-def _after_stop(run: Run, stop: StopReason, ending: RunOutcome) -> AnyOutcome | None:
-    outcome = ending.outcome
+def _after_stop(run: Run, stop: StopReason, run_outcome: RunOutcome) -> AnyOutcome | None:
+    outcome = run_outcome.outcome
     match stop:
         case StopReason.TIMEOUT:
-            if ending.explicit and not isinstance(outcome, Done):
+            if run_outcome.explicit and not isinstance(outcome, Done):
                 return outcome
             return Failed(f"timed out after {run.timeout_s or 0:g} s")
         case StopReason.CANCEL:
             return outcome if isinstance(outcome, Done) else Stopped()
         case StopReason.LOST | StopReason.SHUTDOWN:
-            # The handler ends because this process must: only a word of its own counts, and a
-            # failure is what a cooperative handler answers to the demand, not a verdict on the job.
+            # The handler ends because this process must. Only an outcome it chose itself counts;
+            # a failure is how a cooperative handler ends, and says nothing about the job.
             if isinstance(outcome, Done):
                 return outcome
-            chosen = ending.explicit and not isinstance(outcome, Failed)
+            chosen = run_outcome.explicit and not isinstance(outcome, Failed)
             return outcome if chosen else None
         case _:
             assert_never(stop)
@@ -128,8 +128,8 @@ def _chosen(handler: Handler, outcome: JobOutcome) -> RunOutcome:
     match outcome:
         case Done(value=value):
             return NO_VALUE if value is None else _encoded(handler, value, explicit=True)
-        case Failed(message=message, retry_after_s=least_s):
-            return RunOutcome(Failed(storable(message), retry_after=least_s), explicit=True)
+        case Failed(message=message, retry_after_s=min_delay_s):
+            return RunOutcome(Failed(storable(message), retry_after=min_delay_s), explicit=True)
         case Dead(message=message):
             return RunOutcome(Dead(storable(message)), explicit=True)
         case Throttled(retry_after_s=wait_s, scope=scope):
@@ -147,7 +147,7 @@ def _encoded(handler: Handler, value: object, *, explicit: bool) -> RunOutcome:
     try:
         result = payload.encode(value, limit=handler.result_limit, what="result")
     except ForgeError as error:
-        # Running it again would repeat its effects for the sake of a value nobody can store.
+        # A retry would repeat its effects, and the value could not be stored then either.
         return RunOutcome(Dead(storable(error)))
     except BaseException as error:
         return RunOutcome(Dead(f"result cannot be stored as JSON: {error_text(error)}"))

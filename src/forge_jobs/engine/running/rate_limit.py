@@ -1,10 +1,10 @@
 """``ctx.rate_limit``: permits of cluster-wide token buckets, fetched in small blocks.
 
-A process takes a few permits at once and hands them to its handlers, so that a fast scope does not
-cost a call to the store per permit. A block is small beside the rate and the burst, grows only
-while it is used up at once, and what is left of it lapses after a second: one process never keeps
-the others from the bucket for long, and a lapsed permit only makes the rate lower, never higher.
-After a refusal nobody here asks the store again before the time it named.
+A process takes a block of permits at once and gives them to its handlers, so that a fast scope does
+not cost a call to the store per permit. A block is small compared with the rate and the burst and
+grows only while it is used up at once. What is left of it expires after a second: one process never
+keeps the others from the bucket for long, and an expired permit only makes the rate lower, never
+higher. After a refusal this process does not ask the store again before the time it named.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.io_thread import IoPort
 from forge_jobs.store.store import Store
 
-KEEP_S: Final = 1.0
+PERMIT_TTL_S: Final = 1.0
 _EAGER_S: Final = 0.25
 _KNOWN_S: Final = 5.0
 _NEVER_REFILLED_S: Final = 60.0
@@ -30,7 +30,7 @@ _BLOCK_OF_RATE_S: Final = 0.1
 _BLOCK_OF_BURST: Final = 1 / 32
 _MAX_BLOCK_OF_BURST: Final = 1 / 8
 
-Ready: TypeAlias = Callable[[], Awaitable[Store]]
+OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class AcquireOutcome:
 _GRANTED: Final = AcquireOutcome(True)
 
 
-def store_of(store: Store) -> Ready:
-    """Where the store is open already."""
+def store_of(store: Store) -> OpenStore:
+    """For a store that is already open."""
 
-    async def ready() -> Store:
+    async def open_store() -> Store:
         return store
 
-    return ready
+    return open_store
 
 
 async def ensure_default_rate_limits(
@@ -94,9 +94,11 @@ async def ensure_default_rate_limits(
 
 
 class _LocalPermits:
-    """What this process has of one scope: permits in hand, or a time until which there is none."""
+    """The permits of one scope in this process, or the time until which the store has none."""
 
-    __slots__ = ("block", "closed_until", "fetched_at", "filling", "good_until", "most", "permits")
+    __slots__ = (
+        "block", "closed_until", "fetched_at", "fetching", "good_until", "max_block", "permits",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.permits = 0
@@ -104,11 +106,11 @@ class _LocalPermits:
         self.closed_until = -1.0
         self.fetched_at = -1.0
         self.block = 1
-        self.most = 1
-        self.filling: Future[None] | None = None
+        self.max_block = 1
+        self.fetching: Future[None] | None = None
 
-    def hand(self, now: float) -> AcquireOutcome | None:
-        """An answer from what is at hand; None: ask the store."""
+    def answer(self, now: float) -> AcquireOutcome | None:
+        """The answer without a call to the store; None if there must be one."""
         if self.permits and now < self.good_until:
             self.permits -= 1
             return _GRANTED
@@ -116,10 +118,10 @@ class _LocalPermits:
             return AcquireOutcome(False, self.closed_until - now)
         return None
 
-    def wanted(self, now: float) -> int:
-        """How many to fetch: more as long as they are used up at once."""
+    def next_block(self, now: float) -> int:
+        """How many permits to fetch: twice as many while they are used up at once."""
         used_up = self.permits == 0 and now - self.fetched_at < _EAGER_S
-        self.block = min(self.block * 2, self.most) if used_up else 1
+        self.block = min(self.block * 2, self.max_block) if used_up else 1
         return self.block
 
 
@@ -129,35 +131,35 @@ class RateLimiter:
 
     def __init__(
         self,
-        ready: Ready,
+        open_store: OpenStore,
         io: IoPort,
         *,
         declared: Mapping[str, RateLimit] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._ready = ready
+        self._open_store = open_store
         self._io = io
         self._declared = declared or {}
         self._mono = clock.mono
         self._guard = threading.Lock()
-        self._pouches: dict[str, _LocalPermits] = {}
+        self._local: dict[str, _LocalPermits] = {}
         self._known: dict[str, TokenBucket] = {}
         self._known_at: float | None = None
         self._on_this_loop = False
 
     async def acquire(self, scope: str) -> None:
         """Take one permit, or raise Throttled with the time to wait: the job is tried again then,
-        without spending an attempt. NotFound for a scope that nobody declared."""
-        _demand(scope, await self.try_acquire(scope))
+        without spending an attempt. NotFound for a scope that is not declared."""
+        _require(scope, await self.try_acquire(scope))
 
     def acquire_sync(self, scope: str) -> None:
         """``acquire`` for plain functions."""
-        _demand(scope, self.try_acquire_sync(scope))
+        _require(scope, self.try_acquire_sync(scope))
 
     async def try_acquire(self, scope: str) -> AcquireOutcome:
         """Take one permit if there is one."""
         while True:
-            step = self._hand(scope)
+            step = self._answer_or_fetch(scope)
             if isinstance(step, AcquireOutcome):
                 return step
             await asyncio.shield(asyncio.wrap_future(step))
@@ -165,51 +167,51 @@ class RateLimiter:
     def try_acquire_sync(self, scope: str) -> AcquireOutcome:
         """``try_acquire`` for plain functions."""
         while True:
-            step = self._hand(scope)
+            step = self._answer_or_fetch(scope)
             if isinstance(step, AcquireOutcome):
                 return step
             self._wait(step)
 
     async def drain(self, scope: str) -> None:
-        """The other side said no (a real 429): nobody in the cluster gets a permit until the
-        bucket has refilled. Permits that processes already hold lapse within a second."""
-        await asyncio.shield(asyncio.wrap_future(self._begin(self._drain(scope))))
+        """Empty the bucket after a real 429: no process of the cluster gets a permit until it has
+        refilled. Permits that processes already hold expire within a second."""
+        await asyncio.shield(asyncio.wrap_future(self._spawn(self._drain(scope))))
 
     def drain_sync(self, scope: str) -> None:
         """``drain`` for plain functions."""
-        self._wait(self._begin(self._drain(scope)))
+        self._wait(self._spawn(self._drain(scope)))
 
-    # -------------------------------------------------------------------------- at hand
+    # -- local ----------------------------------------------------------------------------------
 
-    def _hand(self, scope: str) -> "AcquireOutcome | Future[None]":
-        """An answer, or what has to end before there may be one."""
+    def _answer_or_fetch(self, scope: str) -> "AcquireOutcome | Future[None]":
+        """An answer, or the fetch to wait for before asking again."""
         with self._guard:
-            pouch = self._pouches.get(scope)
-            if pouch is None:
-                pouch = self._pouches[scope] = _LocalPermits()
-            answer = pouch.hand(self._mono())
+            local = self._local.get(scope)
+            if local is None:
+                local = self._local[scope] = _LocalPermits()
+            answer = local.answer(self._mono())
             if answer is not None:
                 return answer
-            if pouch.filling is None or pouch.filling.done():
-                pouch.filling = self._begin(self._fill(scope, pouch))
-            return pouch.filling
+            if local.fetching is None or local.fetching.done():
+                local.fetching = self._spawn(self._fetch(scope, local))
+            return local.fetching
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
-        """Run it on the I/O port; its end can be waited for by threads and by any loop."""
-        ended: Future[None] = Future()
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
+        """Run it on the I/O port; threads and any event loop can wait for the future."""
+        completion: Future[None] = Future()
 
         async def run() -> None:
             try:
                 await work
             except Exception as error:
-                ended.set_exception(error)
+                completion.set_exception(error)
             else:
-                ended.set_result(None)
+                completion.set_result(None)
 
-        def over(_: object) -> None:
+        def finished(_: object) -> None:
             work.close()
-            if not ended.done():
-                ended.set_exception(Unavailable("the worker stops: no permit can be fetched"))
+            if not completion.done():
+                completion.set_exception(Unavailable("the worker stops: no permit can be fetched"))
 
         try:
             spawned = self._io.spawn(run)
@@ -217,45 +219,45 @@ class RateLimiter:
             work.close()
             raise
         self._on_this_loop = isinstance(spawned, asyncio.Task)
-        spawned.add_done_callback(over)
-        return ended
+        spawned.add_done_callback(finished)
+        return completion
 
-    def _wait(self, ended: "Future[None]") -> None:
-        if self._on_this_loop and not ended.done() and _in_a_coroutine():
+    def _wait(self, completion: "Future[None]") -> None:
+        if self._on_this_loop and not completion.done() and _in_a_coroutine():
             raise BadOption(
                 "a coroutine would wait for itself: use await ctx.rate_limit.acquire(…)"
             )
-        ended.result()
+        completion.result()
 
-    # --------------------------------------------------------------------- with the store
+    # -- store ----------------------------------------------------------------------------------
 
-    async def _fill(self, scope: str, pouch: _LocalPermits) -> None:
-        store = await self._ready()
+    async def _fetch(self, scope: str, local: _LocalPermits) -> None:
+        store = await self._open_store()
         bucket = await self._bucket(store, scope)
         with self._guard:
-            pouch.most = _max_block(bucket)
-            count = pouch.wanted(self._mono())
+            local.max_block = _max_block(bucket)
+            count = local.next_block(self._mono())
         grant = await store.schedules.take(scope, count)
         with self._guard:
             now = self._mono()
-            pouch.permits = grant.granted
-            pouch.fetched_at, pouch.good_until = now, now + KEEP_S
+            local.permits = grant.granted
+            local.fetched_at, local.good_until = now, now + PERMIT_TTL_S
             if grant.granted < count:
                 wait_s = _NEVER_REFILLED_S if grant.retry_s is None else grant.retry_s
-                pouch.closed_until = now + wait_s
+                local.closed_until = now + wait_s
 
     async def _drain(self, scope: str) -> None:
-        store = await self._ready()
+        store = await self._open_store()
         await self._bucket(store, scope)
         await store.schedules.drain(scope)
         with self._guard:
-            pouch = self._pouches.setdefault(scope, _LocalPermits())
-            pouch.permits = 0
-            pouch.closed_until = -1.0
+            local = self._local.setdefault(scope, _LocalPermits())
+            local.permits = 0
+            local.closed_until = -1.0
 
     async def _bucket(self, store: Store, scope: str) -> TokenBucket:
-        """What the store says of a scope; read again every few seconds, since operators change it.
-        A scope that the code declares is created by its first use."""
+        """The bucket of a scope, read again every few seconds, since operators change it. A scope
+        that the code declares is created by its first use."""
         now = self._mono()
         stale = self._known_at is None or not 0 <= now - self._known_at < _KNOWN_S
         if stale or scope not in self._known:
@@ -282,7 +284,7 @@ def _max_block(bucket: TokenBucket) -> int:
     return max(1, int(min(block, bucket.capacity * _MAX_BLOCK_OF_BURST)))
 
 
-def _demand(scope: str, answer: AcquireOutcome) -> None:
+def _require(scope: str, answer: AcquireOutcome) -> None:
     if not answer.granted:
         raise Throttled(retry_after=answer.retry_after, scope=scope)
 

@@ -1,4 +1,4 @@
-"""Which function runs jobs of which kind, and where it runs."""
+"""The handlers of a process: which function runs jobs of which kind, and where."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -45,8 +45,8 @@ class Handler:
     """A kind and how to run it.
 
     ``call(payload, make_context)`` decodes the arguments and calls the user's function: with LOOP
-    it gives a coroutine, otherwise the value. ``make_context`` is only called for functions that
-    want a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
+    it returns a coroutine, otherwise the value. ``make_context`` is only called for functions that
+    take a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
     need not be, since it does its work in other processes anyway.
     """
 
@@ -97,7 +97,7 @@ class HandlerRegistry:
     ) -> None:
         """Add a handler. KindTaken when its kind already has one; BadName for a bad kind.
 
-        The options are for handler objects; a ``Handler`` says all of it itself.
+        The options are for handler objects; a ``Handler`` has them as fields.
         """
         known = handler
         if not isinstance(known, Handler):
@@ -111,7 +111,7 @@ class HandlerRegistry:
         self._handlers[known.kind] = self._within_hooks(known)
 
     def surround(self, hook: AnyRunHook) -> None:
-        """Put a hook around every handler, also of those to come; the first one is outermost."""
+        """Put a hook around every handler, present and future; the first one is outermost."""
         self._hooks.append(hook)
         for kind, handler in self._bare.items():
             self._handlers[kind] = self._within_hooks(handler)

@@ -1,11 +1,11 @@
-"""One claim on its way through this process: from the claim to its ending."""
+"""One claimed job in this process, from the claim to its outcome."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import after, to_datetime
@@ -16,15 +16,21 @@ from forge_jobs.store.jobs import Note
 from .context import Context, JobInfo, RunEnvironment
 from .registry import Handler
 
+if TYPE_CHECKING:
+    from forge_jobs.engine.claiming.local_queue import LocalQueue
+
+    from .executors import Executor
+    from .in_flight import InFlightJobs
+
 MAX_LINES = 1_000
 NEVER = float("inf")
 
-# Handlers in threads add lines while the loop takes them.
-_SAYING = threading.Lock()
+# Handlers in threads add notes while the job loop takes them.
+_NOTES_LOCK = threading.Lock()
 
 
 class StopReason(Enum):
-    """Why a running handler is told to end; the values are what the handler reads."""
+    """Why a running handler should end; the values are the texts that handlers read."""
 
     TIMEOUT = "timed out"
     CANCEL = "cancelled"
@@ -33,20 +39,21 @@ class StopReason(Enum):
 
 
 class RunState(Enum):
-    """Where a run stands in this process."""
+    """The state of a run. ``FINISHED``: its handler has ended, or it was released before its start.
+    ``LOST``: its handler still runs, but the claim is gone."""
 
     READY = 1
     RUNNING = 2
-    ENDED = 3
+    FINISHED = 3
     LOST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a handler ended, as its executor saw it.
+    """The outcome of a handler, as its executor reports it.
 
     ``result`` is the encoded value of a success. ``explicit``: the handler itself chose this
-    outcome by returning or raising it, so it stands even when the handler had been told to end.
+    outcome by returning or raising it, so that it counts even after the handler was told to end.
     """
 
     outcome: AnyOutcome
@@ -55,7 +62,7 @@ class RunOutcome:
 
 
 class RunNotes:
-    """What a handler said since the last exchange."""
+    """Progress and log lines of a handler since the last exchange."""
 
     __slots__ = ("lines", "note", "progress")
 
@@ -65,70 +72,58 @@ class RunNotes:
         self.lines: list[LogLine] = []
 
 
-class RunExecutor(Protocol):
-    """The part of an executor that a run keeps to: where it can be told to end."""
-
-    def interrupt(self, run: "Run") -> None:
-        """End this run's handler."""
-        ...
-
-
-class RunHost(Protocol):
-    """What a run needs to know of the process it runs in."""
-
-    @property
-    def around(self) -> RunEnvironment:
-        """What contexts share."""
-        ...
-
-    def noted(self, run: "Run") -> None:
-        """The run has something to say; called once until its notes are taken. Any thread."""
-        ...
-
-
 # Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
 _READY = RunState.READY
 
 
 class Run:
-    """A claimed job in this process. Executors read it and report its ending; they change nothing.
+    """A claimed job in this process. Executors read it and report its outcome.
 
-    ``claimed_at``, ``started_at``, ``ended_at`` and ``deadline`` are seconds on ``clock.mono()``;
-    ``deadline`` is infinite without a timeout; an executor that knows the exact end sets
-    ``ended_at``. ``stop`` is set once the handler was told to end. ``place`` and ``launch`` say
-    which executor runs it (``launch`` None: a slot of the loop fetches it). ``unit``: it keeps its
-    place in the queue's slots until the store has judged it.
+    ``claimed_at``, ``started_at``, ``finished_at`` and ``deadline`` are seconds on
+    ``clock.mono()``; ``deadline`` is infinite without a timeout; an executor that knows the exact
+    end sets ``finished_at``. ``stop`` is set once the handler was told to end. ``executor`` and
+    ``launch`` say where it runs (``launch`` None: a slot task of the loop pulls it).
+    ``keeps_slot``: its slot stays in use until the store has answered its finish.
+    ``recording_cancel``: a cancel request is being written, and the finish waits for it.
     """
 
     __slots__ = (
-        "carried", "claimed_at", "deadline", "ended_at", "handler", "host", "job", "launch",
-        "notes", "place", "recording", "said", "slot", "started_at", "state", "stop",
-        "unit",
+        "claimed_at", "deadline", "executor", "finished_at", "handler", "in_flight", "job",
+        "keeps_slot", "launch", "line_count", "local_queue", "notes", "recording_cancel",
+        "slot_task", "started_at", "state", "stop", "successors",
     )  # fmt: skip
 
-    def __init__(self, job: ClaimedJob, handler: Handler, host: RunHost, claimed_at: float) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        handler: Handler,
+        in_flight: "InFlightJobs",
+        local_queue: "LocalQueue",
+        claimed_at: float,
+    ) -> None:
         self.job = job
         self.handler = handler
-        self.host = host
+        self.in_flight = in_flight
+        self.local_queue = local_queue
         self.claimed_at = claimed_at
         self.started_at = claimed_at
-        self.ended_at = 0.0
+        self.finished_at = 0.0
         self.deadline = NEVER
         self.state = _READY
         self.stop: StopReason | None = None
-        self.place: RunExecutor | None = None
+        self.executor: Executor | None = None
         self.launch: Callable[[Run], None] | None = None
-        self.slot: object = None
-        self.unit = False
-        self.carried: list[NewJob] | None = None
+        self.slot_task: object = None
+        self.keeps_slot = False
+        self.successors: list[NewJob] | None = None
         self.notes: RunNotes | None = None
-        self.said = 0
-        self.recording = False
+        self.line_count = 0
+        self.recording_cancel = False
 
     @property
     def id(self) -> str:
         """The job's public id."""
-        return job_id(self.job.key, self.job.enqueued_at, self.host.around.tag)
+        return job_id(self.job.key, self.job.enqueued_at, self.in_flight.environment.tag)
 
     @property
     def timeout_s(self) -> float | None:
@@ -138,30 +133,36 @@ class Run:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the handler should end now."""
+        """Why the handler should end now; None while it may continue."""
         return None if self.stop is None else self.stop.value
 
     def is_plain(self) -> bool:
-        """Whether a success of this run carries nothing but the fact."""
+        """Whether a success of this run needs no more than the event "done"."""
         return (
-            self.stop is None and self.carried is None and self.notes is None and not self.recording
+            self.stop is None
+            and self.successors is None
+            and self.notes is None
+            and not self.recording_cancel
         )
 
     def make_context(self) -> Context:
         """The context for this run's handler."""
-        around = self.host.around
+        environment = self.in_flight.environment
         return Context(
-            JobInfo.of(self.job, around.tag), self, around, deadline=self._deadline_at(around)
+            JobInfo.of(self.job, environment.tag),
+            self,
+            environment,
+            deadline=self._deadline_at(environment),
         )
 
-    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
-        """Keep progress and lines for the next exchange; from any thread."""
+    def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+        """Keep progress and log lines for the next exchange. May be called from any thread."""
         if self.state is not RunState.RUNNING:
             return
-        with _SAYING:
+        with _NOTES_LOCK:
             if line is not None:
-                self.said += 1
-                if self.said > MAX_LINES:
+                self.line_count += 1
+                if self.line_count > MAX_LINES:
                     return
             notes = self.notes
             fresh = notes is None
@@ -172,28 +173,28 @@ class Run:
             if line is not None:
                 notes.lines.append(line)
         if fresh:
-            self.host.noted(self)
+            self.in_flight.add_notes(self)
 
     def take_notes(self) -> Note | None:
-        """What was said since the last time, as the store wants it."""
-        with _SAYING:
+        """The notes since the last call, as the store takes them."""
+        with _NOTES_LOCK:
             notes, self.notes = self.notes, None
         if notes is None:
             return None
         claim = Claim(self.job.key, self.job.epoch)
         return Note(claim, notes.progress, notes.note, tuple(notes.lines))
 
-    def carry(self, job: NewJob) -> None:
-        """Enqueue ``job`` in the transaction that records this run's success."""
-        if self.carried is None:
-            self.carried = []
-        self.carried.append(job)
+    def add_successor(self, job: NewJob) -> None:
+        """Store ``job`` in the transaction that finishes this run as done."""
+        if self.successors is None:
+            self.successors = []
+        self.successors.append(job)
 
-    def _deadline_at(self, around: RunEnvironment) -> datetime | None:
+    def _deadline_at(self, environment: RunEnvironment) -> datetime | None:
         if self.deadline == NEVER:
             return None
-        left_s = self.deadline - around.clock.mono()
-        return to_datetime(after(around.clock.now(), left_s))
+        left_s = self.deadline - environment.clock.mono()
+        return to_datetime(after(environment.clock.now(), left_s))
 
 
-OnRunEnd = Callable[[Run, RunOutcome], None]
+OnRunFinish = Callable[[Run, RunOutcome], None]

@@ -1,4 +1,4 @@
-"""The engine's own log lines: a warning for each retry, an error for each death."""
+"""The log lines about jobs: a warning for each retry, an error for each dead job."""
 
 import logging
 
@@ -12,14 +12,14 @@ _LOG = logging.getLogger("forge_jobs.engine")
 
 
 class RunLog:
-    """Says what happened to jobs, with their fields; counts what nobody asked to hear about."""
+    """Logs what happened to jobs, with their fields; counts refused finishes."""
 
     def __init__(self, tag: int) -> None:
         self._tag = tag
         self.refused = 0
 
-    def ended(self, run: Run, finish: Finish) -> None:
-        """An ending other than success."""
+    def finished(self, run: Run, finish: Finish) -> None:
+        """A finish other than done."""
         if finish.status is JobStatus.DEAD:
             _LOG.error("job is dead", extra=self._fields(run, finish))
         elif finish.event in (Event.FAIL, Event.CRASH):
@@ -30,28 +30,28 @@ class RunLog:
             _LOG.info("job throttled", extra=self._fields(run, finish))
 
     def stale(self, finish: Finish) -> None:
-        """An ending that came too late: the job belongs to somebody else by now."""
+        """A finish was refused by the fence: another process owns the job now."""
         self.refused += 1
         _LOG.warning(
-            "a late ending was refused: the job was taken over meanwhile",
+            "a late finish was refused: another process has claimed the job",
             extra={"kind": finish.kind, "queue": finish.queue, "error": finish.error},
         )
 
     def stranded(self, count: int) -> None:
-        """Claims whose answer was lost on the way."""
-        _LOG.warning("handing back claims whose answer was lost", extra={"count": count})
+        """Claims whose reply was lost are released."""
+        _LOG.warning("releasing claims whose reply was lost", extra={"count": count})
 
-    def store_trouble(self, error: BaseException, retry_in: float) -> None:
-        """The store did not take an exchange."""
+    def exchange_failed(self, error: BaseException, retry_in: float) -> None:
+        """An exchange failed and will be repeated."""
         _LOG.warning(
-            "the store did not answer an exchange",
+            "an exchange with the store failed",
             extra={"error": f"{type(error).__name__}: {error}", "retry_in": round(retry_in, 3)},
         )
 
     def rejected(self, finish: Finish, error: BaseException) -> None:
-        """The store can never take this ending as it is."""
+        """The store refuses this finish as invalid."""
         _LOG.error(
-            "the store refuses this ending; the job is recorded as dead",
+            "the store refuses this finish; the job is recorded as dead",
             extra={"kind": finish.kind, "queue": finish.queue, "error": str(error)},
         )
 

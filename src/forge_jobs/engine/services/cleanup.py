@@ -1,4 +1,4 @@
-"""Forgets what is old: ended jobs past their retention, minutes of the books, dead processes."""
+"""Deletes what is old: terminal jobs past their retention, old minutes, dead processes."""
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ _PAUSE_S = 0.05
 
 
 class CleanupReport(Struct, frozen=True, kw_only=True):
-    """What a clean-up removed."""
+    """What a clean-up deleted."""
 
     jobs: int = 0
     minutes: int = 0
@@ -25,18 +25,18 @@ class CleanupReport(Struct, frozen=True, kw_only=True):
 
 
 class Cleanup:
-    """One batch per tick, so that nobody waits long behind it."""
+    """One small batch per tick, so that other writers do not wait long."""
 
     name = "cleanup"
     runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store, *, settings: EngineSettings) -> None:
         self._store = store
-        self._keep_minutes_s = settings.retention_minutes_s
+        self._minutes_ttl_s = settings.retention_minutes_s
 
     async def tick(self) -> Next:
-        """Remove one batch of everything."""
-        step = await _clean(self._store, await self._store.now(), self._keep_minutes_s)
+        """Delete one batch of each."""
+        step = await _clean(self._store, await self._store.now(), self._minutes_ttl_s)
         if step.jobs >= _BATCH or step.minutes >= _BATCH:
             return Next.after(_PAUSE_S)
         return Next.after(_EVERY_S)
@@ -45,12 +45,12 @@ class Cleanup:
 async def cleanup_once(
     storage: Store, *, settings: EngineSettings | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> CleanupReport:
-    """Remove everything that is past its retention, in batches."""
-    keep_s = (settings or EngineSettings()).retention_minutes_s
+    """Delete everything that is past its retention, in batches."""
+    minutes_ttl_s = (settings or EngineSettings()).retention_minutes_s
     total = CleanupReport()
     while True:
         now = await storage.now() if is_machine_time(clock) else clock.now()
-        step = await _clean(storage, now, keep_s)
+        step = await _clean(storage, now, minutes_ttl_s)
         total = CleanupReport(
             jobs=total.jobs + step.jobs,
             minutes=total.minutes + step.minutes,
@@ -60,8 +60,8 @@ async def cleanup_once(
             return total
 
 
-async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupReport:
-    before = now - int(keep_minutes_s * SECOND)
+async def _clean(store: Store, now: Instant, minutes_ttl_s: float) -> CleanupReport:
+    before = now - int(minutes_ttl_s * SECOND)
     await store.metrics.purge_actions(before=now - AUDIT_KEPT_S * SECOND, limit=_BATCH)
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),

@@ -1,4 +1,4 @@
-"""Fires what the calendar says: one job per tick, whoever looks and however often."""
+"""Fires schedules: one job per tick of a schedule, however many processes run this service."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,23 +22,23 @@ from forge_jobs.store.store import Store
 _LOG = logging.getLogger("forge_jobs.cron")
 _LIMIT = 100
 _MAX_SHOTS = 100
-_LOOK_S = 5.0
+_INTERVAL_S = 5.0
 _RETRY_S = 1.0
-# Behind the tick, never before it: store time and ours may differ by the length of a call.
+# After the tick, never before it: store time and ours may differ by the length of a call.
 _LATE_S = 0.002
 
 QueueOf = Callable[[str], str | None]
 Prepared = Callable[[NewJob], NewJob]
 
 
-def _as_it_is(job: NewJob) -> NewJob:
+def _unchanged(job: NewJob) -> NewJob:
     return job
 
 
 class CronTickReport(Struct, frozen=True, kw_only=True):
-    """What one look at the schedules did; counts are ticks, but for seeded and errors.
+    """What one pass over the schedules did; counts are ticks, except seeded and errors.
 
-    ``skipped``: the job of an earlier tick was still live. ``missed``: let go by the schedule's
+    ``skipped``: the job of an earlier tick was still live. ``missed``: dropped by the schedule's
     missed-run policy. ``seeded``: schedules that got their first tick. ``errors``: schedules that
     could not be fired now, or were disabled because what they say cannot be read.
     """
@@ -52,10 +52,10 @@ class CronTickReport(Struct, frozen=True, kw_only=True):
 
 
 class Cron:
-    """Exactly one fire per tick follows from the guard in the store, not from the leadership.
+    """The guard in the store makes it exactly one job per tick, not the leadership.
 
     ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have
-    published counts, then the router. ``prepared`` is what hooks make of a job.
+    published counts, then the router. ``prepared`` applies the enqueue hooks to a job.
     """
 
     name = "cron"
@@ -68,11 +68,11 @@ class Cron:
         queue_of: QueueOf,
         router: Router,
         entropy: Entropy,
-        look_s: float = _LOOK_S,
-        prepared: Prepared = _as_it_is,
+        interval_s: float = _INTERVAL_S,
+        prepared: Prepared = _unchanged,
     ) -> None:
         self._store = store
-        self._look_s = look_s
+        self._interval_s = interval_s
         self._queue_of = queue_of
         self._router = router
         self._entropy = entropy
@@ -80,16 +80,18 @@ class Cron:
 
     async def tick(self) -> Next:
         """Fire what is due, then sleep until the next tick."""
-        look = _Look(self._store, self._queue_of, self._router, self._entropy, self._prepared)
-        report = await look.go()
+        cron_pass = _CronPass(
+            self._store, self._queue_of, self._router, self._entropy, self._prepared
+        )
+        report = await cron_pass.run()
         # One schedule that cannot be fired is tried again soon; the others keep their times.
-        most_s = self._look_s if look.trouble is None else _RETRY_S
-        if look.more and look.trouble is None:
+        max_wait_s = self._interval_s if cron_pass.error is None else _RETRY_S
+        if cron_pass.more and cron_pass.error is None:
             return Next.again()
         if report.next_due is None:
-            return Next.after(most_s)
-        wait_s = (report.next_due - look.now) / SECOND + _LATE_S
-        return Next.exactly(min(max(wait_s, 0.0), most_s))
+            return Next.after(max_wait_s)
+        wait_s = (report.next_due - cron_pass.now) / SECOND + _LATE_S
+        return Next.exactly(min(max(wait_s, 0.0), max_wait_s))
 
 
 async def cron_tick_once(
@@ -102,8 +104,8 @@ async def cron_tick_once(
     """
     total = CronTickReport()
     while True:
-        look = _Look(storage, lambda kind: None, router, entropy)
-        step = await look.go()
+        cron_pass = _CronPass(storage, lambda kind: None, router, entropy)
+        step = await cron_pass.run()
         total = CronTickReport(
             fired=total.fired + step.fired,
             skipped=total.skipped + step.skipped,
@@ -112,14 +114,14 @@ async def cron_tick_once(
             errors=total.errors + step.errors,
             next_due=step.next_due,
         )
-        if look.trouble is not None and not (total.fired or total.skipped or total.seeded):
-            raise look.trouble
-        if look.trouble is not None or not look.more:
+        if cron_pass.error is not None and not (total.fired or total.skipped or total.seeded):
+            raise cron_pass.error
+        if cron_pass.error is not None or not cron_pass.more:
             return total
 
 
-class _Look:
-    """One look at everything that is due."""
+class _CronPass:
+    """One pass over the schedules that are due."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class _Look:
         queue_of: QueueOf,
         router: Router | None,
         entropy: Entropy,
-        prepared: Prepared = _as_it_is,
+        prepared: Prepared = _unchanged,
     ) -> None:
         self._store = store
         self._queue_of = queue_of
@@ -142,14 +144,14 @@ class _Look:
         self._stale = False
         self.now: Instant = 0
         self.more = False
-        self.trouble: Exception | None = None
+        self.error: Exception | None = None
 
-    async def go(self) -> CronTickReport:
+    async def run(self) -> CronTickReport:
         found = await self._store.schedules.due(limit=_LIMIT)
         if found.schedules:
-            await self._learn()
-            # A slow answer must not make a tick look less late than it is: nothing but the fire
-            # itself lies between this look and it.
+            await self._read_published()
+            # Read again, so that only the fire itself comes between this time and the fire: a slow
+            # reply must not make a tick look less late than it is.
             found = await self._store.schedules.due(limit=_LIMIT)
         self.now, self._next_due = found.now, found.next_at
         self.more = len(found.schedules) == _LIMIT
@@ -157,13 +159,13 @@ class _Look:
             if self._stale:
                 break
             try:
-                await self._serve(schedule)
+                await self._fire(schedule)
             except Invalid as error:
                 await self._disable(schedule, str(error))
             except Exception as error:
-                # The tick stays stored and is fired by a later look; others may fare better.
-                self._fail(schedule, error)
-                await self._see_time()
+                # The tick stays stored and a later pass fires it; continue with the others.
+                self._record_failure(schedule, error)
+                await self._refresh_time()
         return CronTickReport(
             fired=self._counts[FireOutcome.FIRED],
             skipped=self._counts[FireOutcome.SKIPPED],
@@ -173,14 +175,14 @@ class _Look:
             next_due=self._next_due,
         )
 
-    async def _serve(self, schedule: Schedule) -> None:
+    async def _fire(self, schedule: Schedule) -> None:
         if schedule.next_at is None:
             await self._seed(schedule)
             return
-        said = due(schedule, schedule.next_at, self.now)
-        ticks, next_at = said.ticks[:_MAX_SHOTS], said.next_at
-        if len(said.ticks) > _MAX_SHOTS:
-            next_at, self.more = said.ticks[_MAX_SHOTS], True
+        due_ticks = due(schedule, schedule.next_at, self.now)
+        ticks, next_at = due_ticks.ticks[:_MAX_SHOTS], due_ticks.next_at
+        if len(due_ticks.ticks) > _MAX_SHOTS:
+            next_at, self.more = due_ticks.ticks[_MAX_SHOTS], True
         if ticks:
             queue = self._queue(schedule)
             limit = self._limits.get(task_limit(schedule.kind))
@@ -188,21 +190,21 @@ class _Look:
             try:
                 new_fires = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
             except Exception as error:
-                # A hook that refuses is no fault of the schedule's: its tick waits.
-                self._fail(schedule, error)
+                # A hook refused the job. The schedule is not at fault: its tick stays stored.
+                self._record_failure(schedule, error)
                 return
-            new_fires[0] = replace(new_fires[0], missed=said.missed)
+            new_fires[0] = replace(new_fires[0], missed=due_ticks.missed)
         else:
-            new_fires = [NewFire(said.latest, None, said.missed - 1)]
+            new_fires = [NewFire(due_ticks.latest, None, due_ticks.missed - 1)]
         fires = await self._store.schedules.fire(
             schedule.name, tick=schedule.next_at, next_at=next_at, new_fires=new_fires
         )
         if fires is None:
-            # Somebody else was faster, nobody knows by how much: what is late must be seen anew.
+            # Another process fired it, at an unknown time: read again what is late.
             self._stale = self.more = True
         else:
             self.now = fires[-1].at
-            self._count(schedule, fires, said.missed)
+            self._count(schedule, fires, due_ticks.missed)
         if next_at is None:
             self.more = True
         else:
@@ -212,7 +214,7 @@ class _Look:
         self, schedule: Schedule, tick: Instant, queue: str, limit: Limit | None
     ) -> tuple[Instant, NewJob]:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
-        # A job that is due takes its place in the line now, however late the tick is.
+        # A due job is ordered by now, however late the tick is.
         later = run_at if run_at > self.now else None
         return tick, apply_limit(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
 
@@ -226,9 +228,9 @@ class _Look:
             self._seeded += 1
         self._next_due = min(self._next_due or next_at, next_at)
 
-    def _fail(self, schedule: Schedule, error: Exception) -> None:
+    def _record_failure(self, schedule: Schedule, error: Exception) -> None:
         self._errors += 1
-        self.trouble = error
+        self.error = error
         _LOG.warning(
             "schedule could not be fired",
             extra={"schedule": schedule.name, "error": repr(error), "retry_in": _RETRY_S},
@@ -239,7 +241,7 @@ class _Look:
         try:
             done = await self._store.schedules.put(stopped, expect=schedule.version)
         except StoreError as error:
-            self._fail(schedule, error)
+            self._record_failure(schedule, error)
             return
         self._errors += 1
         if done:
@@ -248,15 +250,15 @@ class _Look:
                 extra={"schedule": schedule.name, "error": message},
             )
 
-    async def _see_time(self) -> None:
-        """After a call that failed: it may have taken any time to do so."""
+    async def _refresh_time(self) -> None:
+        """Read the store time again after a failed call, which may have taken any time."""
         try:
             self.now = (await self._store.schedules.due(limit=1)).now
         except StoreError:
             self._stale = True
 
-    async def _learn(self) -> None:
-        """What workers have published about kinds."""
+    async def _read_published(self) -> None:
+        """Read what workers have published about kinds and limits."""
         self._published = await self._store.queues.kinds()
         self._limits = {limit.name: limit for limit in await self._store.limits.all()}
 

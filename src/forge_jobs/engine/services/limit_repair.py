@@ -1,7 +1,7 @@
-"""The net below full keys and busy lanes: whatever was left waiting although there is room.
+"""Admits held jobs whose limit has room: the safety net for limits and lanes.
 
-Every move that makes room lets the next job on by itself. This finds what it cannot: limits that
-were raised for more jobs than one transaction moves, and anything a fault left behind.
+Every transition that makes room admits the next job itself. This finds the rest: limits that were
+raised for more jobs than one transaction admits, and anything that an error left behind.
 """
 
 from forge_jobs.core.limits import Declared, task_limit
@@ -10,14 +10,14 @@ from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 200
-_LOOK_S = 5.0
+_INTERVAL_S = 5.0
 _STEP_S = 0.05
 
 
 class LimitRepair:
-    """Walks over all lots with a job in them, some at a time."""
+    """Goes through all limit buckets that have jobs, some per tick."""
 
-    name = "lots"
+    name = "limit_repair"
     runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
@@ -25,15 +25,15 @@ class LimitRepair:
         self._after: str | None = None
 
     async def tick(self) -> Next:
-        """Look at some lots."""
+        """Check some limit buckets."""
         step = await self._store.limits.admit(limit=_LIMIT, after=self._after)
         self._after = step.next
-        return Next.after(_LOOK_S if step.next is None else _STEP_S)
+        return Next.after(_INTERVAL_S if step.next is None else _STEP_S)
 
 
 async def publish_limits(store: Store, handlers: HandlerRegistry) -> None:
-    """Tell the store what the tasks and queues of this process declare. A task that declares
-    nothing any more gives up what code set before; an operator's numbers stay."""
+    """Write the limits that the tasks and queues of this process declare. The limit of a task that
+    no longer declares one is removed; an operator's numbers stay."""
     declared = dict(handlers.limits)
     known = {limit.name for limit in await store.limits.all() if not limit.by_operator}
     for kind in handlers.kinds():

@@ -1,4 +1,4 @@
-"""The net below the exchanges: due jobs of queues that nobody asks for, and expired ones."""
+"""Promotes due jobs of queues that no exchange claims from, and expires overdue ones."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,13 @@ from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 500
-_LOOK_S = 5.0
+_INTERVAL_S = 5.0
 _LATE_S = 0.5
 
 
 class Promote:
-    """Every exchange promotes the queues it claims from; this looks half a second later."""
+    """The safety net: exchanges promote in the queues they claim from; this runs half a second
+    after the next job came due."""
 
     name = "promote"
     runs_on = RunsOn.LEADER
@@ -27,6 +28,6 @@ class Promote:
         if promoted.more:
             return Next.again()
         if promoted.next_due is None:
-            return Next.after(_LOOK_S)
+            return Next.after(_INTERVAL_S)
         due_s = (promoted.next_due - self._store_now()) / SECOND
-        return Next.after(max(_LATE_S, min(due_s + _LATE_S, _LOOK_S)))
+        return Next.after(max(_LATE_S, min(due_s + _LATE_S, _INTERVAL_S)))

@@ -1,4 +1,4 @@
-"""Takes jobs away from processes that are not alive any more."""
+"""Takes jobs from processes that are no longer alive."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,16 @@ from forge_jobs.store.store import Store
 
 CRASH_NOTE = "the worker process died while running this job"
 _LIMIT = 500
-_LOOKS_PER_LEASE = 3
+_TICKS_PER_LEASE = 3
 _LATE_S = 0.05
 
 
 class Reaper:
-    """Every process reaps; the next tick is due when the earliest lease runs out.
+    """Every process reaps; the next tick is due when the earliest lease expires.
 
-    After an outage everybody looks expired. A process that could not write itself therefore waits
-    for one lease after its own first good beat, so that the others can show that they are alive.
+    After an outage of the store all leases have expired. A process that could not write itself
+    therefore waits one lease after its own first good heartbeat, so that the others can renew
+    theirs.
     """
 
     name = "reaper"
@@ -42,7 +43,7 @@ class Reaper:
         self._failed_at: float | None = None
 
     async def tick(self) -> Next:
-        """Reap one batch, unless it is too early to judge others."""
+        """Reap one batch, unless it is too early to tell who is dead."""
         wait_s = self._too_early_s()
         if wait_s > 0:
             return Next.after(min(wait_s, self._lease_s))
@@ -55,8 +56,8 @@ class Reaper:
         self._failed_at = None
         if reaped.more:
             return Next.again()
-        # A backend may know of a death long before the lease runs out.
-        return Next.after(self._until_s(expiry, at_most_s=self._lease_s / _LOOKS_PER_LEASE))
+        # A backend may know of a death long before the lease expires.
+        return Next.after(self._until_s(expiry, at_most_s=self._lease_s / _TICKS_PER_LEASE))
 
     def _until_s(self, expiry: Instant | None, *, at_most_s: float) -> float:
         if expiry is None:

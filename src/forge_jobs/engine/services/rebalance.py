@@ -1,7 +1,7 @@
-"""Shares the slots of every queue out among the processes that live.
+"""Divides the slots of every queue among the live processes.
 
-Processes also do this themselves when they come, go or hear of a change; this is the net below
-them, for those that died and for changes nobody heard of.
+Processes also do this themselves when they start, stop or see a change. This service is the safety
+net, for processes that died and for changes that no process has seen.
 """
 
 from forge_jobs.config import MAX_SLOTS_PER_PROCESS
@@ -12,7 +12,7 @@ _EVERY_S = 2.0
 
 
 class Rebalance:
-    """Any number of processes may do this at once: the store shares out one after the other."""
+    """Any number of processes may do this at once: the store serializes it."""
 
     name = "rebalance"
     runs_on = RunsOn.LEADER
@@ -22,13 +22,13 @@ class Rebalance:
         self._max_slots = max_slots
 
     async def tick(self) -> Next:
-        """Share out once."""
+        """Divide the slots once."""
         await rebalance_once(self._store, max_slots=self._max_slots)
         return Next.after(_EVERY_S)
 
 
 async def rebalance_once(storage: Store, *, max_slots: int = MAX_SLOTS_PER_PROCESS) -> int:
-    """Share the slots of all queues out once; how many shares changed.
+    """Divide the slots of all queues once; returns how many shares changed.
 
     ``max_slots`` bounds what one process gets of one queue. What a process has to give up first is
     granted by a later call.

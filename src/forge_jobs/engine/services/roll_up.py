@@ -1,4 +1,4 @@
-"""Brings the entries of the writers into the books."""
+"""Merges written counter entries into totals and minutes."""
 
 from msgspec import Struct
 
@@ -6,23 +6,23 @@ from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 1_000
-_LOOK_S = 2.0
+_INTERVAL_S = 2.0
 _MAX_ROUNDS = 10_000
 
 
 class RollUp:
-    """Readers add what is not folded yet, so that this may be late but should not be far behind."""
+    """Readers add the entries that are not merged yet, so that this may be late, but not far."""
 
-    name = "fold"
+    name = "roll_up"
     runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def tick(self) -> Next:
-        """Fold one batch."""
+        """Merge one batch."""
         more = await self._store.metrics.roll_up(limit=_LIMIT)
-        return Next.again() if more else Next.after(_LOOK_S)
+        return Next.again() if more else Next.after(_INTERVAL_S)
 
 
 class RollReport(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class RollReport(Struct, frozen=True, kw_only=True):
 
 
 async def metrics_roll_once(storage: Store) -> RollReport:
-    """Bring everything that was counted so far into minutes and totals."""
+    """Merge everything that was counted so far into minutes and totals."""
     await storage.open()
     rounds = 1
     while rounds < _MAX_ROUNDS and await storage.metrics.roll_up(limit=_LIMIT):

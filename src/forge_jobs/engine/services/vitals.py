@@ -1,4 +1,4 @@
-"""Reports how this process fares: what it uses of its machine, and how the store answers."""
+"""Reports what this process uses of its machine, and the latency of the store."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ _EVERY_S = 20.0
 
 
 class VitalsReport:
-    """Every node for itself: what one of them does not tell, nobody knows."""
+    """Runs in every process: each reports its own numbers."""
 
     name = "vitals"
     runs_on = RunsOn.EVERY_PROCESS
@@ -23,43 +23,43 @@ class VitalsReport:
         self,
         metrics: MetricsStore,
         *,
-        who: Callable[[], tuple[str, str]],
+        identity: Callable[[], tuple[str, str]],
         running: Callable[[], int],
-        trips: StoreLatency,
+        store_latency: StoreLatency,
         usage: Callable[[], Usage],
         clock: Clock,
         store_now: Callable[[], Instant],
     ) -> None:
-        self._ledger = metrics
-        self._who = who
+        self._metrics = metrics
+        self._identity = identity
         self._running = running
-        self._trips = trips
+        self._store_latency = store_latency
         self._usage = usage
         self._mono = clock.mono
         self._store_now = store_now
         self._before: tuple[float, Usage] | None = None
 
     async def tick(self) -> Next:
-        """Add what happened since the last report to the present minute."""
-        at, seen = self._mono(), self._usage()
-        before, self._before = self._before, (at, seen)
+        """Add what happened since the last report to the current minute."""
+        at, usage = self._mono(), self._usage()
+        before, self._before = self._before, (at, usage)
         if before is None:
             return Next.after(_EVERY_S)
-        told_at, told = before
+        last_at, last = before
         now = self._store_now()
-        host_id, label = self._who()
-        exchange, errors = self._trips.take()
-        await self._ledger.record_vitals(
+        host_id, label = self._identity()
+        exchange, errors = self._store_latency.take()
+        await self._metrics.record_vitals(
             Vitals(
                 at=now - now % MINUTE,
                 host_id=host_id,
                 label=label,
-                cpu_s=max(0.0, seen.cpu_s - told.cpu_s),
-                span_s=at - told_at,
-                memory_bytes=seen.memory_bytes,
-                disk_read_bytes=seen.disk_read_bytes - told.disk_read_bytes,
-                disk_write_bytes=seen.disk_write_bytes - told.disk_write_bytes,
-                disk_share=seen.disk_share,
+                cpu_s=max(0.0, usage.cpu_s - last.cpu_s),
+                span_s=at - last_at,
+                memory_bytes=usage.memory_bytes,
+                disk_read_bytes=usage.disk_read_bytes - last.disk_read_bytes,
+                disk_write_bytes=usage.disk_write_bytes - last.disk_write_bytes,
+                disk_share=usage.disk_share,
                 running=self._running(),
                 exchange=exchange,
                 errors=errors,

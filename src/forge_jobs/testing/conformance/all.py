@@ -1,70 +1,71 @@
 """Everything a backend's test module imports: the fixtures and every test class."""
 
-from .cron_schedules import TestTicks, TestTimetable
+from .cron_schedules import TestCronSchedules, TestTicks
 from .fixtures import clock, second_store, store, worker
 from .jobs_bulk import TestBulk, TestDelete, TestRetry
 from .jobs_cancel import TestCancel
-from .jobs_carried import TestCarriedJobs
-from .jobs_dedupe import TestDedupe, TestKeyLife, TestRetryAndKeys
+from .jobs_dedupe import TestDedupe, TestKeyRelease, TestRetryAndKeys
 from .jobs_due import TestExpiry, TestPromote
 from .jobs_enqueue import TestEnqueue
-from .jobs_exchange import TestAnswers, TestClaims
+from .jobs_exchange import TestClaims, TestReplies
 from .jobs_fence import TestFence, TestLostReplies
 from .jobs_lanes import TestLanes
-from .jobs_liveness import TestLeaving, TestReap
+from .jobs_liveness import TestDeregister, TestReap
 from .jobs_pages import TestGet, TestPages
+from .jobs_random import TestRandomCalls
 from .jobs_retention import TestRetention
-from .jobs_running import TestHandBack, TestNotes
+from .jobs_running import TestNotes, TestRelease
 from .jobs_scopes import TestScopes
+from .jobs_successors import TestSuccessors
 from .jobs_throttle import TestBudgets, TestThrottle
 from .jobs_transitions import TestTransitions
-from .jobs_walk import TestWalk
-from .limits import TestCaps, TestKeys, TestLimitNumbers, TestRates
-from .metrics import TestLedger, TestMinutes
+from .limits import TestCaps, TestLimitKeys, TestLimitNumbers, TestRates
+from .metrics import TestCounters, TestMinutes
 from .metrics_audit import TestAudit
 from .metrics_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
-from .schedules import TestBuckets
+from .schedules import TestTokenBuckets
 from .settings import TestSettings
 from .shares import TestShares
-from .store import TestStore, TestSyncEnqueue, TestTwoStores, TestWaking
+from .store import TestNotifications, TestStore, TestSyncEnqueue, TestTwoStores
 
 __all__ = [
-    "TestAnswers",
     "TestAudit",
-    "TestBuckets",
     "TestBudgets",
     "TestBulk",
     "TestCancel",
     "TestCaps",
-    "TestCarriedJobs",
     "TestClaims",
+    "TestCounters",
+    "TestCronSchedules",
     "TestDedupe",
     "TestDelete",
+    "TestDeregister",
     "TestEnqueue",
     "TestExpiry",
     "TestFence",
     "TestFlow",
     "TestGet",
-    "TestHandBack",
-    "TestKeyLife",
-    "TestKeys",
+    "TestKeyRelease",
     "TestKinds",
     "TestLanes",
     "TestLeadership",
-    "TestLeaving",
-    "TestLedger",
+    "TestLimitKeys",
     "TestLimitNumbers",
     "TestLostReplies",
     "TestMinutes",
     "TestNotes",
+    "TestNotifications",
     "TestPages",
     "TestProcesses",
     "TestPromote",
     "TestQueues",
+    "TestRandomCalls",
     "TestRates",
     "TestReap",
+    "TestRelease",
+    "TestReplies",
     "TestRetention",
     "TestRetry",
     "TestRetryAndKeys",
@@ -72,17 +73,16 @@ __all__ = [
     "TestSettings",
     "TestShares",
     "TestStore",
+    "TestSuccessors",
     "TestSyncEnqueue",
     "TestThrottle",
     "TestTicks",
     "TestTimes",
-    "TestTimetable",
+    "TestTokenBuckets",
     "TestTotals",
     "TestTransitions",
     "TestTwoStores",
     "TestVitals",
-    "TestWaking",
-    "TestWalk",
     "clock",
     "second_store",
     "store",

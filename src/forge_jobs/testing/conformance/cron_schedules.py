@@ -1,4 +1,4 @@
-"""The cron half of the schedule contract: one fire per tick whoever tries, and what is kept."""
+"""Cron schedules of the schedule contract: one fire per tick, versions and history."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, NewFire, S
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import counted, everything, new_job
+from .worker import all_jobs, job_counts, new_job
 
 MINUTE = 60 * SECOND
 
@@ -36,37 +36,37 @@ def _schedule(clock: MovableClock, name: str = "report") -> Schedule:
     )
 
 
-def _shot(tick: Instant, **options: object) -> NewFire:
+def _new_fire(tick: Instant, **options: object) -> NewFire:
     return NewFire(tick, new_job(kind="report", queue="mail", **options))
 
 
-async def _seen(store: Store, name: str = "report") -> Schedule:
+async def _stored(store: Store, name: str = "report") -> Schedule:
     found = await store.schedules.get(name)
     assert found is not None
     return found
 
 
 @pytest.mark.asyncio
-class TestTimetable:
+class TestCronSchedules:
     """Stored schedules."""
 
     async def test_a_schedule_comes_back_whole(self, store: Store, clock: MovableClock) -> None:
         schedule = _schedule(clock)
         assert await store.schedules.put(schedule)
-        assert await _seen(store) == structs.replace(schedule, version=1, updated_at=clock.now())
+        assert await _stored(store) == structs.replace(schedule, version=1, updated_at=clock.now())
         other = Schedule(
             name="a", expression="@daily", kind="x", enabled=False, edited=True, error="bad"
         )
         await store.schedules.put(other)
         names = [known.name for known in await store.schedules.all()]
         assert names == ["a", "report"]
-        seen = await _seen(store, "a")
+        seen = await _stored(store, "a")
         assert seen == structs.replace(other, version=1, updated_at=clock.now())
 
     async def test_put_replaces(self, store: Store, clock: MovableClock) -> None:
         await store.schedules.put(_schedule(clock))
         await store.schedules.put(structs.replace(_schedule(clock), expression="@hourly"))
-        seen = await _seen(store)
+        seen = await _stored(store)
         assert (seen.expression, seen.version) == ("@hourly", 2)
 
     async def test_put_may_expect_a_version(self, store: Store, clock: MovableClock) -> None:
@@ -76,22 +76,22 @@ class TestTimetable:
         assert not await put(structs.replace(schedule, expression="@daily"), expect=0)
         assert await put(structs.replace(schedule, expression="@hourly"), expect=1)
         assert not await put(structs.replace(schedule, expression="@daily"), expect=1)
-        seen = await _seen(store)
+        seen = await _stored(store)
         assert (seen.expression, seen.version) == ("@hourly", 2)
 
     async def test_an_edit_that_saw_an_older_tick_does_not_bring_it_back(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.schedules.put(_schedule(clock))
-        seen = await _seen(store)
+        seen = await _stored(store)
         tick = clock.now() + MINUTE
         fired = await store.schedules.fire(
-            "report", tick=tick, next_at=tick + MINUTE, new_fires=[_shot(tick)]
+            "report", tick=tick, next_at=tick + MINUTE, new_fires=[_new_fire(tick)]
         )
         assert fired is not None
         edited = structs.replace(seen, payload=b"[]")
         assert not await store.schedules.put(edited, expect=seen.version)
-        assert (await _seen(store)).next_at == tick + MINUTE
+        assert (await _stored(store)).next_at == tick + MINUTE
 
     async def test_of_two_that_expect_the_same_one_succeeds(
         self, store: Store, clock: MovableClock
@@ -102,7 +102,7 @@ class TestTimetable:
             )
             assert sum(done) == 1
 
-    async def test_delete_says_whether_there_was_one(
+    async def test_delete_returns_whether_there_was_one(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.schedules.put(_schedule(clock))
@@ -127,7 +127,7 @@ class TestTimetable:
         stored = await version()
         assert stored > before
         tick = clock.now() + MINUTE
-        await store.schedules.fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)])
+        await store.schedules.fire("report", tick=tick, next_at=None, new_fires=[_new_fire(tick)])
         assert not await store.schedules.put(_schedule(clock), expect=77)
         assert not await store.schedules.delete("none")
         assert await version() == stored
@@ -137,9 +137,11 @@ class TestTimetable:
 
 @pytest.mark.asyncio
 class TestTicks:
-    """Ticks that come, and fire once."""
+    """Due ticks, which fire once."""
 
-    async def test_what_is_due_comes_in_order(self, store: Store, clock: MovableClock) -> None:
+    async def test_due_schedules_are_ordered_by_tick(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         now = clock.now()
         ticks = {"later": 30, "b": 10, "a": 10, "new": None, "off": 5}
         for name, after_s in ticks.items():
@@ -164,7 +166,7 @@ class TestTicks:
         await store.schedules.put(structs.replace(_schedule(clock), error="old"))
         tick = clock.now() + MINUTE
         clock.advance(90)
-        new_fires = [_shot(tick), _shot(tick + 30 * SECOND)]
+        new_fires = [_new_fire(tick), _new_fire(tick + 30 * SECOND)]
         fires = await store.schedules.fire(
             "report", tick=tick, next_at=tick + 60 * SECOND, new_fires=new_fires
         )
@@ -178,7 +180,7 @@ class TestTicks:
             job = await store.jobs.get(fire.job_id)
             assert job is not None
             assert (job.status, job.queue) == (JobStatus.PENDING, "mail")
-        seen = await _seen(store)
+        seen = await _stored(store)
         assert (seen.last_at, seen.next_at) == (tick + 30 * SECOND, tick + 60 * SECOND)
         assert (seen.error, seen.version, seen.updated_at) == (None, 2, clock.now())
 
@@ -188,13 +190,13 @@ class TestTicks:
         fires = await asyncio.gather(
             *(
                 store.schedules.fire(
-                    "report", tick=tick, next_at=tick + MINUTE, new_fires=[_shot(tick)]
+                    "report", tick=tick, next_at=tick + MINUTE, new_fires=[_new_fire(tick)]
                 )
                 for _ in range(8)
             )
         )
         assert sum(fired is not None for fired in fires) == 1
-        assert await counted(store) == {("mail", JobStatus.PENDING): 1}
+        assert await job_counts(store) == {("mail", JobStatus.PENDING): 1}
         assert len(await store.schedules.history("report")) == 1
 
     async def test_other_ticks_and_names_do_not_fire(
@@ -204,24 +206,24 @@ class TestTicks:
         tick = clock.now() + MINUTE
         fire = store.schedules.fire
         for name, at in (("report", tick - 1), ("report", tick + 1), ("none", tick)):
-            assert await fire(name, tick=at, next_at=None, new_fires=[_shot(at)]) is None
+            assert await fire(name, tick=at, next_at=None, new_fires=[_new_fire(at)]) is None
         await store.schedules.put(structs.replace(_schedule(clock), enabled=False))
-        assert await fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)]) is None
+        assert await fire("report", tick=tick, next_at=None, new_fires=[_new_fire(tick)]) is None
         await store.schedules.put(structs.replace(_schedule(clock), next_at=None))
-        assert await fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)]) is None
-        assert await everything(store) == []
+        assert await fire("report", tick=tick, next_at=None, new_fires=[_new_fire(tick)]) is None
+        assert await all_jobs(store) == []
         assert await store.schedules.history("report") == []
 
-    async def test_ticks_may_be_let_go(self, store: Store, clock: MovableClock) -> None:
+    async def test_ticks_may_be_recorded_as_missed(self, store: Store, clock: MovableClock) -> None:
         await store.schedules.put(_schedule(clock))
         tick = clock.now() + MINUTE
         fires = await store.schedules.fire(
             "report", tick=tick, next_at=tick + MINUTE, new_fires=[NewFire(tick, None, 4)]
         )
         assert fires == [Fire(tick, clock.now(), FireOutcome.MISSED, None, 4)]
-        seen = await _seen(store)
+        seen = await _stored(store)
         assert (seen.last_at, seen.next_at) == (None, tick + MINUTE), "nothing was fired"
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
 
     async def test_L6_a_taken_key_is_a_skipped_tick(
         self, store: Store, clock: MovableClock
@@ -231,15 +233,15 @@ class TestTicks:
         fire, ids = store.schedules.fire, set[str | None]()
         for step, wanted in enumerate((FireOutcome.FIRED, FireOutcome.SKIPPED)):
             at = tick + step * MINUTE
-            new_fires = [_shot(at, dedupe_key="cron:report")]
+            new_fires = [_new_fire(at, dedupe_key="cron:report")]
             fires = await fire("report", tick=at, next_at=at + MINUTE, new_fires=new_fires)
             assert fires is not None
             assert [one.outcome for one in fires] == [wanted]
             ids.add(fires[0].job_id)
-        assert len(ids) == 1, "the one in the way is named"
-        assert (await _seen(store)).last_at == tick + MINUTE
+        assert len(ids) == 1, "the job that holds the key is named"
+        assert (await _stored(store)).last_at == tick + MINUTE
         at = tick + 2 * MINUTE
-        both = [_shot(at, dedupe_key="other"), _shot(at + 1, dedupe_key="other")]
+        both = [_new_fire(at, dedupe_key="other"), _new_fire(at + 1, dedupe_key="other")]
         fires = await fire("report", tick=at, next_at=None, new_fires=both)
         assert fires is not None
         assert [one.outcome for one in fires] == [FireOutcome.FIRED, FireOutcome.SKIPPED]
@@ -255,10 +257,10 @@ class TestTicks:
         again = await store.schedules.trigger("report", job)
         assert again is not None
         assert (again.outcome, again.job_id) == (FireOutcome.SKIPPED, fire.job_id)
-        seen = await _seen(store)
+        seen = await _stored(store)
         assert (seen.next_at, seen.last_at) == (clock.now() + MINUTE, None)
         assert await store.schedules.trigger("none", job) is None
-        assert await counted(store) == {("mail", JobStatus.PENDING): 1}
+        assert await job_counts(store) == {("mail", JobStatus.PENDING): 1}
 
     async def test_the_history_is_bounded_and_newest_first(
         self, store: Store, clock: MovableClock
@@ -268,7 +270,7 @@ class TestTicks:
         tick = clock.now() + MINUTE
         await store.schedules.fire("other", tick=tick, next_at=None, new_fires=[NewFire(tick)])
         for _ in range(3):
-            new_fires = [NewFire(tick + place, None, place) for place in range(FIRES_KEPT - 10)]
+            new_fires = [NewFire(tick + index, None, index) for index in range(FIRES_KEPT - 10)]
             following = tick + FIRES_KEPT - 10
             fires = await store.schedules.fire(
                 "report", tick=tick, next_at=following, new_fires=new_fires
@@ -276,7 +278,7 @@ class TestTicks:
             assert fires is not None
             tick = following
         history = await store.schedules.history("report")
-        assert [fire.tick for fire in history] == [tick - 1 - place for place in range(FIRES_KEPT)]
+        assert [fire.tick for fire in history] == [tick - 1 - index for index in range(FIRES_KEPT)]
         assert [fire.tick for fire in await store.schedules.history("report", limit=2)] == [
             tick - 1,
             tick - 2,

@@ -1,4 +1,4 @@
-"""How to bring a job into any state and through any move by calls of the contracts alone."""
+"""Drives a job into any state and through any transition, by calls of the contracts alone."""
 
 from typing import Any, Final
 
@@ -30,8 +30,8 @@ _SLOW = Backoff(base_s=2 * HOUR, max_s=2 * HOUR)
 _NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, max_crashes=1)
 
 
-class Stage:
-    """One store, one clock, one worker, and one job under observation in a queue of its own."""
+class JobDriver:
+    """Drives one job in a queue of its own, with one store, one clock and one worker."""
 
     def __init__(self, store: Store, clock: MovableClock, worker: Worker, queue: str) -> None:
         self.store = store
@@ -41,8 +41,8 @@ class Stage:
         self.job_id = ""
         self.claimed: ClaimedJob | None = None
 
-    async def bring(self, status: JobStatus, **options: Any) -> None:
-        """Make a job and lead it into ``status``."""
+    async def bring_to(self, status: JobStatus, **options: Any) -> None:
+        """Enqueue a job and bring it into ``status``."""
         match status:
             case JobStatus.SCHEDULED:
                 await self._put(delay_s=2 * HOUR, **options)
@@ -54,38 +54,38 @@ class Stage:
                 await self._run(**options)
             case JobStatus.FAILED:
                 await self._run(**options)
-                await self.end(Failed("no luck"), backoff=_SLOW)
+                await self.finish(Failed("no luck"), backoff=_SLOW)
             case JobStatus.DONE:
                 await self._run(**options)
-                await self.end(Done(), result=b"1")
+                await self.finish(Done(), result=b"1")
             case JobStatus.DEAD:
                 await self._run(**options)
-                await self.end(Dead("hopeless"))
+                await self.finish(Dead("hopeless"))
             case JobStatus.CANCELLED:
                 await self._put(**options)
-                await self.store.jobs.cancel(self.chosen, reason=REASON, limit=1)
+                await self.store.jobs.cancel(self.selection, reason=REASON, limit=1)
         assert (await self.now()).status is status
 
     async def now(self) -> JobRecord:
-        """The job as it is."""
+        """The record of the job now."""
         return await record(self.store, self.job_id)
 
     @property
-    def chosen(self) -> Selection:
+    def selection(self) -> Selection:
         return Selection(ids=(self.job_id,))
 
     async def claim(self, *, prefetch: bool = False) -> list[ClaimedJob]:
-        """Ask for one job of this queue."""
-        free, ahead = (0, 1) if prefetch else (1, 0)
-        claims = await self.worker.claim(self.queue, free, ahead)
+        """Claim one job of this queue."""
+        free, prefetched = (0, 1) if prefetch else (1, 0)
+        claims = await self.worker.claim(self.queue, free, prefetched)
         if claims:
             self.claimed = claims[0]
         return claims
 
-    async def end(self, outcome: AnyOutcome, **how: Any) -> Verdict:
-        """End the claim as the engine would."""
+    async def finish(self, outcome: AnyOutcome, **how: Any) -> Verdict:
+        """Finish the claim as the engine would; the verdict."""
         assert self.claimed is not None
-        return await self.worker.end(self.claimed, outcome, **how)
+        return await self.worker.finish(self.claimed, outcome, **how)
 
     async def _put(self, **options: Any) -> Enqueued:
         answer = await enqueue(self.store, queue=self.queue, **options)
@@ -97,8 +97,8 @@ class Stage:
         assert await self.claim(prefetch=prefetch)
 
 
-async def prepare(stage: Stage, rule: Rule) -> None:
-    """Lead the job to where ``rule`` begins, with whatever ``rule.when`` asks for."""
+async def prepare(driver: JobDriver, rule: Rule) -> None:
+    """Bring the job into ``rule.source``, under the condition ``rule.when``."""
     assert rule.source is not None
     options: dict[str, Any] = {}
     if rule.event is Event.EXPIRE:
@@ -107,48 +107,48 @@ async def prepare(stage: Stage, rule: Rule) -> None:
         options["max_attempts"] = 1
     if rule.event is Event.REAP and rule.attempts is Attempts.GIVEN_BACK:
         options["prefetch"] = True
-    await stage.bring(rule.source, **options)
+    await driver.bring_to(rule.source, **options)
     if rule.target is JobStatus.DEAD and rule.event in _BUDGETED:
-        # A budget begins with the first outcome of its kind.
-        await stage.end(OUTCOMES[rule.event])
-        await stage.worker.wait(HOUR)
-        assert await stage.claim()
+        # A budget starts with the first outcome of its kind.
+        await driver.finish(OUTCOMES[rule.event])
+        await driver.worker.advance(HOUR)
+        assert await driver.claim()
     if rule.source is JobStatus.RUNNING and rule.target is JobStatus.CANCELLED:
-        await stage.store.jobs.cancel(stage.chosen, reason=REASON, limit=1)
+        await driver.store.jobs.cancel(driver.selection, reason=REASON, limit=1)
 
 
-async def apply(stage: Stage, event: Event, *, hopeless: bool = False) -> object:
-    """Let ``event`` happen to the job, whatever state it is in.
+async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> object:
+    """Apply ``event`` to the job, whatever its state; the answer of the call.
 
-    ``hopeless`` means without any budget left. The answer is the call's own, for verdicts.
+    ``no_budget``: with all budgets used up.
     """
-    jobs = stage.store.jobs
+    jobs = driver.store.jobs
     match event:
         case Event.PROMOTE | Event.EXPIRE:
-            await stage.worker.wait(3 * HOUR if event is Event.PROMOTE else HOUR + 1)
+            await driver.worker.advance(3 * HOUR if event is Event.PROMOTE else HOUR + 1)
             answer = await jobs.promote(limit=100)
         case Event.UNHOLD:
-            answer = await jobs.unhold(stage.queue, limit=10)
+            answer = await jobs.unhold(driver.queue, limit=10)
         case Event.CLAIM:
-            answer = await stage.claim()
+            answer = await driver.claim()
         case Event.RELEASE:
-            assert stage.claimed is not None
-            answer = await stage.worker.exchange(release=[claim_of(stage.claimed)])
+            assert driver.claimed is not None
+            answer = await driver.worker.exchange(release=[claim_of(driver.claimed)])
         case Event.REAP:
-            stage.clock.advance(LEASE_S + 1)
+            driver.clock.advance(LEASE_S + 1)
             answer = await jobs.reap(crash_note=CRASH_NOTE, limit=10)
         case Event.CANCEL:
-            answer = await jobs.cancel(stage.chosen, reason=REASON, limit=1)
+            answer = await jobs.cancel(driver.selection, reason=REASON, limit=1)
         case Event.RETRY:
-            answer = await jobs.retry(stage.chosen, limit=1)
+            answer = await jobs.retry(driver.selection, limit=1)
         case Event.RUN_NOW:
-            answer = await jobs.run_now(stage.chosen, limit=1)
+            answer = await jobs.run_now(driver.selection, limit=1)
         case Event.DELETE:
-            answer = await jobs.delete(stage.chosen, limit=1)
+            answer = await jobs.delete(driver.selection, limit=1)
         case _:
             assert event in OUTCOMES, f"no call of the contracts does {event} to a stored job"
-            how: dict[str, Any] = {"budgets": _NO_BUDGET} if hopeless else {}
-            answer = await stage.end(OUTCOMES[event], **how)
+            how: dict[str, Any] = {"budgets": _NO_BUDGET} if no_budget else {}
+            answer = await driver.finish(OUTCOMES[event], **how)
     return answer
 
 
@@ -163,8 +163,8 @@ OUTCOMES: Final[dict[Event, AnyOutcome]] = {
 }
 _BUDGETED: Final = (Event.THROTTLE, Event.MISSING)
 
-# Limits decide in the claim whether a pending job is parked; no call of its own asks for it.
-WITHOUT_A_CALL: Final = (Event.HOLD,)
+# Events without a call of their own: limits decide whether a pending job is held.
+INDIRECT_EVENTS: Final = (Event.HOLD,)
 EVENTS: Final = tuple(
-    event for event in Event if event is not Event.ENQUEUE and event not in WITHOUT_A_CALL
+    event for event in Event if event is not Event.ENQUEUE and event not in INDIRECT_EVENTS
 )

@@ -1,4 +1,4 @@
-"""The fixtures of the suite: a clock that can be moved, an open store, one worker process."""
+"""The fixtures of the suite: a movable clock, an open store, one worker process."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import TypeAlias
@@ -17,13 +17,13 @@ SecondStore: TypeAlias = Callable[[Store], Store]
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """The time of every store in a test."""
+    """The store clock of every store in a test."""
     return MovableClock()
 
 
 @pytest.fixture
 def second_store() -> SecondStore | None:
-    """None: the backend's module replaces it when several processes can share a store."""
+    """None. The backend's module replaces it when several processes can share a store."""
     return None
 
 
@@ -39,4 +39,4 @@ async def store(make_store: MakeStore) -> AsyncGenerator[Store, None]:
 @pytest_asyncio.fixture
 async def worker(store: Store, clock: MovableClock) -> Worker:
     """A living process that serves the queue ``q``."""
-    return await Worker.join(store, clock)
+    return await Worker.register(store, clock)

@@ -1,4 +1,4 @@
-"""What people do to many jobs at once: progress is certain, and every job is accounted for."""
+"""Bulk actions: each call makes progress, and every job is counted."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -13,40 +13,42 @@ from forge_jobs.core.status import RETRYABLE, JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .drivers import Stage
-from .worker import Worker, counted, enqueue, everything, new_job, record
+from .drivers import JobDriver
+from .worker import Worker, all_jobs, enqueue, job_counts, new_job, record
 
 Verb: TypeAlias = Callable[[Store, Selection, int, Cursor | None], Awaitable[Acted]]
 
 VERBS: dict[str, Verb] = {
-    "cancel": lambda store, chosen, limit, after: store.jobs.cancel(
-        chosen, reason="x", limit=limit, after=after
+    "cancel": lambda store, selection, limit, after: store.jobs.cancel(
+        selection, reason="x", limit=limit, after=after
     ),
-    "retry": lambda store, chosen, limit, after: store.jobs.retry(chosen, limit=limit, after=after),
-    "run_now": lambda store, chosen, limit, after: store.jobs.run_now(
-        chosen, limit=limit, after=after
+    "retry": lambda store, selection, limit, after: store.jobs.retry(
+        selection, limit=limit, after=after
     ),
-    "delete": lambda store, chosen, limit, after: store.jobs.delete(
-        chosen, limit=limit, after=after
+    "run_now": lambda store, selection, limit, after: store.jobs.run_now(
+        selection, limit=limit, after=after
+    ),
+    "delete": lambda store, selection, limit, after: store.jobs.delete(
+        selection, limit=limit, after=after
     ),
 }
-# Per verb: the states it changes; every verb that meets a running job either asks it to stop
-# (cancel, delete) or leaves it alone.
+# Per action: the states it changes. On a running job an action either records a cancel request
+# (cancel, delete) or does nothing.
 CHANGES = {
     "cancel": {"scheduled", "pending", "held", "failed"},
     "retry": {str(status) for status in RETRYABLE},
     "run_now": {"scheduled", "failed"},
     "delete": {"scheduled", "pending", "held", "failed", "done", "dead", "cancelled"},
 }
-ASKS = {"cancel", "delete"}
+REQUESTS = {"cancel", "delete"}
 
 
 async def _one_of_each(store: Store, clock: MovableClock, worker: Worker) -> dict[str, str]:
     ids: dict[str, str] = {}
     for status in JobStatus:
-        stage = Stage(store, clock, worker, queue=f"q-{status}")
-        await stage.bring(status)
-        ids[str(status)] = stage.job_id
+        driver = JobDriver(store, clock, worker, queue=f"q-{status}")
+        await driver.bring_to(status)
+        ids[str(status)] = driver.job_id
     return ids
 
 
@@ -57,17 +59,17 @@ def _total(acted: Acted) -> int:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("verb", VERBS)
 class TestBulk:
-    """What holds for all four verbs."""
+    """Rules of all four actions."""
 
     async def test_A6_by_ids_each_state_gets_what_it_allows(
         self, store: Store, clock: MovableClock, worker: Worker, verb: str
     ) -> None:
         ids = await _one_of_each(store, clock, worker)
-        chosen = Selection(ids=(*ids.values(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense"))
-        acted = await VERBS[verb](store, chosen, 1, None)
-        changed, asked = len(CHANGES[verb]), int(verb in ASKS)
+        selection = Selection(ids=(*ids.values(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense"))
+        acted = await VERBS[verb](store, selection, 1, None)
+        changed, requested = len(CHANGES[verb]), int(verb in REQUESTS)
         assert acted == Acted(
-            changed=changed, requested=asked, skipped=8 - changed - asked, missing=2
+            changed=changed, requested=requested, skipped=8 - changed - requested, missing=2
         )
         await self._check(store, ids, verb)
 
@@ -76,8 +78,8 @@ class TestBulk:
     ) -> None:
         ids = await _one_of_each(store, clock, worker)
         acted = await VERBS[verb](store, Selection(filter=Filter()), 100, None)
-        changed, asked = len(CHANGES[verb]), int(verb in ASKS)
-        assert acted == Acted(changed=changed, requested=asked, skipped=8 - changed - asked)
+        changed, requested = len(CHANGES[verb]), int(verb in REQUESTS)
+        assert acted == Acted(changed=changed, requested=requested, skipped=8 - changed - requested)
         await self._check(store, ids, verb)
 
     async def _check(self, store: Store, ids: dict[str, str], verb: str) -> None:
@@ -87,7 +89,7 @@ class TestBulk:
                 assert job is not None
                 assert str(job.status) == status
                 requested = job.cancel_requested_at is not None
-                assert requested == (verb in ASKS and status == "running")
+                assert requested == (verb in REQUESTS and status == "running")
             elif verb == "delete":
                 assert job is None
             else:
@@ -104,31 +106,33 @@ class TestBulk:
             for n in range(7):
                 await enqueue(store, queue=queue)
                 job = await worker.claim_one(queue)
-                await worker.end(job, Failed("x") if n % 2 else Dead("x"))
+                await worker.finish(job, Failed("x") if n % 2 else Dead("x"))
             steps = await self._steps(store, verb, Selection(filter=Filter(queue=queue)), limit)
             assert all(_total(step) <= limit for step in steps)
             assert sum(_total(step) for step in steps) == 7
             failed_only = verb in ("cancel", "run_now")
             assert sum(step.changed for step in steps) == (3 if failed_only else 7)
-        assert (await counted(store))["other", JobStatus.SCHEDULED] == 1
+        assert (await job_counts(store))["other", JobStatus.SCHEDULED] == 1
 
-    async def _steps(self, store: Store, verb: str, chosen: Selection, limit: int) -> list[Acted]:
+    async def _steps(
+        self, store: Store, verb: str, selection: Selection, limit: int
+    ) -> list[Acted]:
         steps: list[Acted] = []
         cursor: Cursor | None = None
         for _ in range(10):
-            steps.append(await VERBS[verb](store, chosen, limit, cursor))
+            steps.append(await VERBS[verb](store, selection, limit, cursor))
             cursor = steps[-1].next
             if cursor is None:
                 return steps
-        raise AssertionError(f"{verb} does not come to an end")
+        raise AssertionError(f"{verb} does not end")
 
     async def test_it_ends_although_jobs_keep_coming(self, store: Store, verb: str) -> None:
         await store.jobs.enqueue([new_job(delay_s=60.0) for _ in range(6)])
-        chosen = Selection(filter=Filter(queue="q"))
+        selection = Selection(filter=Filter(queue="q"))
         cursor: Cursor | None = None
         met = 0
         for _ in range(12):
-            acted = await VERBS[verb](store, chosen, 2, cursor)
+            acted = await VERBS[verb](store, selection, 2, cursor)
             met += _total(acted)
             cursor = acted.next
             if cursor is None:
@@ -136,32 +140,32 @@ class TestBulk:
             await store.jobs.enqueue([new_job(delay_s=60.0) for _ in range(3)])
         assert (met, cursor) == (6, None)
 
-    async def test_nothing_chosen_is_nothing_done(self, store: Store, verb: str) -> None:
+    async def test_an_empty_selection_changes_nothing(self, store: Store, verb: str) -> None:
         await enqueue(store, delay_s=5.0)
         for nothing in (Selection(), Selection(filter=Filter(queue="none"))):
             assert await VERBS[verb](store, nothing, 10, None) == Acted()
         with pytest.raises(BadOption):
             await VERBS[verb](store, Selection(filter=Filter(queue="q")), 10, "not a cursor")
-        assert await counted(store) == {("q", JobStatus.SCHEDULED): 1}
+        assert await job_counts(store) == {("q", JobStatus.SCHEDULED): 1}
 
     async def test_many_ids_in_one_call(self, store: Store, verb: str) -> None:
         answers = await store.jobs.enqueue([new_job(delay_s=60.0) for _ in range(1_200)])
-        chosen = Selection(ids=tuple(answer.id for answer in answers))
-        acted = await VERBS[verb](store, chosen, 10, None)
+        selection = Selection(ids=tuple(answer.id for answer in answers))
+        acted = await VERBS[verb](store, selection, 10, None)
         assert (_total(acted), acted.missing, acted.next) == (1_200, 0, None)
 
 
 @pytest.mark.asyncio
 class TestRetry:
-    """What a retry by a person brings back."""
+    """What a retry resets."""
 
     async def test_A10_attempts_and_crashes_begin_anew(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, max_attempts=2)
         for _ in range(2):
-            await worker.end(await worker.claim_one(), Crashed("x"))
-            await worker.wait(60)
+            await worker.finish(await worker.claim_one(), Crashed("x"))
+            await worker.advance(60)
         dead = await record(store, answer.id)
         assert (dead.status, dead.attempts, dead.crashes) == (JobStatus.DEAD, 2, 2)
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
@@ -170,16 +174,18 @@ class TestRetry:
         assert (job.run_at, job.finished_at) == (clock.now(), None)
         assert len(job.errors) == 2
         for status in (JobStatus.FAILED, JobStatus.DEAD):
-            await worker.end(await worker.claim_one(), Failed("x"))
+            await worker.finish(await worker.claim_one(), Failed("x"))
             assert (await record(store, answer.id)).status is status
-            await worker.wait(60)
+            await worker.advance(60)
 
     async def test_the_budgets_begin_anew(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         budgets = Budgets(throttle_s=10.0)
         for _ in range(2):
-            await worker.end(await worker.claim_one(), Throttled(retry_after=20), budgets=budgets)
-            await worker.wait(20)
+            await worker.finish(
+                await worker.claim_one(), Throttled(retry_after=20), budgets=budgets
+            )
+            await worker.advance(20)
         assert (await record(store, answer.id)).status is JobStatus.DEAD
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
         job = await worker.claim_one()
@@ -196,34 +202,34 @@ class TestRetry:
 
     async def test_a_retried_job_ends_again(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Dead("x"))
+        await worker.finish(await worker.claim_one(), Dead("x"))
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
-        await worker.end(await worker.claim_one(), Done(), result=b"1")
+        await worker.finish(await worker.claim_one(), Done(), result=b"1")
         job = await record(store, answer.id)
         assert (job.status, job.result, job.epoch) == (JobStatus.DONE, b"1", 2)
-        assert await counted(store) == {("q", JobStatus.DONE): 1}
+        assert await job_counts(store) == {("q", JobStatus.DONE): 1}
 
     async def test_a_bulk_retry_runs_in_the_order_of_age(
         self, store: Store, worker: Worker
     ) -> None:
         for n in range(6):
             await enqueue(store, kind=f"k{n}")
-            await worker.end(await worker.claim_one(), Dead("x"))
+            await worker.finish(await worker.claim_one(), Dead("x"))
         await store.jobs.retry(Selection(filter=Filter()), limit=100)
         assert [job.kind for job in await worker.claim(free=9)] == [f"k{n}" for n in range(6)]
 
 
 @pytest.mark.asyncio
 class TestDelete:
-    """What a delete takes with it."""
+    """What a delete removes."""
 
     async def test_logs_go_with_the_job(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
         assert await store.metrics.logs(answer.id) == []
-        assert await everything(store) == []
-        assert await counted(store) == {}
+        assert await all_jobs(store) == []
+        assert await job_counts(store) == {}
 
     async def test_L4_a_running_job_is_asked_to_stop_and_stays(
         self, store: Store, worker: Worker
@@ -233,7 +239,7 @@ class TestDelete:
         acted = await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
         assert acted == Acted(requested=1)
         assert list((await worker.exchange()).cancels) == [job.key]
-        await worker.end(job, Failed("stopped"))
+        await worker.finish(job, Failed("stopped"))
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
     async def test_run_now_makes_a_job_due_now(

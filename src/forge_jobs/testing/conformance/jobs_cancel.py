@@ -1,4 +1,4 @@
-"""Cancelling: waiting jobs never start, running ones are asked to stop, Done always stands."""
+"""Cancel: waiting jobs never start, running ones get a cancel request, Done is never undone."""
 
 import pytest
 
@@ -40,7 +40,7 @@ class TestCancel:
     async def test_a_running_job_is_asked_to_stop(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         await enqueue(store)
         job = await worker.claim_one()
@@ -57,7 +57,7 @@ class TestCancel:
             assert list(control.cancels) == [job.key]
         assert list((await other.exchange()).cancels) == []
         assert list((await store.processes.control(other.key)).cancels) == []
-        round_ = await worker.exchange(finish=[worker.finish(job, Stopped())])
+        round_ = await worker.exchange(finish=[worker.build_finish(job, Stopped())])
         assert list(round_.cancels) == []
         assert list((await store.processes.control(worker.key)).cancels) == []
 
@@ -69,10 +69,10 @@ class TestCancel:
             answer = await enqueue(store)
             job = await worker.claim_one()
             await _cancel(store, answer.id)
-            assert await worker.end(job, outcome) is Verdict.APPLIED
+            assert await worker.finish(job, outcome) is Verdict.APPLIED
             stored = await record(store, answer.id)
             assert (stored.status, stored.last_error) == (JobStatus.CANCELLED, "enough")
-            await worker.wait(3_600)
+            await worker.advance(3_600)
             assert await worker.claim() == []
 
     async def test_M2_done_stands_after_a_cancel_request(
@@ -81,7 +81,7 @@ class TestCancel:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await _cancel(store, answer.id)
-        assert await worker.end(job, Done(), result=b"1") is Verdict.APPLIED
+        assert await worker.finish(job, Done(), result=b"1") is Verdict.APPLIED
         stored = await record(store, answer.id)
         assert (stored.status, stored.result) == (JobStatus.DONE, b"1")
 
@@ -89,7 +89,7 @@ class TestCancel:
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Done(), result=b"1")
+        await worker.finish(await worker.claim_one(), Done(), result=b"1")
         before = await record(store, answer.id)
         assert await _cancel(store, answer.id) == Acted(skipped=1)
         assert await record(store, answer.id) == before
@@ -117,17 +117,17 @@ class TestCancel:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await _cancel(store, answer.id)
-        await worker.end(job, Stopped())
+        await worker.finish(job, Stopped())
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
         again = await worker.claim_one()
         assert list((await worker.exchange()).cancels) == []
-        assert await worker.end(again, Failed("x")) is Verdict.APPLIED
+        assert await worker.finish(again, Failed("x")) is Verdict.APPLIED
         assert (await record(store, answer.id)).status is JobStatus.FAILED
 
     async def test_by_filter(self, store: Store, worker: Worker) -> None:
         await store.jobs.enqueue([new_job(kind="a", delay_s=float(n)) for n in range(3)])
         await store.jobs.enqueue([new_job(kind="b"), new_job(kind="a", queue="other")])
         await worker.claim_one()
-        chosen = Selection(filter=Filter(kind="a", queue="q"))
-        acted = await store.jobs.cancel(chosen, reason="enough", limit=100)
+        selection = Selection(filter=Filter(kind="a", queue="q"))
+        acted = await store.jobs.cancel(selection, reason="enough", limit=100)
         assert acted == Acted(changed=2, requested=1)

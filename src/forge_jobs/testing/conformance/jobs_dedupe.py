@@ -1,4 +1,4 @@
-"""Dedupe keys: one job per kind and key, for as long as was asked."""
+"""Dedupe keys: one job per kind and key, for as long as the job's options say."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, counted, enqueue, everything, new_job
+from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job
 
 WAITING = UniqueWhile.WAITING
 DAY = 86_400.0
@@ -27,7 +27,7 @@ class TestDedupe:
         second = await enqueue(store, dedupe_key="a", payload=b"2", delay_s=60.0)
         assert not first.duplicate
         assert second == Enqueued(first.key, first.id, True, JobStatus.PENDING)
-        assert [job.payload for job in await everything(store)] == [b"1"]
+        assert [job.payload for job in await all_jobs(store)] == [b"1"]
 
     async def test_within_one_call(self, store: Store) -> None:
         keys = ["a", "b", "a", None, "b", None, "a"]
@@ -36,7 +36,7 @@ class TestDedupe:
         assert [answer.duplicate for answer in answers] == duplicates
         assert answers[0].id == answers[2].id == answers[6].id
         assert answers[1].id == answers[4].id
-        assert await counted(store) == {("q", JobStatus.PENDING): 4}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 4}
 
     async def test_the_scope_of_a_key_is_its_kind_not_its_queue(self, store: Store) -> None:
         await enqueue(store, kind="a", queue="one", dedupe_key="k")
@@ -51,13 +51,13 @@ class TestDedupe:
         again = [await enqueue(store, dedupe_key=text) for text in texts]
         assert [answer.id for answer in again] == [answer.id for answer in answers]
 
-    async def test_the_answer_tells_where_the_existing_job_stands(
+    async def test_the_answer_has_the_state_of_the_existing_job(
         self, store: Store, worker: Worker
     ) -> None:
         await enqueue(store, dedupe_key="a")
         job = await worker.claim_one()
         assert (await enqueue(store, dedupe_key="a")).status is JobStatus.RUNNING
-        await worker.end(job, Failed("x"))
+        await worker.finish(job, Failed("x"))
         assert (await enqueue(store, dedupe_key="a")).status is JobStatus.FAILED
 
     async def test_racing_tasks_make_one_job(self, store: Store) -> None:
@@ -69,13 +69,13 @@ class TestDedupe:
         keys = [f"k{n}" for n in range(10)]
 
         def call(turn: int) -> list[Enqueued]:
-            # Different orders in one call are what makes careless locking deadlock.
+            # Calls with different orders of keys deadlock if keys are locked in request order.
             order = keys[turn % 10 :] + keys[: turn % 10]
             return asyncio.run(store.jobs.enqueue([new_job(dedupe_key=key) for key in order]))
 
         calls = await asyncio.gather(*(asyncio.to_thread(call, turn) for turn in range(6)))
         assert sum(not answer.duplicate for answers in calls for answer in answers) == 10
-        assert len(await everything(store)) == 10
+        assert len(await all_jobs(store)) == 10
 
     async def test_racing_sync_and_async_calls_make_one_job(self, store: Store) -> None:
         if not store.capabilities.sync_enqueue:
@@ -93,7 +93,7 @@ class TestDedupe:
 
 
 @pytest.mark.asyncio
-class TestKeyLife:
+class TestKeyRelease:
     """When a key is free again."""
 
     @pytest.mark.parametrize("status", ["done", "dead", "cancelled"])
@@ -108,19 +108,19 @@ class TestKeyLife:
         self, store: Store, worker: Worker, status: str
     ) -> None:
         answer = await _ended(store, worker, status, dedupe_for_s=60.0)
-        await worker.wait(59)
+        await worker.advance(59)
         again = await enqueue(store, dedupe_key="a")
         assert (again.id, again.duplicate, again.status) == (answer.id, True, JobStatus(status))
-        await worker.wait(2)
+        await worker.advance(2)
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_dedupe_for_counts_from_the_end_not_from_the_enqueue(
         self, store: Store, worker: Worker
     ) -> None:
         await enqueue(store, dedupe_key="a", dedupe_for_s=60.0, delay_s=300.0)
-        await worker.wait(301)
-        await worker.end(await worker.claim_one(), Done())
-        await worker.wait(30)
+        await worker.advance(301)
+        await worker.finish(await worker.claim_one(), Done())
+        await worker.advance(30)
         assert (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_it_is_taken_through_retries_and_snoozes(
@@ -128,9 +128,9 @@ class TestKeyLife:
     ) -> None:
         await enqueue(store, dedupe_key="a")
         for outcome in (Failed("x"), Snooze(20)):
-            await worker.end(await worker.claim_one(), outcome)
+            await worker.finish(await worker.claim_one(), outcome)
             assert (await enqueue(store, dedupe_key="a")).duplicate
-            await worker.wait(40)
+            await worker.advance(40)
         await worker.exchange(release=[claim_of(await worker.claim_one())])
         assert (await enqueue(store, dedupe_key="a")).duplicate
 
@@ -143,7 +143,7 @@ class TestKeyLife:
         second = await enqueue(store, dedupe_key="a", unique_while=WAITING)
         assert (second.duplicate, second.id == first.id) == (False, False)
         assert (await enqueue(store, dedupe_key="a", unique_while=WAITING)).id == second.id
-        await worker.end(job, Done())
+        await worker.finish(job, Done())
         assert (await enqueue(store, dedupe_key="a", unique_while=WAITING)).id == second.id
 
     async def test_unique_while_waiting_is_not_freed_by_a_prefetch(
@@ -160,7 +160,7 @@ class TestKeyLife:
     ) -> None:
         await enqueue(store, dedupe_key="a", unique_while=WAITING)
         [job] = await worker.claim(free=0, prefetch=1)
-        await worker.end(job, Failed("x"))
+        await worker.finish(job, Failed("x"))
         assert not (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
 
     async def test_it_is_free_when_the_job_is_deleted(self, store: Store, worker: Worker) -> None:
@@ -168,7 +168,7 @@ class TestKeyLife:
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
         fresh = await enqueue(store, dedupe_key="a", dedupe_for_s=DAY)
         assert not fresh.duplicate
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         await store.jobs.delete(Selection(ids=(fresh.id,)), limit=1)
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
@@ -184,18 +184,18 @@ class TestKeyLife:
         self, store: Store, worker: Worker
     ) -> None:
         answer = await _ended(store, worker, "done", dedupe_for_s=30 * DAY)
-        await worker.wait(10 * DAY)
+        await worker.advance(10 * DAY)
         keep = Retention(done_s=DAY)
         assert await store.jobs.purge(keep, limit=10) == 0
         assert (await enqueue(store, dedupe_key="a")).id == answer.id
-        await worker.wait(21 * DAY)
+        await worker.advance(21 * DAY)
         assert await store.jobs.purge(keep, limit=10) == 1
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
 
 @pytest.mark.asyncio
 class TestRetryAndKeys:
-    """A retry by a person never makes two live jobs with one key."""
+    """A retry never makes two live jobs with one key."""
 
     async def test_M4_retry_is_skipped_while_another_live_job_holds_the_key(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -204,7 +204,7 @@ class TestRetryAndKeys:
         new = await enqueue(store, dedupe_key="a")
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (0, 1)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == old.id != new.id
@@ -214,30 +214,28 @@ class TestRetryAndKeys:
         await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         answer = await enqueue(store, dedupe_key="a")
         assert (answer.id, answer.duplicate) == (old.id, True)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
-    async def test_its_own_remembered_key_is_no_obstacle(
+    async def test_its_own_kept_key_does_not_block_a_retry(
         self, store: Store, worker: Worker
     ) -> None:
         old = await _ended(store, worker, "dead", dedupe_for_s=60.0)
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         assert acted.changed == 1
-        await worker.wait(120)
+        await worker.advance(120)
         assert (await enqueue(store, dedupe_key="a")).id == old.id
 
-    async def test_a_job_that_waits_for_its_retry_is_not_in_its_own_way(
+    async def test_a_failed_job_does_not_block_its_own_retry(
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store, dedupe_key="a")
-        await worker.end(await worker.claim_one(), Failed("x"))
+        await worker.finish(await worker.claim_one(), Failed("x"))
         acted = await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == answer.id
 
-    async def test_a_job_that_has_ended_is_in_nobodys_way(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_an_ended_job_does_not_block_a_retry(self, store: Store, worker: Worker) -> None:
         old = await _ended(store, worker, "dead")
         await _ended(store, worker, "done", dedupe_for_s=DAY)
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
@@ -251,10 +249,10 @@ class TestRetryAndKeys:
         dead = [await _ended(store, worker, "dead", key=f"k{n % 3}") for n in range(12)]
         free = [await _ended(store, worker, "dead", key=None) for _ in range(4)]
         ids = tuple(answer.id for answer in dead + free)
-        chosen = Selection(ids=ids) if by == "ids" else Selection(filter=Filter(queue="q"))
-        acted = await store.jobs.retry(chosen, limit=100)
+        selection = Selection(ids=ids) if by == "ids" else Selection(filter=Filter(queue="q"))
+        acted = await store.jobs.retry(selection, limit=100)
         assert (acted.changed, acted.skipped, acted.next) == (7, 9, None)
-        live = [job for job in await everything(store) if job.status is JobStatus.PENDING]
+        live = [job for job in await all_jobs(store) if job.status is JobStatus.PENDING]
         assert sorted(job.dedupe_key or "" for job in live) == ["", "", "", "", "k0", "k1", "k2"]
 
     async def test_A7_a_bulk_retry_over_taken_keys_comes_to_an_end(
@@ -263,10 +261,10 @@ class TestRetryAndKeys:
         for n in range(7):
             await _ended(store, worker, "dead", key=f"k{n}")
             await enqueue(store, dedupe_key=f"k{n}", delay_s=600.0)
-        chosen = Selection(filter=Filter(statuses=(JobStatus.DEAD,)))
+        selection = Selection(filter=Filter(statuses=(JobStatus.DEAD,)))
         skipped, cursor = 0, None
         for _ in range(10):
-            acted = await store.jobs.retry(chosen, limit=2, after=cursor)
+            acted = await store.jobs.retry(selection, limit=2, after=cursor)
             assert acted.changed == 0
             assert acted.skipped <= 2
             skipped += acted.skipped
@@ -290,5 +288,5 @@ async def _ended(
     else:
         job = await worker.claim_one()
         assert job.key == answer.key
-        await worker.end(job, Done() if status == "done" else Dead("x"))
+        await worker.finish(job, Done() if status == "done" else Dead("x"))
     return answer

@@ -1,4 +1,4 @@
-"""What time does to waiting jobs: promotion, expiry, and held jobs that go on."""
+"""Waiting jobs: promotion, expiry, and unhold."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, counted, enqueue, everything, new_job, record
+from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
@@ -48,10 +48,10 @@ class TestExpiry:
     async def test_expiry_does_not_touch_a_running_job(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store, expires_s=5.0)
         job = await worker.claim_one()
-        await worker.wait(60)
+        await worker.advance(60)
         await store.jobs.promote(limit=100)
         assert (await record(store, answer.id)).status is JobStatus.RUNNING
-        await worker.end(job, Done())
+        await worker.finish(job, Done())
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_a_job_that_expired_while_it_ran_does_not_start_again(
@@ -59,7 +59,7 @@ class TestExpiry:
     ) -> None:
         answer = await enqueue(store, expires_s=20.0)
         job = await worker.claim_one()
-        await worker.wait(60)
+        await worker.advance(60)
         await worker.exchange(release=[claim_of(job)])
         assert await worker.claim() == []
         await store.jobs.promote(limit=100)
@@ -68,9 +68,9 @@ class TestExpiry:
 
 @pytest.mark.asyncio
 class TestPromote:
-    """The pass that is the net under the exchange."""
+    """``JobStore.promote``, which repeats what ``exchange`` does for its queues."""
 
-    async def test_it_moves_what_is_due_and_tells_what_comes_next(
+    async def test_promote_takes_due_jobs_and_returns_the_next_due_time(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await enqueue(store, kind="soon", delay_s=10.0)
@@ -80,39 +80,37 @@ class TestPromote:
         answer = await store.jobs.promote(limit=100)
         assert (answer.promoted, answer.expired, answer.more) == (1, 1, False)
         assert answer.next_due == clock.now() + 48 * SECOND
-        stati = {job.kind: job.status for job in await everything(store)}
+        stati = {job.kind: job.status for job in await all_jobs(store)}
         assert stati == {
             "soon": JobStatus.PENDING,
             "later": JobStatus.SCHEDULED,
             "never": JobStatus.CANCELLED,
         }
 
-    async def test_it_tells_of_an_expiry_that_comes_first(
-        self, store: Store, clock: MovableClock
-    ) -> None:
+    async def test_next_due_may_be_an_expiry(self, store: Store, clock: MovableClock) -> None:
         await enqueue(store, expires_s=7.0)
         assert (await store.jobs.promote(limit=100)).next_due == clock.now() + 7 * SECOND
 
-    async def test_it_stops_at_its_limit_and_goes_on(
+    async def test_promote_stops_at_its_limit_and_resumes(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(delay_s=1.0) for _ in range(25)])
         clock.advance(1)
-        moved: list[int] = []
+        promoted: list[int] = []
         for _ in range(10):
             answer = await store.jobs.promote(limit=10)
-            moved.append(answer.promoted)
+            promoted.append(answer.promoted)
             if not answer.more:
                 break
-        assert sum(moved) == 25
-        assert max(moved) <= 10
-        assert await counted(store) == {("q", JobStatus.PENDING): 25}
+        assert sum(promoted) == 25
+        assert max(promoted) <= 10
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 25}
 
     async def test_an_empty_store_has_nothing_due(self, store: Store) -> None:
         answer = await store.jobs.promote(limit=100)
         assert (answer.promoted, answer.expired, answer.next_due) == (0, 0, None)
 
-    async def test_two_passes_at_once_move_each_job_once(
+    async def test_concurrent_promotes_promote_each_job_once(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(delay_s=1.0) for _ in range(40)])
@@ -120,7 +118,7 @@ class TestPromote:
         passes = await asyncio.gather(*(store.jobs.promote(limit=100) for _ in range(4)))
         assert sum(answer.promoted for answer in passes) == 40
 
-    async def test_held_jobs_go_on_oldest_first(self, store: Store, worker: Worker) -> None:
+    async def test_unhold_takes_the_oldest_first(self, store: Store, worker: Worker) -> None:
         for n in range(5):
             await enqueue(store, kind=f"k{n}", hold=True, limit_key="host:a")
         await enqueue(store, kind="other", hold=True, limit_key="host:b")

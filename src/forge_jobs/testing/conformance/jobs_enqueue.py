@@ -14,7 +14,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, enqueue, everything, new_job, record
+from .worker import Worker, all_jobs, enqueue, new_job, record
 
 PAYLOADS = {
     "object": b'{"to":"a@b.c","n":1}',
@@ -115,7 +115,7 @@ class TestEnqueue:
             assert (await record(store, answer.id)).payload == payload, name
             claimed = await worker.claim_one()
             assert claimed.payload == payload, name
-            await worker.end(claimed, Done(), result=payload)
+            await worker.finish(claimed, Done(), result=payload)
             ended = await record(store, answer.id)
             assert (ended.payload, ended.result) == (payload, payload), name
 
@@ -130,7 +130,7 @@ class TestEnqueue:
 
     async def test_nothing_to_store_is_fine(self, store: Store) -> None:
         assert await store.jobs.enqueue([]) == []
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
 
     async def test_ids_sort_by_age_and_name_this_store(
         self, store: Store, clock: MovableClock
@@ -153,7 +153,7 @@ class TestEnqueue:
     async def test_concurrent_calls_all_land(self, store: Store) -> None:
         answers = await asyncio.gather(*(enqueue(store, kind=f"k{n}") for n in range(60)))
         assert len({answer.id for answer in answers}) == 60
-        stored = {job.kind for job in await everything(store)}
+        stored = {job.kind for job in await all_jobs(store)}
         assert stored == {f"k{n}" for n in range(60)}
 
     async def test_calls_from_other_threads_with_their_own_loop(self, store: Store) -> None:
@@ -162,4 +162,4 @@ class TestEnqueue:
 
         made = await asyncio.gather(*(asyncio.to_thread(call, n) for n in range(8)))
         assert len(set(made)) == 8
-        assert len(await everything(store)) == 8
+        assert len(await all_jobs(store)) == 8

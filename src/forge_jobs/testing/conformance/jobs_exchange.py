@@ -1,4 +1,4 @@
-"""The hot call: which jobs it gives in which order, and what else it answers."""
+"""The hot call: which jobs it claims in which order, and the rest of its reply."""
 
 import asyncio
 
@@ -13,12 +13,12 @@ from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, counted, enqueue, new_job, record
+from .worker import LEASE_S, Worker, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
 class TestClaims:
-    """Which jobs an exchange gives, and in which order."""
+    """Which jobs an exchange claims, and in which order."""
 
     async def test_order_is_priority_then_due_time_then_age(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -33,7 +33,9 @@ class TestClaims:
             "low": {"priority": -9, "run_at": start + 3 * SECOND},
             "second": {"run_at": start + SECOND},
         }
-        await store.jobs.enqueue([new_job(kind=kind, **asked) for kind, asked in requests.items()])
+        await store.jobs.enqueue(
+            [new_job(kind=kind, **options) for kind, options in requests.items()]
+        )
         clock.advance(5)
         assert [job.kind for job in await worker.claim(free=10)] == wanted
 
@@ -55,7 +57,7 @@ class TestClaims:
             got.setdefault(job.queue, []).append(job.kind)
         assert got == {"q1": ["k1", "k5"], "q3": ["k3", "k7", "k11"]}
 
-    async def test_a_want_for_some_kinds_leaves_the_others_in_line(
+    async def test_a_want_for_some_kinds_leaves_the_others_pending(
         self, store: Store, worker: Worker
     ) -> None:
         for n in range(12):
@@ -63,7 +65,7 @@ class TestClaims:
         answer = await worker.exchange(
             want=[Want("q", 2, 1, ("k1", "k3")), Want("q", 9, 0, ("none",)), Want("q", 1)]
         )
-        # By the order of the line, as ever: the newest here is the most urgent.
+        # In claim order: the newest job here has the highest priority.
         assert sorted((job.kind, job.priority) for job in answer.claims) == [
             ("k1", -9), ("k2", -10), ("k3", -11), ("k3", -7),
         ]  # fmt: skip
@@ -76,13 +78,13 @@ class TestClaims:
     ) -> None:
         late = await enqueue(store, kind="a", delay_s=5.0, expires_s=6.0)
         due = await enqueue(store, kind="a", delay_s=5.0)
-        await worker.wait(7)
+        await worker.advance(7)
         answer = await worker.exchange(want=[Want("q", 5, 0, ("a", "b"))])
         assert [job.key for job in answer.claims] == [due.key]
         await store.jobs.promote(limit=10)
         assert (await record(store, late.id)).status is JobStatus.CANCELLED
 
-    async def test_a_round_without_an_event_loop_is_the_same_round(
+    async def test_exchange_sync_does_what_exchange_does(
         self, store: Store, worker: Worker
     ) -> None:
         if not isinstance(store.jobs, DirectJobs):
@@ -91,9 +93,9 @@ class TestClaims:
         ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
         [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
         assert job.key == answer.key
-        end = Exchange(owner=worker.key, number=2, finish=[worker.finish(job)])
-        told = await asyncio.to_thread(store.jobs.exchange_sync, end)
-        assert list(told.verdicts) == [Verdict.APPLIED]
+        request = Exchange(owner=worker.key, number=2, finish=[worker.build_finish(job)])
+        reply = await asyncio.to_thread(store.jobs.exchange_sync, request)
+        assert list(reply.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_no_room_claims_nothing(self, store: Store, worker: Worker) -> None:
@@ -101,7 +103,7 @@ class TestClaims:
         assert await worker.claim(free=0, prefetch=0) == []
         assert (await worker.exchange()).claims in ([], ())
 
-    async def test_a_claim_tells_what_a_worker_needs(
+    async def test_a_claim_has_what_a_worker_needs(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(
@@ -139,7 +141,7 @@ class TestClaims:
     async def test_two_workers_never_get_the_same_job(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(80)])
         rounds = await asyncio.gather(
             *(who.claim(free=9) for who in (worker, other) for _ in range(5))
@@ -159,10 +161,10 @@ class TestClaims:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await enqueue(store)
-        await worker.end(await worker.claim_one(), Failed("x"))
+        await worker.finish(await worker.claim_one(), Failed("x"))
         clock.advance(10)
         assert await worker.claim() == []
-        await worker.wait(10)
+        await worker.advance(10)
         assert (await worker.claim_one()).attempts == 2
 
     async def test_a_paused_queue_gives_nothing(self, store: Store, worker: Worker) -> None:
@@ -180,7 +182,7 @@ class TestClaims:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await store.queues.change("q", QueueChange(paused=True))
-        await worker.end(job, Done())
+        await worker.finish(job, Done())
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     @pytest.mark.parametrize("state", ["unknown", "expired", "declared dead", "left"])
@@ -200,22 +202,22 @@ class TestClaims:
         answer = await worker.exchange(want=[Want("q", 1, 1)])
         assert not answer.alive
         assert list(answer.claims) == []
-        assert await counted(store) == {("q", JobStatus.PENDING): 1}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 1}
 
-    async def test_a_job_carried_by_a_finish_can_be_claimed_in_the_same_round(
+    async def test_a_successor_can_be_claimed_in_the_same_exchange(
         self, store: Store, worker: Worker
     ) -> None:
         await enqueue(store)
         job = await worker.claim_one()
         answer = await worker.exchange(
-            finish=[worker.finish(job, jobs=(new_job(kind="next"),))], want=[Want("q", 1)]
+            finish=[worker.build_finish(job, jobs=(new_job(kind="next"),))], want=[Want("q", 1)]
         )
         assert [claim.kind for claim in answer.claims] == ["next"]
 
 
 @pytest.mark.asyncio
-class TestAnswers:
-    """What an exchange tells besides claims."""
+class TestReplies:
+    """The fields of the reply besides claims."""
 
     async def test_the_time_is_the_stores(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -246,11 +248,14 @@ class TestAnswers:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
         answer = await worker.exchange(
-            finish=[worker.finish(first, Failed("x")), worker.finish(second, Snooze(4))],
+            finish=[
+                worker.build_finish(first, Failed("x")),
+                worker.build_finish(second, Snooze(4)),
+            ],
             want=[Want("q", 1)],
         )
         assert answer.next_due == clock.now() + 4 * SECOND
-        await worker.wait(4)
+        await worker.advance(4)
         await worker.claim_one()
         answer = await worker.exchange(want=[Want("q", 1)])
         assert answer.next_due == clock.now() + 11 * SECOND
@@ -262,7 +267,7 @@ class TestAnswers:
         await store.jobs.enqueue([new_job(), new_job()])
         job = await worker.claim_one()
         answer = await worker.exchange(
-            finish=[worker.finish(job, Throttled(retry_after=20))], want=[Want("q", 1)]
+            finish=[worker.build_finish(job, Throttled(retry_after=20))], want=[Want("q", 1)]
         )
         assert list(answer.claims) == []
         assert answer.next_due == clock.now() + 20 * SECOND

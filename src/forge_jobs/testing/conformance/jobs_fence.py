@@ -1,4 +1,4 @@
-"""The fence: who may write a job, and what a lost answer leaves behind."""
+"""Fencing: which claims may write a job, and what remains after a lost reply."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from forge_jobs.store.jobs import Exchange, Owned, Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
+from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
@@ -27,104 +27,108 @@ class TestFence:
         old = await worker.claim_one()
         clock.advance(LEASE_S + 1)
         await store.jobs.reap(crash_note="gone", limit=10)
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         new = await other.claim_one()
         before = await record(store, answer.id)
         for outcome in (Done(), Failed("late"), Dead("late")):
-            assert await worker.end(old, outcome, result=b'"late"') is Verdict.STALE
+            assert await worker.finish(old, outcome, result=b'"late"') is Verdict.STALE
         assert await record(store, answer.id) == before
-        assert await other.end(new, Done(), result=b'"good"') is Verdict.APPLIED
+        assert await other.finish(new, Done(), result=b'"good"') is Verdict.APPLIED
         assert (await record(store, answer.id)).result == b'"good"'
-        assert await worker.end(old, Done(), result=b'"late"') is Verdict.STALE
+        assert await worker.finish(old, Done(), result=b'"late"') is Verdict.STALE
         assert (await record(store, answer.id)).result == b'"good"'
 
     async def test_a_repeated_finish_is_recognised(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
-        end = worker.finish(job, result=b"1", jobs=(new_job(kind="next"),))
-        assert await worker.send(end) == [Verdict.APPLIED]
+        finish = worker.build_finish(job, result=b"1", jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(finish) == [Verdict.APPLIED]
         before = await record(store, answer.id)
         worker.clock.advance(1)
-        assert await worker.send(end) == [Verdict.ALREADY]
+        assert await worker.send_finishes(finish) == [Verdict.ALREADY]
         assert await record(store, answer.id) == before
-        assert [row.kind for row in await everything(store)] == ["work", "next"]
+        assert [row.kind for row in await all_jobs(store)] == ["work", "next"]
 
     @pytest.mark.parametrize("outcome", [Failed("x"), Dead("x")], ids=["failed", "dead"])
     async def test_a_repeated_failure_counts_once(
         self, store: Store, worker: Worker, outcome: Failed | Dead
     ) -> None:
         answer = await enqueue(store)
-        end = worker.finish(await worker.claim_one(), outcome)
-        assert await worker.send(end) == [Verdict.APPLIED]
-        assert await worker.send(end) == [Verdict.ALREADY]
+        finish = worker.build_finish(await worker.claim_one(), outcome)
+        assert await worker.send_finishes(finish) == [Verdict.APPLIED]
+        assert await worker.send_finishes(finish) == [Verdict.ALREADY]
         stored = await record(store, answer.id)
         assert (stored.attempts, len(stored.errors)) == (1, 1)
 
-    async def test_the_same_finish_twice_in_one_round(self, store: Store, worker: Worker) -> None:
+    async def test_the_same_finish_twice_in_one_exchange(
+        self, store: Store, worker: Worker
+    ) -> None:
         await enqueue(store)
-        end = worker.finish(await worker.claim_one(), jobs=(new_job(kind="next"),))
-        assert await worker.send(end, end) == [Verdict.APPLIED, Verdict.ALREADY]
-        assert await counted(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.PENDING): 1}
+        finish = worker.build_finish(await worker.claim_one(), jobs=(new_job(kind="next"),))
+        assert await worker.send_finishes(finish, finish) == [Verdict.APPLIED, Verdict.ALREADY]
+        assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.PENDING): 1}
 
     async def test_a_finish_after_the_job_was_claimed_again_changes_nothing(
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store)
         first = await worker.claim_one()
-        end = worker.finish(first, Failed("x"))
-        await worker.send(end)
-        await worker.wait(20)
+        finish = worker.build_finish(first, Failed("x"))
+        await worker.send_finishes(finish)
+        await worker.advance(20)
         await worker.claim_one()
         before = await record(store, answer.id)
-        assert await worker.send(end) != [Verdict.APPLIED]
+        assert await worker.send_finishes(finish) != [Verdict.APPLIED]
         assert await record(store, answer.id) == before
 
     async def test_a_released_claim_is_stale(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(release=[claim_of(job)])
-        assert await worker.end(job, Done()) is Verdict.STALE
+        assert await worker.finish(job, Done()) is Verdict.STALE
         assert (await record(store, answer.id)).status is JobStatus.PENDING
 
-    async def test_finish_wins_over_release_in_one_round(
+    async def test_finish_wins_over_release_in_one_exchange(
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
-        round_ = await worker.exchange(finish=[worker.finish(job)], release=[claim_of(job)])
+        round_ = await worker.exchange(finish=[worker.build_finish(job)], release=[claim_of(job)])
         assert list(round_.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
-    async def test_strangers_and_made_up_claims_are_stale(
+    async def test_foreign_and_invented_claims_are_stale(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
-        end = worker.finish(job)
-        assert await other.send(end) == [Verdict.STALE]
-        ahead = worker.finish(structs.replace(job, epoch=job.epoch + 1))
-        behind = worker.finish(structs.replace(job, epoch=job.epoch - 1))
-        nowhere = worker.finish(structs.replace(job, key=job.key + 1_000))
-        assert await worker.send(ahead, behind, nowhere) == [Verdict.STALE] * 3
+        finish = worker.build_finish(job)
+        assert await other.send_finishes(finish) == [Verdict.STALE]
+        later = worker.build_finish(structs.replace(job, epoch=job.epoch + 1))
+        earlier = worker.build_finish(structs.replace(job, epoch=job.epoch - 1))
+        unknown = worker.build_finish(structs.replace(job, key=job.key + 1_000))
+        assert await worker.send_finishes(later, earlier, unknown) == [Verdict.STALE] * 3
         assert (await record(store, answer.id)).status is JobStatus.RUNNING
 
     async def test_a_deleted_job_cannot_be_finished(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
-        end = worker.finish(await worker.claim_one())
-        await worker.send(end)
+        finish = worker.build_finish(await worker.claim_one())
+        await worker.send_finishes(finish)
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
-        assert await worker.send(end) == [Verdict.STALE]
-        assert await everything(store) == []
+        assert await worker.send_finishes(finish) == [Verdict.STALE]
+        assert await all_jobs(store) == []
 
-    async def test_verdicts_line_up(self, store: Store, worker: Worker) -> None:
+    async def test_verdicts_are_in_the_order_of_the_finishes(
+        self, store: Store, worker: Worker
+    ) -> None:
         await store.jobs.enqueue([new_job() for _ in range(6)])
         jobs = await worker.claim(free=6)
         await worker.exchange(
-            finish=[worker.finish(jobs[1]), worker.finish(jobs[4], Failed("x"))],
+            finish=[worker.build_finish(jobs[1]), worker.build_finish(jobs[4], Failed("x"))],
             release=[claim_of(jobs[2])],
         )
-        verdicts = await worker.send(*(worker.finish(job) for job in jobs))
+        verdicts = await worker.send_finishes(*(worker.build_finish(job) for job in jobs))
         applied, already, stale = Verdict.APPLIED, Verdict.ALREADY, Verdict.STALE
         assert verdicts == [applied, already, stale, applied, already, applied]
 
@@ -134,29 +138,29 @@ class TestFence:
         answer = await enqueue(store)
         job = await worker.claim_one()
         clock.advance(LEASE_S * 2)
-        round_ = await worker.exchange(finish=[worker.finish(job)])
+        round_ = await worker.exchange(finish=[worker.build_finish(job)])
         assert (list(round_.verdicts), round_.alive) == ([Verdict.APPLIED], False)
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_two_finishes_at_once_apply_once(self, store: Store, worker: Worker) -> None:
         await enqueue(store)
         job = await worker.claim_one()
-        ends = [worker.finish(job, jobs=(new_job(kind="next"),)) for _ in range(6)]
-        answers = await asyncio.gather(*(worker.send(end) for end in ends))
+        finishes = [worker.build_finish(job, jobs=(new_job(kind="next"),)) for _ in range(6)]
+        answers = await asyncio.gather(*(worker.send_finishes(finish) for finish in finishes))
         verdicts = [verdict for [verdict] in answers]
         assert verdicts.count(Verdict.APPLIED) == 1
         assert verdicts.count(Verdict.ALREADY) == 5
-        assert len(await everything(store)) == 2
+        assert len(await all_jobs(store)) == 2
 
 
 @pytest.mark.asyncio
 class TestLostReplies:
-    """An answer that never arrives must not strand a job."""
+    """A lost reply must not leave a job claimed for ever."""
 
-    async def test_owned_shows_which_round_claimed_what(
+    async def test_owned_shows_which_exchange_made_each_claim(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(4)])
         [first] = await worker.claim(free=1)
         [second, third] = await worker.claim(free=1, prefetch=1)
@@ -169,7 +173,7 @@ class TestLostReplies:
         ]
         assert await store.jobs.owned(worker.key + 1_000) == []
 
-    async def test_a_lost_claim_can_be_found_and_handed_back(
+    async def test_a_lost_claim_can_be_found_and_released(
         self, store: Store, worker: Worker
     ) -> None:
         answer = await enqueue(store)
@@ -191,5 +195,5 @@ class TestLostReplies:
 
     async def test_a_finished_job_is_not_owned_any_more(self, store: Store, worker: Worker) -> None:
         await enqueue(store)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         assert await store.jobs.owned(worker.key) == []

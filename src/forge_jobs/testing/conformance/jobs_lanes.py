@@ -1,4 +1,4 @@
-"""Lanes: one job at a time in the order of enqueueing, and what a retry means for the others."""
+"""Lanes: one job at a time in the order of enqueueing, and the effect of a retry on the others."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, counted, enqueue, new_job, record
+from .worker import Worker, claim_of, enqueue, job_counts, new_job, record
 
 SERIAL, STRICT, NONE = LaneOrder.SERIAL, LaneOrder.STRICT, LaneOrder.NONE
 _SOON = Backoff(base_s=10.0, jitter=0.0)
@@ -25,7 +25,7 @@ async def put(store: Store, lane: str, order: LaneOrder, **options: object) -> E
 
 @pytest.mark.asyncio
 class TestLanes:
-    """What ``serial``, ``strict`` and ``none`` promise."""
+    """The orders ``serial``, ``strict`` and ``none``."""
 
     @pytest.mark.parametrize("order", [SERIAL, STRICT], ids=str)
     async def test_one_at_a_time_in_the_order_of_enqueueing(
@@ -41,25 +41,25 @@ class TestLanes:
             lanes = {job.limit_key for job in jobs}
             assert len(lanes) == len(jobs)
             seen += [job.key for job in jobs if job.key != made[2].key]
-            await worker.send(*(worker.finish(job) for job in jobs))
+            await worker.send_finishes(*(worker.build_finish(job) for job in jobs))
         assert seen == [made[0].key, made[1].key, made[3].key]
-        assert await counted(store) == {("q", JobStatus.DONE): 4}
+        assert await job_counts(store) == {("q", JobStatus.DONE): 4}
 
     async def test_those_that_come_due_together_keep_their_order(
         self, store: Store, worker: Worker
     ) -> None:
-        """In a lane that of enqueueing, in a key that of priorities; not that of their times."""
+        """In a lane the order of enqueueing, in a limit key that of priorities; not ``run_at``."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         first = await put(store, "a", SERIAL, delay_s=8.0)
         await put(store, "a", SERIAL, delay_s=2.0)
         key = key_bucket("fetch", "x")
         await enqueue(store, kind="fetch", limit_key=key, delay_s=2.0)
         urgent = await enqueue(store, kind="fetch", limit_key=key, delay_s=8.0, priority=-1)
-        await worker.wait(10)
+        await worker.advance(10)
         assert {job.key for job in await worker.claim(free=9)} == {first.key, urgent.key}
-        assert await counted(store) == {("q", JobStatus.RUNNING): 2, ("q", JobStatus.HELD): 2}
+        assert await job_counts(store) == {("q", JobStatus.RUNNING): 2, ("q", JobStatus.HELD): 2}
 
-    async def test_none_binds_nobody(self, store: Store, worker: Worker) -> None:
+    async def test_order_none_binds_no_job(self, store: Store, worker: Worker) -> None:
         for _ in range(3):
             await put(store, "a", NONE)
         assert len(await worker.claim(free=9)) == 3
@@ -84,16 +84,16 @@ class TestLanes:
         first = await put(store, "a", SERIAL)
         second = await put(store, "a", SERIAL)
         third = await put(store, "a", SERIAL)
-        await worker.end(await worker.claim_one(), Failed("x"), backoff=_SOON)
+        await worker.finish(await worker.claim_one(), Failed("x"), backoff=_SOON)
         job = await worker.claim_one()
         assert job.key == second.key
-        await worker.wait(11)
-        # The retry has come due: it does not overlap, and goes before those enqueued after it.
+        await worker.advance(11)
+        # The retry is due: it does not overlap, and starts before jobs enqueued after it.
         assert await worker.claim(free=9) == []
-        await worker.end(job, Dead("x"))
+        await worker.finish(job, Dead("x"))
         job = await worker.claim_one()
         assert job.key == first.key
-        await worker.end(job, Dead("x"))
+        await worker.finish(job, Dead("x"))
         assert (await worker.claim_one()).key == third.key
 
     async def test_strict_waits_until_its_head_has_ended(
@@ -104,36 +104,36 @@ class TestLanes:
         await put(store, "b", STRICT)
         jobs = await worker.claim(free=9)
         assert jobs[0].key == first.key
-        await worker.end(jobs[0], Failed("x"), backoff=_SOON)
+        await worker.finish(jobs[0], Failed("x"), backoff=_SOON)
         assert await worker.claim(free=9) == []
         assert (await record(store, second.id)).status is JobStatus.HELD
-        lot = await store.limits.bucket(lane_bucket("q", "a"))
-        assert (lot.first, lot.capacity) == (first.id, 1)
-        await worker.wait(11)
+        bucket = await store.limits.bucket(lane_bucket("q", "a"))
+        assert (bucket.first, bucket.capacity) == (first.id, 1)
+        await worker.advance(11)
         job = await worker.claim_one()
         assert job.key == first.key
-        await worker.end(job, Dead("x"))
+        await worker.finish(job, Dead("x"))
         assert (await worker.claim_one()).key == second.key
 
     @pytest.mark.parametrize("how", ["cancel", "delete", "expire"])
-    async def test_a_strict_head_that_goes_away_blocks_nobody(
+    async def test_a_strict_head_that_is_gone_blocks_no_job(
         self, store: Store, worker: Worker, clock: MovableClock, how: str
     ) -> None:
         first = await put(store, "a", STRICT, delay_s=60.0, expires_s=100.0)
         second = await put(store, "a", STRICT)
         assert second.status is JobStatus.HELD
-        chosen = Selection(ids=(first.id,))
+        selection = Selection(ids=(first.id,))
         match how:
             case "cancel":
-                await store.jobs.cancel(chosen, reason="x", limit=1)
+                await store.jobs.cancel(selection, reason="x", limit=1)
             case "delete":
-                await store.jobs.delete(chosen, limit=1)
+                await store.jobs.delete(selection, limit=1)
             case _:
-                await worker.wait(101)
+                await worker.advance(101)
                 await store.jobs.promote(limit=10)
         assert (await worker.claim_one()).key == second.key
 
-    async def test_a_hand_back_keeps_the_seat(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_lane(self, store: Store, worker: Worker) -> None:
         first = await put(store, "a", SERIAL)
         await put(store, "a", SERIAL)
         job = await worker.claim_one()
@@ -144,20 +144,20 @@ class TestLanes:
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         key = key_bucket("fetch", "a")
         first = await enqueue(store, kind="fetch", limit_key=key)
-        seated = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
+        holder = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
         behind = await put(store, "a", SERIAL, kind="other")
-        assert (await record(store, seated.id)).limit_bucket == key
+        assert (await record(store, holder.id)).limit_bucket == key
         assert (await record(store, behind.id)).limit_bucket == lane_bucket("q", "a")
         [job] = await worker.claim(free=9)
         assert job.key == first.key
-        await worker.end(job, Dead("x"))
+        await worker.finish(job, Dead("x"))
         [job] = await worker.claim(free=9)
-        assert job.key == seated.key
-        await worker.end(job, Dead("x"))
+        assert job.key == holder.key
+        await worker.finish(job, Dead("x"))
         [job] = await worker.claim(free=9)
         assert job.key == behind.key
 
-    async def test_a_dead_worker_frees_no_seat_twice(
+    async def test_a_dead_worker_frees_its_lane_once(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         first = await put(store, "a", SERIAL)
@@ -165,5 +165,5 @@ class TestLanes:
         await worker.claim_one()
         clock.advance(60)
         await store.jobs.reap(crash_note="x", limit=10)
-        heir = await Worker.join(store, clock, host_id="host-2")
-        assert [job.key for job in await heir.claim(free=9)] == [first.key]
+        other = await Worker.register(store, clock, host_id="host-2")
+        assert [job.key for job in await other.claim(free=9)] == [first.key]

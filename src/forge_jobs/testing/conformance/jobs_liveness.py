@@ -1,4 +1,4 @@
-"""What becomes of the jobs of a process that is not alive any more."""
+"""Jobs of processes that are dead or deregister: reap, deregister, remove_dead."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Reaped, Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, counted, enqueue, everything, new_job, record
+from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 NOTE = "the worker process that ran it died"
 
@@ -37,7 +37,7 @@ class TestReap:
         assert [(error.attempt, error.message) for error in job.errors] == [(1, NOTE)]
         assert job.last_error == NOTE
 
-    async def test_a_prefetched_job_is_no_suspect(
+    async def test_a_prefetched_job_counts_no_crash(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
@@ -48,7 +48,7 @@ class TestReap:
         assert (job.status, job.attempts, job.crashes, job.epoch) == (JobStatus.PENDING, 0, 0, 2)
         assert job.errors == ()
 
-    async def test_a_prefetched_job_that_was_marked_started_is_a_suspect(
+    async def test_a_prefetched_job_that_was_marked_started_counts_a_crash(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
@@ -59,7 +59,7 @@ class TestReap:
         stored = await record(store, answer.id)
         assert (stored.attempts, stored.crashes) == (1, 1)
 
-    async def test_it_is_due_at_once_and_keeps_its_place(
+    async def test_a_reaped_job_is_due_at_once_and_keeps_its_order(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await enqueue(store, kind="first")
@@ -68,14 +68,14 @@ class TestReap:
         await enqueue(store, kind="second")
         clock.advance(LEASE_S)
         await _reap(store)
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         claims = await other.claim(free=5)
         assert [(job.kind, job.attempts, job.crashes) for job in claims] == [
             ("first", 2, 1),
             ("second", 1, 0),
         ]
 
-    async def test_without_an_attempt_left_it_is_dead_and_tells_its_successor(
+    async def test_without_an_attempt_left_it_is_dead_and_stores_its_successor(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, max_attempts=1, on_dead=Successor("tell", "ops"))
@@ -85,9 +85,9 @@ class TestReap:
         job = await record(store, answer.id)
         assert (job.status, job.attempts, job.last_error) == (JobStatus.DEAD, 1, NOTE)
         assert job.finished_at == clock.now()
-        assert await counted(store) == {("q", JobStatus.DEAD): 1, ("ops", JobStatus.PENDING): 1}
+        assert await job_counts(store) == {("q", JobStatus.DEAD): 1, ("ops", JobStatus.PENDING): 1}
 
-    async def test_a_requested_cancel_is_carried_out(
+    async def test_reap_applies_a_cancel_request(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
@@ -101,13 +101,13 @@ class TestReap:
     async def test_the_living_keep_their_jobs(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job(), new_job()])
         mine, lost = await worker.claim_one(), await other.claim_one()
-        await worker.wait(LEASE_S - 1)
+        await worker.advance(LEASE_S - 1)
         clock.advance(2)
         assert await _reap(store) == Reaped(pending=1)
-        stati = {job.key: job.status for job in await everything(store)}
+        stati = {job.key: job.status for job in await all_jobs(store)}
         assert stati == {mine.key: JobStatus.RUNNING, lost.key: JobStatus.PENDING}
 
     async def test_a_pass_stops_at_its_limit(
@@ -128,9 +128,9 @@ class TestReap:
         clock.advance(LEASE_S)
         passes = await asyncio.gather(*(_reap(store) for _ in range(4)))
         assert sum(done.pending for done in passes) == 30
-        assert {(job.crashes, job.epoch) for job in await everything(store)} == {(1, 2)}
+        assert {(job.crashes, job.epoch) for job in await all_jobs(store)} == {(1, 2)}
 
-    async def test_a_late_beat_before_any_reaper_saves_the_process(
+    async def test_a_late_heartbeat_before_any_reaper_renews_the_lease(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await enqueue(store)
@@ -138,7 +138,7 @@ class TestReap:
         clock.advance(LEASE_S * 3)
         assert (await worker.heartbeat()).alive
         assert await _reap(store) == Reaped()
-        assert await worker.end(job, Done()) is Verdict.APPLIED
+        assert await worker.finish(job, Done()) is Verdict.APPLIED
 
     async def test_dead_is_final(self, store: Store, worker: Worker, clock: MovableClock) -> None:
         await enqueue(store)
@@ -146,10 +146,10 @@ class TestReap:
         clock.advance(LEASE_S)
         await _reap(store)
         assert not (await worker.heartbeat()).alive
-        round_ = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 1)])
+        round_ = await worker.exchange(finish=[worker.build_finish(job)], want=[Want("q", 1)])
         assert (list(round_.verdicts), round_.alive) == ([Verdict.STALE], False)
         assert await worker.claim() == []
-        again = await Worker.join(store, clock, host_id=worker.host_id)
+        again = await Worker.register(store, clock, host_id=worker.host_id)
         assert again.key != worker.key
         assert len(await again.claim()) == 1
 
@@ -165,52 +165,50 @@ class TestReap:
     ) -> None:
         await enqueue(store)
         await worker.claim_one()
-        other = await Worker.join(store, clock, host_id="host-2", replaces=worker.host_id)
+        other = await Worker.register(store, clock, host_id="host-2", replaces=worker.host_id)
         assert not (await worker.heartbeat()).alive
         assert await _reap(store) == Reaped(pending=1)
         assert len(await other.claim()) == 1
 
-    async def test_replacing_nobody_is_fine(
+    async def test_replacing_an_unknown_process_is_fine(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        await Worker.join(store, clock, host_id="host-2", replaces="host-unknown")
+        await Worker.register(store, clock, host_id="host-2", replaces="host-unknown")
         assert (await worker.heartbeat()).alive
 
 
 @pytest.mark.asyncio
-class TestLeaving:
-    """``ProcessStore.leave`` and ``remove_dead``."""
+class TestDeregister:
+    """``ProcessStore.deregister`` and ``remove_dead``."""
 
-    async def test_A3_leaving_hands_everything_back_without_spending(
+    async def test_A3_deregister_releases_everything_without_spending(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(max_attempts=1) for _ in range(4)])
         jobs = await worker.claim(free=2, prefetch=2)
         await store.processes.deregister(worker.key)
-        for job in await everything(store):
+        for job in await all_jobs(store):
             assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
             assert job.errors == ()
-        late = [worker.finish(job) for job in jobs]
-        assert await worker.send(*late) == [Verdict.STALE] * 4
-        other = await Worker.join(store, clock, host_id="host-2")
+        late = [worker.build_finish(job) for job in jobs]
+        assert await worker.send_finishes(*late) == [Verdict.STALE] * 4
+        other = await Worker.register(store, clock, host_id="host-2")
         assert len(await other.claim(free=9)) == 4
 
-    async def test_leaving_carries_out_a_requested_cancel(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_deregister_applies_a_cancel_request(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         await worker.claim_one()
         await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
         await store.processes.deregister(worker.key)
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
-    async def test_leaving_twice_is_fine(self, store: Store, worker: Worker) -> None:
+    async def test_deregister_is_idempotent(self, store: Store, worker: Worker) -> None:
         await store.processes.deregister(worker.key)
         await store.processes.deregister(worker.key)
         assert not (await worker.heartbeat()).alive
         assert await store.processes.all() == []
 
-    async def test_the_dead_are_buried_once_they_own_nothing(
+    async def test_dead_processes_are_removed_once_they_own_nothing(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
@@ -222,6 +220,6 @@ class TestLeaving:
         assert await store.processes.remove_dead() == 1
         assert await store.processes.remove_dead() == 0
 
-    async def test_the_living_are_not_buried(self, store: Store, worker: Worker) -> None:
+    async def test_living_processes_are_not_removed(self, store: Store, worker: Worker) -> None:
         assert await store.processes.remove_dead() == 0
         assert (await worker.heartbeat()).alive

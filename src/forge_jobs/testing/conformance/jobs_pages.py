@@ -1,4 +1,4 @@
-"""Reading jobs: one by id, many by filter and cursor, results at a glance."""
+"""Reads of jobs: one by id, pages by filter and cursor, peeks."""
 
 import pytest
 
@@ -19,7 +19,9 @@ from .worker import Worker, enqueue, new_job, record
 class TestGet:
     """``JobStore.get`` and ``peek``."""
 
-    async def test_ids_that_lead_nowhere(self, store: Store, clock: MovableClock) -> None:
+    async def test_unknown_and_foreign_ids_find_nothing(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         answer = await enqueue(store)
         now = clock.now()
         strangers = [
@@ -46,13 +48,13 @@ class TestGet:
         answer = await enqueue(store)
         assert (await record(store, answer.id.lower())).id == answer.id
 
-    async def test_peek_lines_up(self, store: Store, worker: Worker) -> None:
+    async def test_peek_answers_in_the_order_of_the_ids(self, store: Store, worker: Worker) -> None:
         answers = await store.jobs.enqueue([new_job() for _ in range(4)])
         done, dead, failed = await worker.claim(free=3)
-        await worker.send(
-            worker.finish(done, result=b'{"ok":true}'),
-            worker.finish(dead, Dead("boom")),
-            worker.finish(failed, Failed("again")),
+        await worker.send_finishes(
+            worker.build_finish(done, result=b'{"ok":true}'),
+            worker.build_finish(dead, Dead("boom")),
+            worker.build_finish(failed, Failed("again")),
         )
         seen = await store.jobs.peek([answers[2].id, "?", answers[0].id, answers[1].id])
         assert seen == [
@@ -72,13 +74,13 @@ class TestGet:
     async def test_a_large_result_comes_back(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         result = b'"' + b"r" * 200_000 + b'"'
-        await worker.end(await worker.claim_one(), Done(), result=result)
+        await worker.finish(await worker.claim_one(), Done(), result=result)
         assert (await record(store, answer.id)).result == result
         assert await store.jobs.peek([answer.id]) == [Peek(JobStatus.DONE, result)]
 
     async def test_done_without_a_result(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         assert (await record(store, answer.id)).result is None
 
 
@@ -92,7 +94,7 @@ class TestPages:
         for n in range(9):
             await enqueue(store, kind=f"k{n}", delay_s=0.0 if n % 3 else 60.0)
         for job in await worker.claim(free=4):
-            await worker.end(job, Done())
+            await worker.finish(job, Done())
         kinds: list[str] = []
         sizes: list[int] = []
         cursor = None
@@ -110,7 +112,7 @@ class TestPages:
         answers = await store.jobs.enqueue(
             [new_job(payload=b"[1]", tags=("a",)), new_job(payload=b"[" + b"1," * 2_000 + b"1]")]
         )
-        await worker.end(await worker.claim_one(), Failed("x"))
+        await worker.finish(await worker.claim_one(), Failed("x"))
         page = await store.jobs.page(Filter(), limit=10)
         assert list(page.jobs) == [await record(store, answer.id) for answer in answers[::-1]]
 
@@ -124,7 +126,7 @@ class TestPages:
         assert [job.kind for job in second.jobs] == ["k4", "k2", "k1", "k0"]
         assert second.next is None
 
-    async def test_a_last_page_that_is_just_full_leads_nowhere_new(self, store: Store) -> None:
+    async def test_a_full_last_page_is_followed_by_nothing(self, store: Store) -> None:
         await store.jobs.enqueue([new_job() for _ in range(4)])
         first = await store.jobs.page(Filter(), limit=2)
         second = await store.jobs.page(Filter(), limit=2, after=first.next)
@@ -148,9 +150,9 @@ class TestPages:
         clock.advance(1)
         await enqueue(store, kind="d", delay_s=900.0)
         jobs = await worker.claim(free=2)
-        await worker.send(
-            worker.finish(jobs[0], Failed("could not reach 100% of_host\\x")),
-            worker.finish(jobs[1], Dead("refused")),
+        await worker.send_finishes(
+            worker.build_finish(jobs[0], Failed("could not reach 100% of_host\\x")),
+            worker.build_finish(jobs[1], Dead("refused")),
         )
         expected = {
             Filter(): "dcba",
@@ -180,7 +182,7 @@ class TestPages:
             assert (count.jobs, count.more) == (len(kinds), False), wanted
 
     async def test_few_among_many_are_found_step_by_step(self, store: Store) -> None:
-        """Each call is bounded; following the cursor comes to the end and misses nothing."""
+        """Each call is bounded; following the cursor ends and misses nothing."""
         await enqueue(store, kind="rare", tags=("needle",))
         for _ in range(12):
             await store.jobs.enqueue([new_job(kind="k") for _ in range(1_000)])
@@ -215,9 +217,11 @@ class TestPages:
         await enqueue(store, kind="leak")
         await enqueue(store, kind="plain")
         leak, plain = await worker.claim(free=2)
-        await worker.send(
-            worker.finish(leak, Dead("no login at redis://u:sesame@cache, password=hush-hush!")),
-            worker.finish(plain, Dead("sesame seeds are out")),
+        await worker.send_finishes(
+            worker.build_finish(
+                leak, Dead("no login at redis://u:sesame@cache, password=hush-hush!")
+            ),
+            worker.build_finish(plain, Dead("sesame seeds are out")),
         )
         expected = {
             "sesame": "plain",
@@ -256,14 +260,14 @@ class TestPages:
             assert (await store.metrics.count(Filter(payload=text), cap=10)).jobs == len(kinds)
 
     async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
-        """States come from places of their own; together they are in one order all the same."""
+        """A backend may read states from different indexes; the page has one order."""
         for n in range(24):
             await enqueue(store, kind=f"k{n:02}", queue=f"q{n % 2}" if n % 3 else "q",
                           delay_s=600.0 if n % 4 == 3 else 0.0)  # fmt: skip
-        for place, job in enumerate(await worker.claim(free=5)):
-            ends = (Done(), Dead("x"), Failed("y"))
-            if place < len(ends):
-                await worker.end(job, ends[place])
+        for position, job in enumerate(await worker.claim(free=5)):
+            outcomes = (Done(), Dead("x"), Failed("y"))
+            if position < len(outcomes):
+                await worker.finish(job, outcomes[position])
         everything = (await store.jobs.page(Filter(), limit=100)).jobs
         assert len(everything) == 24
         states = tuple(dict.fromkeys(job.status for job in everything))

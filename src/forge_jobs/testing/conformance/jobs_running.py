@@ -1,4 +1,4 @@
-"""What happens to a claim while it runs: hand-backs, started marks, notes, snoozes."""
+"""Claims that run: releases, started marks, notes, snoozes."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from .worker import Worker, claim_of, enqueue, record
 
 
 @pytest.mark.asyncio
-class TestHandBack:
+class TestRelease:
     """Release, started marks and snoozes."""
 
     async def test_A2_release_gives_the_attempt_back_at_once(
@@ -30,7 +30,7 @@ class TestHandBack:
             assert (stored.status, stored.attempts) == (JobStatus.PENDING, 0)
             assert (stored.epoch, stored.owner) == (2 * round_number, None)
 
-    async def test_a_released_job_keeps_its_place(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_order(self, store: Store, worker: Worker) -> None:
         for n in range(3):
             await enqueue(store, kind=f"k{n}")
         first = await worker.claim_one()
@@ -40,7 +40,7 @@ class TestHandBack:
     async def test_a_stale_release_is_ignored(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
         await other.exchange(release=[claim_of(job)])
@@ -65,7 +65,7 @@ class TestHandBack:
     async def test_a_started_mark_of_another_worker_is_ignored(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await enqueue(store)
         [job] = await worker.claim(free=0, prefetch=1)
         await other.exchange(started=[claim_of(job)])
@@ -76,7 +76,7 @@ class TestHandBack:
     ) -> None:
         answer = await enqueue(store)
         [job] = await worker.claim(free=0, prefetch=1)
-        await worker.end(job, Done(), result=b"7")
+        await worker.finish(job, Done(), result=b"7")
         assert (await record(store, answer.id)).result == b"7"
 
     async def test_a_snooze_spends_nothing_however_often(
@@ -86,12 +86,12 @@ class TestHandBack:
         for _ in range(4):
             job = await worker.claim_one()
             assert job.attempts == 1
-            await worker.end(job, Snooze(5))
+            await worker.finish(job, Snooze(5))
             stored = await record(store, answer.id)
             assert (stored.status, stored.attempts) == (JobStatus.SCHEDULED, 0)
             assert stored.run_at == worker.clock.now() + 5 * SECOND
             assert stored.errors == ()
-            await worker.wait(5)
+            await worker.advance(5)
 
 
 @pytest.mark.asyncio
@@ -107,7 +107,7 @@ class TestNotes:
         assert (stored.progress, stored.progress_note) == (0.5, "rendered")
         assert await store.metrics.logs(answer.id) == [line]
 
-    async def test_a_note_says_only_what_it_says(self, store: Store, worker: Worker) -> None:
+    async def test_a_note_changes_only_its_own_fields(self, store: Store, worker: Worker) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(notes=[Note(claim_of(job), 0.5, "rendered")])
@@ -118,7 +118,7 @@ class TestNotes:
     async def test_a_stale_note_is_ignored(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
         await other.exchange(notes=[Note(claim_of(job), 0.9, "not mine", (_line("x"),))])
@@ -127,18 +127,18 @@ class TestNotes:
         assert (stored.progress, stored.progress_note) == (None, None)
         assert await store.metrics.logs(answer.id) == []
 
-    @pytest.mark.parametrize("ending", ["done", "failed", "released"])
-    async def test_the_last_words_of_a_job_are_kept(
-        self, store: Store, worker: Worker, ending: str
+    @pytest.mark.parametrize("ended_by", ["done", "failed", "released"])
+    async def test_notes_of_a_finished_job_are_kept(
+        self, store: Store, worker: Worker, ended_by: str
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         note = Note(claim_of(job), None, None, (_line("last words"),))
-        if ending == "released":
+        if ended_by == "released":
             await worker.exchange(notes=[note], release=[claim_of(job)])
         else:
-            outcome = Done() if ending == "done" else Failed("x")
-            await worker.exchange(notes=[note], finish=[worker.finish(job, outcome)])
+            outcome = Done() if ended_by == "done" else Failed("x")
+            await worker.exchange(notes=[note], finish=[worker.build_finish(job, outcome)])
         assert await store.metrics.logs(answer.id) == [_line("last words")]
 
     async def test_only_the_newest_thousand_lines_are_kept(
@@ -157,7 +157,7 @@ class TestNotes:
     ) -> None:
         answer = await enqueue(store, max_attempts=100)
         for n in range(1, 41):
-            await worker.end(await worker.claim_one(), Failed(f"failure {n}"))
+            await worker.finish(await worker.claim_one(), Failed(f"failure {n}"))
             await store.jobs.run_now(Selection(ids=(answer.id,)), limit=1)
         stored = await record(store, answer.id)
         assert [error.message for error in stored.errors] == [f"failure {n}" for n in range(9, 41)]

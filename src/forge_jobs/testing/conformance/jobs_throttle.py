@@ -1,4 +1,4 @@
-"""The throttle gate of a queue, and the budgets of jobs that wait for somebody else."""
+"""The throttle gate of a queue, and the budgets of throttled jobs and missing handlers."""
 
 import pytest
 
@@ -27,14 +27,14 @@ def _in(clock: MovableClock, seconds: float) -> Instant:
 
 @pytest.mark.asyncio
 class TestThrottle:
-    """What Throttled does to its job and its queue."""
+    """The effect of Throttled on its job and its queue."""
 
     async def test_A4_the_hint_is_honoured(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Throttled(retry_after=1.25))
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=1.25))
         job = await record(store, answer.id)
         assert (job.status, job.attempts, job.throttles) == (JobStatus.SCHEDULED, 0, 1)
         assert job.run_at == _in(clock, 1.25)
@@ -47,7 +47,7 @@ class TestThrottle:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(), new_job(kind="other")])
         await enqueue(store, queue="open")
-        await worker.end(await worker.claim_one(), Throttled(retry_after=10))
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=10))
         assert await worker.claim(free=5) == []
         assert len(await worker.claim("open")) == 1
         clock.advance(9.9)
@@ -60,7 +60,7 @@ class TestThrottle:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Throttled())
+        await worker.finish(await worker.claim_one(), Throttled())
         assert (await record(store, answer.id)).run_at == _in(clock, 60)
         assert await _gate(store) == Gate(_in(clock, 60), 1)
 
@@ -72,10 +72,10 @@ class TestThrottle:
         await store.queues.change("q", curve)
         answer = await enqueue(store)
         for count, delay_s in enumerate([10, 20, 35, 35], 1):
-            await worker.end(await worker.claim_one(), Throttled())
+            await worker.finish(await worker.claim_one(), Throttled())
             assert (await record(store, answer.id)).run_at == _in(clock, delay_s)
             assert await _gate(store) == Gate(_in(clock, delay_s), count)
-            await worker.wait(delay_s)
+            await worker.advance(delay_s)
 
     async def test_one_limiter_event_counts_once_however_many_hit_it(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -83,9 +83,13 @@ class TestThrottle:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(10)])
         jobs = await worker.claim(free=10)
-        await worker.send(*(worker.finish(job, Throttled(retry_after=30)) for job in jobs[:6]))
+        await worker.send_finishes(
+            *(worker.build_finish(job, Throttled(retry_after=30)) for job in jobs[:6])
+        )
         clock.advance(1)
-        await worker.send(*(worker.finish(job, Throttled(retry_after=99)) for job in jobs[6:]))
+        await worker.send_finishes(
+            *(worker.build_finish(job, Throttled(retry_after=99)) for job in jobs[6:])
+        )
         assert await _gate(store) == Gate(_in(clock, 29), 1)
 
     async def test_a_success_forgets_only_after_two_quiet_minutes(
@@ -93,12 +97,12 @@ class TestThrottle:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(4)])
-        await worker.end(await worker.claim_one(), Throttled(retry_after=10))
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=10))
         until = (await _gate(store)).until
-        await worker.wait(10)
+        await worker.advance(10)
         for wait_s, known in ((0, True), (119, True), (2, False)):
-            await worker.wait(wait_s)
-            await worker.end(await worker.claim_one(), Done())
+            await worker.advance(wait_s)
+            await worker.finish(await worker.claim_one(), Done())
             assert await _gate(store) == (Gate(until, 1) if known else Gate())
 
     async def test_a_success_does_not_open_a_closed_gate(
@@ -107,15 +111,15 @@ class TestThrottle:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(3)])
         first, second = await worker.claim(free=2)
-        await worker.end(first, Throttled(retry_after=10))
-        await worker.end(second, Done())
+        await worker.finish(first, Throttled(retry_after=10))
+        await worker.finish(second, Done())
         assert await _gate(store) == Gate(_in(clock, 10), 1)
         assert await worker.claim() == []
 
     async def test_an_operator_opens_the_gate(self, store: Store, worker: Worker) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(), new_job()])
-        await worker.end(await worker.claim_one(), Throttled(retry_after=600))
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=600))
         before = (await store.processes.control(worker.key)).version
         await store.queues.open_gate("q")
         assert await _gate(store) == Gate()
@@ -129,7 +133,7 @@ class TestThrottle:
         set_ = QueueChange(retain_done_s=None, backoff_enabled=True, backoff_base_s=1.0)
         before = await store.queues.change("q", set_)
         await enqueue(store)
-        await worker.end(await worker.claim_one(), Throttled(retry_after=5))
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=5))
         after = await store.queues.get("q")
         assert after is not None
         assert (after.slots, after.retain_done_s) == (before.slots, before.retain_done_s)
@@ -142,13 +146,13 @@ class TestThrottle:
         await enqueue(store)
         job = await worker.claim_one()
         await store.processes.deregister(worker.key)
-        await worker.end(job, Throttled(retry_after=5))
+        await worker.finish(job, Throttled(retry_after=5))
         assert await _gate(store) == Gate()
 
 
 @pytest.mark.asyncio
 class TestBudgets:
-    """Budgets count from the first time and end a job that waits for ever."""
+    """Budgets count from the first outcome of their kind; a job beyond them is dead."""
 
     async def test_A5_an_endless_throttle_ends(self, store: Store, worker: Worker) -> None:
         await store.queues.ensure("q", slots=10)
@@ -158,12 +162,12 @@ class TestBudgets:
         for _ in range(3):
             job = await worker.claim_one()
             assert job.throttled_since in (None, since)
-            await worker.end(job, Throttled(retry_after=40), budgets=budgets)
+            await worker.finish(job, Throttled(retry_after=40), budgets=budgets)
             stored = await record(store, answer.id)
             assert (stored.status, stored.attempts) == (JobStatus.SCHEDULED, 0)
             assert stored.throttled_since == since
-            await worker.wait(40)
-        await worker.end(await worker.claim_one(), Throttled(retry_after=40), budgets=budgets)
+            await worker.advance(40)
+        await worker.finish(await worker.claim_one(), Throttled(retry_after=40), budgets=budgets)
         stored = await record(store, answer.id)
         assert (stored.status, stored.throttles, stored.throttled_since) == (
             JobStatus.DEAD,
@@ -182,18 +186,18 @@ class TestBudgets:
         for _ in range(3):
             job = await worker.claim_one()
             assert job.missing_since in (None, since)
-            await worker.end(job, Missing(), budgets=budgets)
+            await worker.finish(job, Missing(), budgets=budgets)
             stored = await record(store, answer.id)
             assert (stored.status, stored.attempts) == (JobStatus.SCHEDULED, 0)
             assert stored.missing_since == since
             assert stored.last_error
-            await worker.wait(20)
-        await worker.end(await worker.claim_one(), Missing(), budgets=budgets)
+            await worker.advance(20)
+        await worker.finish(await worker.claim_one(), Missing(), budgets=budgets)
         stored = await record(store, answer.id)
         assert (stored.status, stored.missing_since) == (JobStatus.DEAD, since)
 
     async def test_a_missing_handler_closes_no_gate(self, store: Store, worker: Worker) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(kind="unknown"), new_job()])
-        await worker.end(await worker.claim_one(), Missing())
+        await worker.finish(await worker.claim_one(), Missing())
         assert len(await worker.claim()) == 1

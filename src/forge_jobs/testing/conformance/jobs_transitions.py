@@ -1,4 +1,4 @@
-"""Every line of the transition table happens as written, and nothing else happens at all."""
+"""Every rule of the transition table is applied as written, and no other transition exists."""
 
 import pytest
 from msgspec import structs
@@ -18,13 +18,13 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from . import drivers
-from .drivers import Stage
-from .worker import Worker, counted, enqueue, record
+from .drivers import JobDriver
+from .worker import Worker, enqueue, job_counts, record
 
-_MOVES = [
+_RULES = [
     rule
     for rule in TRANSITIONS
-    if rule.source is not None and rule.event not in drivers.WITHOUT_A_CALL
+    if rule.source is not None and rule.event not in drivers.INDIRECT_EVENTS
 ]
 _NEW_EPOCH = (Event.CLAIM, Event.RELEASE, Event.REAP)
 _ENQUEUES = {
@@ -38,8 +38,8 @@ def _name(rule: Rule) -> str:
     return f"{rule.source}-{rule.event}-{rule.target or 'gone'}-{rule.attempts.replace(' ', '_')}"
 
 
-def assert_sound(job: JobRecord) -> None:
-    """What holds for every job at any moment."""
+def assert_invariants(job: JobRecord) -> None:
+    """Check the invariants that hold for every job at any time."""
     assert (job.owner is not None) == (job.status is JobStatus.RUNNING)
     assert (job.finished_at is not None) == (job.status in TERMINAL)
     assert 0 <= job.attempts <= job.max_attempts
@@ -60,10 +60,10 @@ def _attempts_after(rule: Rule, before: int) -> int:
 
 @pytest.mark.asyncio
 class TestTransitions:
-    """``core.status.TRANSITIONS``, driven through the public calls."""
+    """``core.status.TRANSITIONS``, through the calls of the contracts."""
 
     async def test_every_event_has_a_driver(self) -> None:
-        driven = {rule.event for rule in _MOVES} | {Event.ENQUEUE, *drivers.WITHOUT_A_CALL}
+        driven = {rule.event for rule in _RULES} | {Event.ENQUEUE, *drivers.INDIRECT_EVENTS}
         assert driven == set(Event)
 
     @pytest.mark.parametrize("target", _ENQUEUES, ids=str)
@@ -72,58 +72,58 @@ class TestTransitions:
         answer = await enqueue(store, **_ENQUEUES[target])
         job = await record(store, answer.id)
         assert job.status is target
-        assert_sound(job)
+        assert_invariants(job)
 
-    @pytest.mark.parametrize("rule", _MOVES, ids=_name)
-    async def test_legal_move(
+    @pytest.mark.parametrize("rule", _RULES, ids=_name)
+    async def test_legal_transition(
         self, store: Store, clock: MovableClock, worker: Worker, rule: Rule
     ) -> None:
-        stage = Stage(store, clock, worker, "q")
-        await drivers.prepare(stage, rule)
-        before = await stage.now()
+        driver = JobDriver(store, clock, worker, "q")
+        await drivers.prepare(driver, rule)
+        before = await driver.now()
         assert before.status is rule.source
-        hopeless = rule.target is JobStatus.DEAD
-        await drivers.apply(stage, rule.event, hopeless=hopeless)
+        no_budget = rule.target is JobStatus.DEAD
+        await drivers.apply(driver, rule.event, no_budget=no_budget)
         if rule.target is None:
-            assert await store.jobs.get(stage.job_id) is None
-            assert await counted(store) == {}
+            assert await store.jobs.get(driver.job_id) is None
+            assert await job_counts(store) == {}
             return
-        after = await stage.now()
+        after = await driver.now()
         assert after.status is rule.target
         assert after.attempts == _attempts_after(rule, before.attempts)
         assert after.epoch == before.epoch + (rule.event in _NEW_EPOCH)
-        assert_sound(after)
-        assert await counted(store) == {("q", rule.target): 1}
+        assert_invariants(after)
+        assert await job_counts(store) == {("q", rule.target): 1}
         if rule.target in TERMINAL:
             assert after.finished_at == clock.now()
         if rule.source is JobStatus.RUNNING and rule.target is JobStatus.RUNNING:
             assert after.cancel_requested_at == clock.now()
 
     @pytest.mark.parametrize("event", drivers.EVENTS, ids=str)
-    async def test_illegal_moves_change_nothing(
+    async def test_illegal_transitions_change_nothing(
         self, store: Store, clock: MovableClock, worker: Worker, event: Event
     ) -> None:
         for status in JobStatus:
             if targets(status, event):
                 continue
-            stage = Stage(store, clock, worker, queue=f"q-{status}")
-            await stage.bring(status)
-            if stage.claimed is None:
-                # A claim this job never had: the right epoch does not help without being owner.
-                await self._claim_something_else(stage)
-            before = await stage.now()
-            answer = await drivers.apply(stage, event)
-            after = await stage.now()
+            driver = JobDriver(store, clock, worker, queue=f"q-{status}")
+            await driver.bring_to(status)
+            if driver.claimed is None:
+                # A claim that this job never had: the right epoch without the owner is refused.
+                await self._claim_something_else(driver)
+            before = await driver.now()
+            answer = await drivers.apply(driver, event)
+            after = await driver.now()
             if event is Event.PROMOTE:
-                # Hours went by for the driver; only what it may not touch counts here.
+                # The driver advanced the clock by hours.
                 assert after.status is before.status
             assert after == before, f"{event} changed a job that is {status}"
             assert answer is not Verdict.APPLIED
             if not (await worker.heartbeat()).alive:
-                worker.key = (await Worker.join(store, clock, host_id=f"h-{status}")).key
+                worker.key = (await Worker.register(store, clock, host_id=f"h-{status}")).key
 
-    async def _claim_something_else(self, stage: Stage) -> None:
-        """Give the worker a claim whose key is then bent to the job under observation."""
-        await enqueue(stage.store, queue="elsewhere")
-        [other] = await stage.worker.claim("elsewhere")
-        stage.claimed = structs.replace(other, key=(await stage.now()).key, queue=stage.queue)
+    async def _claim_something_else(self, driver: JobDriver) -> None:
+        """Give the driver the claim of another job, with the key of the job under test."""
+        await enqueue(driver.store, queue="elsewhere")
+        [other] = await driver.worker.claim("elsewhere")
+        driver.claimed = structs.replace(other, key=(await driver.now()).key, queue=driver.queue)

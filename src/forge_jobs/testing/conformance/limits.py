@@ -1,4 +1,4 @@
-"""Declared limits: caps and rates of queues and tasks, and caps per key."""
+"""Limits: caps and rates of queues and tasks, and caps per limit key."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, counted, enqueue, new_job, record
+from .worker import LEASE_S, Worker, claim_of, enqueue, job_counts, new_job, record
 
 _HOSTS = Declared(name="task:fetch", concurrency=1, per="args.host")
 
@@ -37,9 +37,9 @@ def keys(jobs: list[ClaimedJob]) -> list[int]:
 
 @pytest.mark.asyncio
 class TestLimitNumbers:
-    """Who sets a limit, and who wins."""
+    """Numbers set by code and by operators, and which take precedence."""
 
-    async def test_code_declares_and_changes_its_mind(self, store: Store) -> None:
+    async def test_code_may_declare_a_limit_again(self, store: Store) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
         await store.limits.publish([rated("queue:q", "60/m"), _HOSTS])
         queue, task = await store.limits.all()
@@ -47,11 +47,11 @@ class TestLimitNumbers:
         assert (task.name, task.concurrency, task.per) == ("task:fetch", 1, "args.host")
         assert not queue.by_operator
 
-    async def test_an_operators_word_stays(self, store: Store, worker: Worker) -> None:
+    async def test_numbers_of_an_operator_stay(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
         before = (await store.processes.control(worker.key)).version
-        told = await store.limits.change("queue:q", LimitChange(concurrency=7))
-        assert (told.concurrency, told.by_operator) == (7, True)
+        changed = await store.limits.change("queue:q", LimitChange(concurrency=7))
+        assert (changed.concurrency, changed.by_operator) == (7, True)
         assert (await store.processes.control(worker.key)).version != before
         await store.limits.publish([Declared(name="queue:q", concurrency=1)])
         [limit] = await store.limits.all()
@@ -89,13 +89,13 @@ class TestLimitNumbers:
 
 @pytest.mark.asyncio
 class TestCaps:
-    """How many jobs of a queue or task run at once, over all processes."""
+    """Caps on running jobs of a queue or task, over all processes."""
 
     async def test_a_queue_runs_no_more_than_its_cap(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(8)])
         await enqueue(store, queue="elsewhere")
         mine = await worker.claim(free=2)
@@ -103,10 +103,10 @@ class TestCaps:
         assert (len(mine), len(theirs)) == (2, 1)
         assert await worker.claim(free=5) == []
         assert len(await worker.claim("elsewhere")) == 1
-        answer = await worker.exchange(finish=[worker.finish(mine[0])], want=[Want("q", 5)])
+        answer = await worker.exchange(finish=[worker.build_finish(mine[0])], want=[Want("q", 5)])
         assert len(answer.claims) == 1
 
-    async def test_nothing_is_claimed_ahead_under_a_cap(self, store: Store, worker: Worker) -> None:
+    async def test_nothing_is_prefetched_under_a_cap(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=5)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(8)])
         jobs = await worker.claim(free=2, prefetch=4)
@@ -124,12 +124,10 @@ class TestCaps:
         jobs = await worker.claim(free=10)
         assert [job.kind for job in jobs] == ["work", "work", "other"]
         assert jobs[-1].key == last.key
-        await worker.end(jobs[0], Failed("no luck"))
+        await worker.finish(jobs[0], Failed("no luck"))
         assert [job.kind for job in await worker.claim(free=10)] == ["work"]
 
-    async def test_the_order_of_the_line_holds_over_all_tasks(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_claim_order_holds_over_all_tracks(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=10)])
         made = [
             await enqueue(store, kind=kind, priority=priority, track=kind == "work")
@@ -147,12 +145,12 @@ class TestCaps:
         assert len(await worker.claim(free=10)) == 2
         clock.advance(LEASE_S + 1)
         await store.jobs.reap(crash_note="x", limit=10)
-        heir = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         for _ in range(2):
-            jobs = await heir.claim(free=10)
+            jobs = await other.claim(free=10)
             assert len(jobs) == 2
-            await heir.send(*(heir.finish(job) for job in jobs))
-        assert await counted(store) == {("q", JobStatus.DONE): 4}
+            await other.send_finishes(*(other.build_finish(job) for job in jobs))
+        assert await job_counts(store) == {("q", JobStatus.DONE): 4}
 
     async def test_an_operators_cap_counts_at_once(self, store: Store, worker: Worker) -> None:
         await store.jobs.enqueue([new_job() for _ in range(9)])
@@ -164,34 +162,34 @@ class TestCaps:
         await store.limits.change("task:work", LimitChange(concurrency=None))
         assert len(await worker.claim(free=9)) == 6
 
-    async def test_look_tells_how_full_it_is(self, store: Store, worker: Worker) -> None:
+    async def test_bucket_returns_how_full_a_limit_is(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=2)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(3)])
         await worker.claim(free=9)
-        lot = await store.limits.bucket("task:work")
-        assert (lot.taken, lot.capacity) == (2, 2)
-        lot = await store.limits.bucket("queue:q")
-        assert (lot.taken, lot.capacity) == (2, None)
+        bucket = await store.limits.bucket("task:work")
+        assert (bucket.taken, bucket.capacity) == (2, 2)
+        bucket = await store.limits.bucket("queue:q")
+        assert (bucket.taken, bucket.capacity) == (2, None)
 
 
 @pytest.mark.asyncio
 class TestRates:
-    """How often jobs of a queue or task start, over all processes."""
+    """Rates of starts of a queue or task, over all processes."""
 
     @pytest.mark.parametrize("name", ["queue:q", "task:work"])
-    async def test_starts_are_measured_out(
+    async def test_starts_follow_the_rate(
         self, store: Store, worker: Worker, clock: MovableClock, name: str
     ) -> None:
         await store.limits.publish([rated(name, "2/s", burst=4)])
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job(track=True) for _ in range(20)])
         assert len(await worker.claim(free=3)) == 3
         answer = await other.exchange(want=[Want("q", 3)])
         assert len(answer.claims) == 1
         assert answer.next_due == clock.now() + SECOND // 2
-        await worker.wait(0.5)
+        await worker.advance(0.5)
         assert len(await worker.claim(free=9)) == 1
-        await worker.wait(10)
+        await worker.advance(10)
         assert len(await worker.claim(free=9)) == 4
 
     async def test_an_empty_bucket_does_not_delay_another_task(
@@ -202,7 +200,7 @@ class TestRates:
         await enqueue(store, kind="other")
         assert [job.kind for job in await worker.claim(free=9)] == ["work", "other"]
 
-    async def test_ahead_only_while_starts_abound(self, store: Store, worker: Worker) -> None:
+    async def test_prefetch_needs_tokens_for_all(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([rated("queue:q", "1/s", burst=5)])
         await store.jobs.enqueue([new_job() for _ in range(9)])
         jobs = await worker.claim(free=1, prefetch=2)
@@ -225,8 +223,8 @@ class TestRates:
 
 
 @pytest.mark.asyncio
-class TestKeys:
-    """How many jobs of one key of a task run at once."""
+class TestLimitKeys:
+    """Caps on running jobs of one limit key of a task."""
 
     async def test_a_full_key_is_held_and_delays_no_other(
         self, store: Store, worker: Worker
@@ -243,27 +241,27 @@ class TestKeys:
         jobs = await worker.claim(free=9)
         assert keys(jobs) == [first.key, third.key]
         assert jobs[0].limit_key == key_bucket("fetch", "a")
-        lot = await store.limits.bucket(key_bucket("fetch", "a"))
-        assert (lot.taken, lot.capacity) == (1, 1)
+        bucket = await store.limits.bucket(key_bucket("fetch", "a"))
+        assert (bucket.taken, bucket.capacity) == (1, 1)
 
-    async def test_a_lower_limit_counts_for_everything_in_line(
+    async def test_a_lower_limit_applies_to_all_pending_jobs(
         self, store: Store, worker: Worker
     ) -> None:
-        """However many jobs are in line; more than one transaction of any backend takes back."""
+        """With more pending jobs than one transaction of any backend holds again."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=9_999, per="args.x")])
         hosts = ["b", "a", "c", *["a"] * 5_600, "b", "b", "c"]
         answers = await store.jobs.enqueue([new_job(**fetch(host)) for host in hosts])
         while (await store.limits.admit(limit=9)).admitted:
             pass
-        assert await counted(store) == {("q", JobStatus.PENDING): len(hosts)}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): len(hosts)}
         running = keys(await worker.claim(free=1))
         await store.limits.change("task:fetch", LimitChange(concurrency=2))
-        assert await counted(store) == {
+        assert await job_counts(store) == {
             ("q", JobStatus.RUNNING): 1,
             ("q", JobStatus.PENDING): 5,
             ("q", JobStatus.HELD): len(hosts) - 6,
         }
-        first = [answers[place].key for place in (1, 2, 3, 5_603, 5_605)]
+        first = [answers[index].key for index in (1, 2, 3, 5_603, 5_605)]
         assert keys(await worker.claim(free=9)) == first
         assert running == [answers[0].key]
 
@@ -272,21 +270,22 @@ class TestKeys:
         answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(5)])
         states = [answer.status for answer in answers]
         assert states == [JobStatus.PENDING] * 2 + [JobStatus.HELD] * 3
-        assert await counted(store) == {("q", JobStatus.PENDING): 2, ("q", JobStatus.HELD): 3}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 2, ("q", JobStatus.HELD): 3}
         assert keys(await worker.claim(free=9)) == [answer.key for answer in answers[:2]]
 
     @pytest.mark.parametrize(
-        "end", ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"]
+        "ended_by",
+        ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"],
     )
-    async def test_whatever_ends_a_job_lets_the_next_one_go(
-        self, store: Store, worker: Worker, clock: MovableClock, end: str
+    async def test_every_end_of_a_job_admits_the_next_one(
+        self, store: Store, worker: Worker, clock: MovableClock, ended_by: str
     ) -> None:
         await store.limits.publish([_HOSTS])
-        expires_s = 5.0 if end == "expired" else None
+        expires_s = 5.0 if ended_by == "expired" else None
         first = await enqueue(store, **fetch("a", expires_s=expires_s))
         second = await enqueue(store, **fetch("a"))
         chosen = Selection(ids=(first.id,))
-        match end:
+        match ended_by:
             case "cancelled":
                 await store.jobs.cancel(chosen, reason="x", limit=1)
             case "deleted":
@@ -301,21 +300,23 @@ class TestKeys:
                     "dead": Dead("hopeless"),
                     "snooze": Snooze(30),
                     "throttle": Throttled(retry_after=0.001),
-                }[end]
+                }[ended_by]
                 job = await worker.claim_one()
-                await worker.send(worker.finish(job, outcome))
+                await worker.send_finishes(worker.build_finish(job, outcome))
         assert (await record(store, second.id)).status is JobStatus.PENDING
         clock.advance(0.01)
         assert keys(await worker.claim(free=9)) == [second.key]
 
-    async def test_the_ending_exchange_claims_the_next(self, store: Store, worker: Worker) -> None:
+    async def test_the_finishing_exchange_claims_the_next_job(
+        self, store: Store, worker: Worker
+    ) -> None:
         await store.limits.publish([_HOSTS])
         answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
         job = await worker.claim_one()
-        answer = await worker.exchange(finish=[worker.finish(job)], want=[Want("q", 5)])
+        answer = await worker.exchange(finish=[worker.build_finish(job)], want=[Want("q", 5)])
         assert keys(list(answer.claims)) == [answers[1].key]
 
-    async def test_a_hand_back_keeps_its_place(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_room(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([_HOSTS])
         first = await enqueue(store, **fetch("a"))
         second = await enqueue(store, **fetch("a"))
@@ -324,7 +325,7 @@ class TestKeys:
         assert (await record(store, second.id)).status is JobStatus.HELD
         assert keys(await worker.claim(free=9)) == [first.key]
 
-    async def test_urgent_jobs_of_a_key_go_first(self, store: Store, worker: Worker) -> None:
+    async def test_a_limit_key_admits_by_priority(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([_HOSTS])
         for priority in (0, 5, -5, 0):
             await enqueue(store, **fetch("a", priority=priority))
@@ -332,10 +333,10 @@ class TestKeys:
         for _ in range(4):
             job = await worker.claim_one()
             seen.append(job.priority)
-            await worker.end(job, outcome=Dead("x"))
+            await worker.finish(job, outcome=Dead("x"))
         assert seen == [0, -5, 0, 5]
 
-    async def test_what_comes_due_waits_for_room(
+    async def test_a_job_that_becomes_due_waits_for_room(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.limits.publish([_HOSTS])
@@ -344,22 +345,20 @@ class TestKeys:
         first = await enqueue(store, **fetch("a"))
         job = await worker.claim_one()
         assert job.key == first.key
-        await worker.wait(6)
+        await worker.advance(6)
         assert await worker.claim(free=9) == []
         assert (await record(store, later.id)).status is JobStatus.HELD
-        await worker.end(job, Failed("again"), backoff=Backoff(base_s=1.0))
+        await worker.finish(job, Failed("again"), backoff=Backoff(base_s=1.0))
         assert keys(await worker.claim(free=9)) == [later.key]
-        await worker.wait(2)
+        await worker.advance(2)
         assert await worker.claim(free=9) == []
         failed = await record(store, first.id)
         assert (failed.status, failed.limit_bucket) == (JobStatus.HELD, key_bucket("fetch", "a"))
 
-    async def test_a_person_brings_one_back_into_a_full_key(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_a_retried_job_waits_for_its_full_key(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([_HOSTS])
         dead = await enqueue(store, **fetch("a"))
-        await worker.end(await worker.claim_one(), Dead("x"))
+        await worker.finish(await worker.claim_one(), Dead("x"))
         await enqueue(store, **fetch("a"))
         scheduled = await enqueue(store, **fetch("a", delay_s=60.0))
         acted = await store.jobs.retry(Selection(ids=(dead.id,)), limit=1)
@@ -370,22 +369,24 @@ class TestKeys:
             assert (await record(store, job_id)).status is JobStatus.HELD
         assert len(await worker.claim(free=9)) == 1
 
-    async def test_an_operator_widens_and_narrows_a_key(self, store: Store, worker: Worker) -> None:
+    async def test_an_operator_raises_and_lowers_the_limit_of_a_key(
+        self, store: Store, worker: Worker
+    ) -> None:
         await store.limits.publish([_HOSTS])
         await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(6)])
         await store.limits.change("task:fetch", LimitChange(concurrency=4))
-        assert await counted(store) == {("q", JobStatus.PENDING): 4, ("q", JobStatus.HELD): 2}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 4, ("q", JobStatus.HELD): 2}
         await worker.claim(free=1)
         await store.limits.change("task:fetch", LimitChange(concurrency=2))
         assert len(await worker.claim(free=9)) == 1
         await store.limits.change("task:fetch", LimitChange(concurrency=None))
         assert len(await worker.claim(free=9)) == 4
 
-    async def test_a_key_without_a_limit_holds_nobody(self, store: Store, worker: Worker) -> None:
+    async def test_a_key_without_a_limit_holds_no_job(self, store: Store, worker: Worker) -> None:
         await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
         assert len(await worker.claim(free=9)) == 3
 
-    async def test_the_net_lets_forgotten_ones_go(self, store: Store, worker: Worker) -> None:
+    async def test_admit_repairs_forgotten_buckets(self, store: Store, worker: Worker) -> None:
         await store.limits.publish([_HOSTS])
         for host in ("a", "b", "c"):
             await enqueue(store, **fetch(host, hold=True))

@@ -1,4 +1,4 @@
-"""The ledger contract: counts, minutes and log lines."""
+"""The metrics contract: counters and minutes."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, counted, enqueue, new_job
+from .worker import LEASE_S, Worker, enqueue, job_counts, new_job
 
 
 async def _minutes(store: Store, clock: MovableClock, queue: str | None = None) -> list[Minute]:
@@ -20,23 +20,25 @@ async def _minutes(store: Store, clock: MovableClock, queue: str | None = None) 
 
 
 @pytest.mark.asyncio
-class TestLedger:
-    """What was counted."""
+class TestCounters:
+    """``counts``, ``count``, ``roll_up``, ``stamp`` and ``oldest_due``."""
 
-    async def test_A15_counts_follow_every_move(self, store: Store, worker: Worker) -> None:
-        assert await counted(store) == {}
+    async def test_A15_counts_follow_every_transition(self, store: Store, worker: Worker) -> None:
+        assert await job_counts(store) == {}
         await store.jobs.enqueue([new_job() for _ in range(4)] + [new_job(delay_s=9.0)])
         await enqueue(store, queue="other", hold=True, limit_key="a")
         pending, running = JobStatus.PENDING, JobStatus.RUNNING
         scheduled = {("q", JobStatus.SCHEDULED): 1, ("other", JobStatus.HELD): 1}
-        assert await counted(store) == {("q", pending): 4, **scheduled}
+        assert await job_counts(store) == {("q", pending): 4, **scheduled}
         jobs = await worker.claim(free=3)
-        assert await counted(store) == {("q", pending): 1, ("q", running): 3, **scheduled}
+        assert await job_counts(store) == {("q", pending): 1, ("q", running): 3, **scheduled}
         outcomes = (Done(), Failed("x"), Dead("x"))
-        ends = [worker.finish(job, end) for job, end in zip(jobs, outcomes, strict=True)]
-        await worker.send(*ends)
+        finishes = [
+            worker.build_finish(job, finish) for job, finish in zip(jobs, outcomes, strict=True)
+        ]
+        await worker.send_finishes(*finishes)
         await store.metrics.roll_up(limit=1_000)
-        assert await counted(store) == {
+        assert await job_counts(store) == {
             ("q", pending): 1,
             ("q", JobStatus.DONE): 1,
             ("q", JobStatus.FAILED): 1,
@@ -44,14 +46,14 @@ class TestLedger:
             **scheduled,
         }
 
-    async def test_fold_comes_to_an_end(self, store: Store, worker: Worker) -> None:
+    async def test_roll_up_ends(self, store: Store, worker: Worker) -> None:
         for _ in range(5):
             await enqueue(store)
         for _ in range(100):
             if not await store.metrics.roll_up(limit=1):
                 break
         assert not await store.metrics.roll_up(limit=1)
-        assert await counted(store) == {("q", JobStatus.PENDING): 5}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 5}
 
     async def test_the_stamp_follows_every_commit(self, store: Store, worker: Worker) -> None:
         seen = [await store.metrics.stamp()]
@@ -59,7 +61,7 @@ class TestLedger:
         seen.append(await store.metrics.stamp())
         job = await worker.claim_one()
         seen.append(await store.metrics.stamp())
-        await worker.end(job, Done())
+        await worker.finish(job, Done())
         seen.append(await store.metrics.stamp())
         await store.queues.ensure("other", slots=3)
         seen.append(await store.metrics.stamp())
@@ -102,7 +104,7 @@ class TestLedger:
 
 @pytest.mark.asyncio
 class TestMinutes:
-    """What happened per minute."""
+    """``minutes`` and ``purge_minutes``."""
 
     async def test_each_minute_queue_and_kind(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -110,12 +112,12 @@ class TestMinutes:
         start = clock.now() - clock.now() % MINUTE
         await store.jobs.enqueue([new_job(kind="a") for _ in range(4)])
         await enqueue(store, kind="b", queue="other")
-        await worker.wait(60)
+        await worker.advance(60)
         jobs = await worker.claim(free=3)
-        await worker.send(
-            worker.finish(jobs[0], waited_s=1.0, ran_s=0.5),
-            worker.finish(jobs[1], Failed("x"), waited_s=2.0, ran_s=0.25),
-            worker.finish(jobs[2], Dead("x"), waited_s=1.0),
+        await worker.send_finishes(
+            worker.build_finish(jobs[0], waited_s=1.0, ran_s=0.5),
+            worker.build_finish(jobs[1], Failed("x"), waited_s=2.0, ran_s=0.25),
+            worker.build_finish(jobs[2], Dead("x"), waited_s=1.0),
         )
         [left] = (
             await store.jobs.page(Filter(statuses=(JobStatus.PENDING,), queue="q"), limit=9)
@@ -159,12 +161,12 @@ class TestMinutes:
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
-        end = worker.finish(first, ran_s=1.0)
-        await worker.send(end)
-        await worker.send(end)
+        finish = worker.build_finish(first, ran_s=1.0)
+        await worker.send_finishes(finish)
+        await worker.send_finishes(finish)
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
-        await worker.send(worker.finish(second, ran_s=1.0))
+        await worker.send_finishes(worker.build_finish(second, ran_s=1.0))
         rows = await _minutes(store, clock)
         assert sum(row.done for row in rows) == 1
         assert sum(row.ran_s for row in rows) == 1.0
@@ -179,7 +181,7 @@ class TestMinutes:
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
-        await worker.end(await worker.claim_one(), Done())
+        await worker.finish(await worker.claim_one(), Done())
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
         assert sum(row.done for row in await _minutes(store, clock)) == 1
 
@@ -198,4 +200,4 @@ class TestMinutes:
         rows = await _minutes(store, clock)
         assert len(rows) == 2
         assert all(row.at >= before for row in rows)
-        assert await counted(store) == {("q", JobStatus.PENDING): 6}
+        assert await job_counts(store) == {("q", JobStatus.PENDING): 6}

@@ -1,4 +1,4 @@
-"""The ledger contract: where claims went, how long everything took, and how processes fared."""
+"""The metrics contract: claims and their ends, times, totals, and samples of processes."""
 
 import pytest
 
@@ -13,14 +13,14 @@ from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, counted, enqueue, new_job
+from .worker import LEASE_S, Worker, claim_of, enqueue, job_counts, new_job
 
 
-async def _folded(store: Store, most: int = 1_000) -> None:
+async def _roll_up_all(store: Store, limit: int = 1_000) -> None:
     for _ in range(1_000):
-        if not await store.metrics.roll_up(limit=most):
+        if not await store.metrics.roll_up(limit=limit):
             return
-    raise AssertionError("folding does not come to an end")
+    raise AssertionError("roll_up does not end")
 
 
 async def _only(store: Store) -> Minute:
@@ -40,18 +40,20 @@ class TestFlow:
         outcomes = (
             Done(), Failed("x"), Dead("x"), Throttled(1.0), Snooze(1.0), Missing(),
         )  # fmt: skip
-        ends = [worker.finish(job, end) for job, end in zip(jobs, outcomes, strict=False)]
-        await worker.exchange(finish=ends, release=[claim_of(jobs[6])])
+        finishes = [
+            worker.build_finish(job, finish) for job, finish in zip(jobs, outcomes, strict=False)
+        ]
+        await worker.exchange(finish=finishes, release=[claim_of(jobs[6])])
         for _ in range(2):
             seen = await _only(store)
             assert (seen.enqueued, seen.started, seen.done, seen.retried) == (9, 8, 1, 1)
             assert (seen.dead, seen.throttled, seen.released, seen.cancelled) == (1, 1, 3, 0)
             ended = seen.done + seen.retried + seen.dead + seen.throttled + seen.released
-            running = (await counted(store))["q", JobStatus.RUNNING]
+            running = (await job_counts(store))["q", JobStatus.RUNNING]
             assert seen.started - ended == running == 1
-            await _folded(store)
+            await _roll_up_all(store)
 
-    async def test_a_lost_run_is_retried_and_a_lost_prefetch_handed_back(
+    async def test_a_lost_run_is_retried_and_a_lost_prefetch_released(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job(), new_job(max_attempts=1)])
@@ -68,7 +70,7 @@ class TestFlow:
         job = await worker.claim_one()
         ids = (waiting.id, running.id)
         await store.jobs.cancel(Selection(ids=ids), reason="x", limit=2)
-        await worker.end(job, Failed("x"), ran_s=1.0)
+        await worker.finish(job, Failed("x"), ran_s=1.0)
         seen = await _only(store)
         assert (seen.started, seen.cancelled, seen.retried) == (1, 2, 0)
         assert seen.ran == histogram([1.0])
@@ -76,26 +78,26 @@ class TestFlow:
 
 @pytest.mark.asyncio
 class TestTimes:
-    """How long jobs were due, ran, and took in all."""
+    """How long jobs waited, ran, and took from enqueue to end."""
 
-    async def test_each_told_end_is_a_sample(
+    async def test_each_finish_is_a_sample(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job() for _ in range(4)])
         jobs = await worker.claim(free=4)
         clock.advance(2)
-        await worker.send(
-            worker.finish(jobs[0], waited_s=0.25, ran_s=0.5),
-            worker.finish(jobs[1], Failed("x"), waited_s=0.25, ran_s=4.0),
-            worker.finish(jobs[2], Throttled(1.0), waited_s=0.5, ran_s=0.5),
-            worker.finish(jobs[3], Missing()),
+        await worker.send_finishes(
+            worker.build_finish(jobs[0], waited_s=0.25, ran_s=0.5),
+            worker.build_finish(jobs[1], Failed("x"), waited_s=0.25, ran_s=4.0),
+            worker.build_finish(jobs[2], Throttled(1.0), waited_s=0.5, ran_s=0.5),
+            worker.build_finish(jobs[3], Missing()),
         )
         for _ in range(2):
             seen = await _only(store)
             assert seen.waited == histogram([0.25, 0.25, 0.5])
             assert seen.ran == histogram([0.5, 4.0, 0.5])
             assert seen.took == histogram([2.0])
-            await _folded(store)
+            await _roll_up_all(store)
 
     async def test_the_store_measures_from_enqueue_to_end(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -104,7 +106,7 @@ class TestTimes:
         keyed = await enqueue(store, dedupe_key="a")
         jobs = await worker.claim(free=2)
         clock.advance(3)
-        await worker.send(*(worker.finish(job) for job in jobs))
+        await worker.send_finishes(*(worker.build_finish(job) for job in jobs))
         records = [await store.jobs.get(answer.id) for answer in (plain, keyed)]
         spans = [
             (record.finished_at - record.enqueued_at) / 1_000_000
@@ -113,17 +115,17 @@ class TestTimes:
         ]
         assert (await _only(store)).took == histogram(spans) == histogram([3.0, 3.0])
 
-    async def test_a_stale_or_repeated_end_is_no_sample(
+    async def test_a_stale_or_repeated_finish_is_no_sample(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job(), new_job()])
         first, second, third = await worker.claim(free=3)
-        end = worker.finish(first, ran_s=1.0)
-        await worker.send(end, end)
-        await worker.send(end, worker.finish(third, ran_s=2.0))
+        finish = worker.build_finish(first, ran_s=1.0)
+        await worker.send_finishes(finish, finish)
+        await worker.send_finishes(finish, worker.build_finish(third, ran_s=2.0))
         clock.advance(LEASE_S)
         await store.jobs.reap(crash_note="x", limit=10)
-        await worker.send(worker.finish(second, ran_s=1.0))
+        await worker.send_finishes(worker.build_finish(second, ran_s=1.0))
         seen = await _only(store)
         assert seen.ran == histogram([1.0, 2.0])
         assert seen.took.count == 2
@@ -133,8 +135,11 @@ class TestTimes:
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
-        ends = [worker.finish(first, ran_s=1.0), worker.finish(second, Dead("x"), ran_s=1.0)]
-        await worker.exchange(finish=ends, timed=False)
+        finishes = [
+            worker.build_finish(first, ran_s=1.0),
+            worker.build_finish(second, Dead("x"), ran_s=1.0),
+        ]
+        await worker.exchange(finish=finishes, timed=False)
         seen = await _only(store)
         assert (seen.started, seen.done, seen.dead) == (2, 1, 1)
         assert seen.waited == seen.ran == seen.took == EMPTY
@@ -146,7 +151,7 @@ class TestTimes:
         await store.jobs.enqueue([new_job() for _ in spans])
         jobs = await worker.claim(free=len(spans))
         for job, span in zip(jobs, spans, strict=True):
-            await worker.send(worker.finish(job, waited_s=span, ran_s=span))
+            await worker.send_finishes(worker.build_finish(job, waited_s=span, ran_s=span))
             await store.metrics.roll_up(limit=3)
         since = clock.now() - clock.now() % MINUTE
         [seen] = await store.metrics.minutes(since=since, until=since + MINUTE)
@@ -156,7 +161,7 @@ class TestTimes:
 
 @pytest.mark.asyncio
 class TestTotals:
-    """What grows only."""
+    """Sums over all time, which never decrease."""
 
     async def test_totals_outlive_minutes_and_jobs(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -164,11 +169,11 @@ class TestTotals:
         assert await store.metrics.totals() == []
         for _ in range(3):
             answer = await enqueue(store)
-            await worker.end(await worker.claim_one(), Done(), ran_s=0.5)
+            await worker.finish(await worker.claim_one(), Done(), ran_s=0.5)
             await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
-            await worker.wait(60)
+            await worker.advance(60)
         await enqueue(store, queue="other", kind="b")
-        await _folded(store)
+        await _roll_up_all(store)
         before = clock.now() + MINUTE
         await store.metrics.purge_minutes(before=before, limit=100)
         assert await store.metrics.minutes(since=0, until=before) == []
@@ -184,9 +189,9 @@ class TestTotals:
         for turn in range(4):
             await store.jobs.enqueue([new_job() for _ in range(turn + 1)])
             for job in await worker.claim(free=9):
-                await worker.end(job, Done(), ran_s=0.5 * turn)
+                await worker.finish(job, Done(), ran_s=0.5 * turn)
             await store.metrics.roll_up(limit=2)
-            await worker.wait(60)
+            await worker.advance(60)
         minutes = await store.metrics.minutes(since=since, until=clock.now() + MINUTE)
         seen = await _only(store)
         assert seen.done == sum(minute.done for minute in minutes) == 10
@@ -201,13 +206,13 @@ class TestTotals:
 
 @pytest.mark.asyncio
 class TestVitals:
-    """How processes fared."""
+    """Samples of processes."""
 
     async def test_reports_about_one_minute_are_added_up(
         self, store: Store, clock: MovableClock
     ) -> None:
         at = clock.now() - clock.now() % MINUTE
-        told = Vitals(
+        sample = Vitals(
             at=at,
             host_id="b",
             label="b-1",
@@ -221,8 +226,8 @@ class TestVitals:
             exchange=histogram([0.001, 0.002]),
             errors=1,
         )
-        await store.metrics.record_vitals(told)
-        assert await store.metrics.vitals(since=at, until=at + MINUTE) == [told]
+        await store.metrics.record_vitals(sample)
+        assert await store.metrics.vitals(since=at, until=at + MINUTE) == [sample]
         again = Vitals(at=at, host_id="b", cpu_s=0.5, span_s=10.0, memory_bytes=90)
         await store.metrics.record_vitals(again)
         await store.metrics.record_vitals(Vitals(at=at, host_id="a", cpu_s=1.0, span_s=4.0))
@@ -249,13 +254,15 @@ class TestVitals:
     async def test_round_trips_are_counted_for_ever(
         self, store: Store, clock: MovableClock
     ) -> None:
-        """Whatever becomes of the minutes: what Prometheus calls a histogram must not fall."""
+        """Even after minutes are purged: a histogram of Prometheus must not decrease."""
         assert await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1) == []
         at = clock.now() - clock.now() % MINUTE
         for turn, host_id in enumerate(("a", "b", "a")):
-            trips = histogram([0.001 * (turn + 1)])
-            told = Vitals(at=at + turn * MINUTE, host_id=host_id, exchange=trips, errors=turn)
-            await store.metrics.record_vitals(told)
+            round_trips = histogram([0.001 * (turn + 1)])
+            sample = Vitals(
+                at=at + turn * MINUTE, host_id=host_id, exchange=round_trips, errors=turn
+            )
+            await store.metrics.record_vitals(sample)
         await store.metrics.purge_minutes(before=at + 9 * MINUTE, limit=99)
         assert await store.metrics.vitals(since=0, until=at + 9 * MINUTE) == []
         [known] = await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1)

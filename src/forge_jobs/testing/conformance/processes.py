@@ -1,4 +1,4 @@
-"""The process contract: who is alive, who leads, what operators ask of them."""
+"""The process contract: registrations, leases, control by operators, leaderships."""
 
 import asyncio
 
@@ -17,12 +17,12 @@ from .worker import LEASE_S, Worker, enqueue
 
 @pytest.mark.asyncio
 class TestProcesses:
-    """Registering, beating and being seen."""
+    """Registration, heartbeats, listing and control."""
 
     async def test_a_process_is_seen_as_it_registered(
         self, store: Store, clock: MovableClock
     ) -> None:
-        worker = await Worker.join(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
+        worker = await Worker.register(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
         started = clock.now()
         clock.advance(2)
         stats = ProcessStats(
@@ -43,7 +43,7 @@ class TestProcesses:
     async def test_keys_are_never_reused(self, store: Store, clock: MovableClock) -> None:
         keys: list[int] = []
         for n in range(3):
-            worker = await Worker.join(store, clock, host_id=f"host-{n}")
+            worker = await Worker.register(store, clock, host_id=f"host-{n}")
             keys.append(worker.key)
             await store.processes.deregister(worker.key)
         assert keys == sorted(set(keys))
@@ -52,7 +52,7 @@ class TestProcesses:
         self, store: Store, clock: MovableClock
     ) -> None:
         workers = {
-            name: await Worker.join(store, clock, host_id=name) for name in ("c", "a", "d", "b")
+            name: await Worker.register(store, clock, host_id=name) for name in ("c", "a", "d", "b")
         }
         await store.processes.deregister(workers["d"].key)
         clock.advance(LEASE_S - 1)
@@ -80,8 +80,8 @@ class TestProcesses:
         self, store: Store, clock: MovableClock
     ) -> None:
         assert await store.processes.next_expiry() is None
-        await Worker.join(store, clock, host_id="long", lease_s=60.0)
-        short = await Worker.join(store, clock, host_id="short", lease_s=5.0)
+        await Worker.register(store, clock, host_id="long", lease_s=60.0)
+        short = await Worker.register(store, clock, host_id="short", lease_s=5.0)
         assert await store.processes.next_expiry() == clock.now() + 5 * SECOND
         clock.advance(2)
         await short.heartbeat()
@@ -92,7 +92,7 @@ class TestProcesses:
     async def test_a_process_is_asked_to_be_quiet(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         before = await store.processes.control(worker.key)
         await store.processes.quiet(worker.host_id, quiet=True)
         after = await store.processes.control(worker.key)
@@ -103,7 +103,7 @@ class TestProcesses:
         await store.processes.quiet(worker.host_id, quiet=False)
         assert not (await store.processes.control(worker.key)).quiet
 
-    async def test_only_the_living_can_be_asked(
+    async def test_only_living_processes_can_be_quieted(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
         with pytest.raises(NotFound):
@@ -139,41 +139,41 @@ class TestProcesses:
         before = (await store.processes.control(worker.key)).version
         await enqueue(store)
         job = await worker.claim_one()
-        await worker.send(worker.finish(job))
+        await worker.send_finishes(worker.build_finish(job))
         await worker.heartbeat()
         assert (await store.processes.control(worker.key)).version == before
 
 
 @pytest.mark.asyncio
 class TestLeadership:
-    """Named leaderships: one holder at a time."""
+    """Leaderships: one holder at a time."""
 
     async def test_the_first_takes_it_and_renews_it(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2", lease_s=600.0)
+        other = await Worker.register(store, clock, host_id="host-2", lease_s=600.0)
         lead = store.processes.lead
         assert await lead("cron", worker.key, ttl_s=15)
         assert not await lead("cron", other.key, ttl_s=15)
-        await worker.wait(10)
+        await worker.advance(10)
         assert await lead("cron", worker.key, ttl_s=15)
-        await worker.wait(10)
+        await worker.advance(10)
         assert not await lead("cron", other.key, ttl_s=15)
-        await worker.wait(6)
+        await worker.advance(6)
         assert await lead("cron", other.key, ttl_s=15)
         assert not await lead("cron", worker.key, ttl_s=15)
 
     async def test_names_are_independent(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         assert await store.processes.lead("a", worker.key, ttl_s=15)
         assert await store.processes.lead("b", other.key, ttl_s=15)
 
     async def test_it_can_be_given_up_at_once(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2")
+        other = await Worker.register(store, clock, host_id="host-2")
         await store.processes.lead("cron", worker.key, ttl_s=15)
         await store.processes.release_lead("cron", other.key)
         assert not await store.processes.lead("cron", other.key, ttl_s=15)
@@ -181,10 +181,10 @@ class TestLeadership:
         assert await store.processes.lead("cron", other.key, ttl_s=15)
         await store.processes.release_lead("nothing", worker.key)
 
-    async def test_a_lease_from_before_the_clock_was_set_back_binds_nobody(
+    async def test_a_lease_from_before_the_clock_was_set_back_is_free(
         self, store: Store, worker: Worker, clock: MovableClock
     ) -> None:
-        other = await Worker.join(store, clock, host_id="host-2", lease_s=600.0)
+        other = await Worker.register(store, clock, host_id="host-2", lease_s=600.0)
         assert await store.processes.lead("cron", worker.key, ttl_s=15)
         clock.jump(-5)
         assert not await store.processes.lead("cron", other.key, ttl_s=15)
@@ -193,7 +193,7 @@ class TestLeadership:
         assert not await store.processes.lead("cron", worker.key, ttl_s=15)
 
     async def test_many_at_once_elect_one(self, store: Store, clock: MovableClock) -> None:
-        workers = [await Worker.join(store, clock, host_id=f"host-{n}") for n in range(8)]
+        workers = [await Worker.register(store, clock, host_id=f"host-{n}") for n in range(8)]
         won = await asyncio.gather(
             *(store.processes.lead("cron", worker.key, ttl_s=15) for worker in workers)
         )

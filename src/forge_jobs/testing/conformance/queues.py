@@ -1,4 +1,4 @@
-"""The queue contract: what operators set stays set, and nonsense is refused."""
+"""The queue contract: settings of queues are kept, bad values are refused; published kinds."""
 
 import asyncio
 import math
@@ -11,7 +11,7 @@ from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, enqueue, everything
+from .worker import Worker, all_jobs, enqueue
 
 BAD_CHANGES = {
     "slots below zero": QueueChange(slots=-1),
@@ -73,7 +73,7 @@ class TestQueues:
         assert (changed.retain_dead_s, changed.retain_cancelled_s) == (0.0, 1.5)
         assert (changed.backoff_enabled, changed.backoff_base_s) == (True, 2.0)
 
-    async def test_nonsense_is_refused_whole(self, store: Store) -> None:
+    async def test_a_bad_value_refuses_the_whole_change(self, store: Store) -> None:
         before = await store.queues.ensure("q", slots=3)
         for name, change in BAD_CHANGES.items():
             with pytest.raises(BadOption):
@@ -94,7 +94,7 @@ class TestQueues:
         await enqueue(store)
         await store.queues.forget("q")
         assert await store.queues.get("q") is None
-        assert len(await everything(store)) == 1
+        assert len(await all_jobs(store)) == 1
         assert len(await worker.claim()) == 1
         assert (await store.queues.ensure("q", slots=7)).slots == 7
 
@@ -103,7 +103,7 @@ class TestQueues:
 class TestKinds:
     """Which queue a kind belongs to."""
 
-    async def test_the_last_word_counts(self, store: Store) -> None:
+    async def test_the_last_publish_wins(self, store: Store) -> None:
         assert await store.queues.kinds() == {}
         await store.queues.publish({"send": "mail", "encode": "video"})
         await store.queues.publish({"send": "mail-2"})

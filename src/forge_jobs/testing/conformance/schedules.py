@@ -1,4 +1,4 @@
-"""The rate half of the schedule contract: buckets that grant what they hold."""
+"""Token buckets of the schedule contract."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from forge_jobs.testing.clock import MovableClock
 
 
 @pytest.mark.asyncio
-class TestBuckets:
-    """Token buckets."""
+class TestTokenBuckets:
+    """``take``, ``drain`` and the definition of token buckets."""
 
     async def test_a_new_bucket_is_full(self, store: Store, clock: MovableClock) -> None:
         bucket = await store.schedules.ensure_token_bucket("smtp", capacity=5, refill_per_s=2)

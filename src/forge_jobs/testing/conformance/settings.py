@@ -1,4 +1,4 @@
-"""The contract for settings: names, versions, ends by store time, and racing writers."""
+"""The settings contract: names, versions, expiry by store time, and concurrent writers."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from forge_jobs.testing.clock import MovableClock
 from .fixtures import SecondStore
 
 ALL_BYTES = bytes(range(256))
-BAD_PLACES = {
+BAD_NAMES = {
     "empty namespace": ("", "name"),
     "large letters": ("Web", "name"),
     "namespace too long": ("w" * 64, "name"),
@@ -39,7 +39,7 @@ class TestSettings:
         assert (second.value, second.version) == (b"", 2)
         assert await store.settings.get("web", "key") == second
 
-    async def test_namespaces_are_apart(self, store: Store) -> None:
+    async def test_namespaces_are_independent(self, store: Store) -> None:
         await store.settings.put("web", "key", b"one")
         await store.settings.put("web.2", "key", b"two")
         assert await store.settings.delete("web", "key")
@@ -53,7 +53,7 @@ class TestSettings:
         assert await store.settings.delete("web", "key")
         assert not await store.settings.delete("web", "key")
 
-    async def test_the_end_is_in_store_time(self, store: Store, clock: MovableClock) -> None:
+    async def test_expiry_is_in_store_time(self, store: Store, clock: MovableClock) -> None:
         kept = await store.settings.put("web", "a", b"x", ttl_s=60)
         assert kept.until == clock.now() + 60 * SECOND
         clock.advance(59.999)
@@ -62,7 +62,7 @@ class TestSettings:
         assert await store.settings.get("web", "a") is None
         assert not await store.settings.delete("web", "a")
 
-    async def test_a_put_gives_a_new_end_or_none(self, store: Store, clock: MovableClock) -> None:
+    async def test_a_put_replaces_the_expiry(self, store: Store, clock: MovableClock) -> None:
         await store.settings.put("web", "a", b"x", ttl_s=10)
         await store.settings.put("web", "a", b"y", ttl_s=30)
         clock.advance(20)
@@ -73,7 +73,7 @@ class TestSettings:
         assert last is not None
         assert (last.value, last.until) == (b"z", None)
 
-    async def test_the_first_of_many_stands(self, store: Store) -> None:
+    async def test_the_first_of_many_is_kept(self, store: Store) -> None:
         answers = await asyncio.gather(
             *(store.settings.put_if_absent("web", "key", bytes([n])) for n in range(8))
         )
@@ -86,28 +86,30 @@ class TestSettings:
     ) -> None:
         if second_store is None:
             return
-        beside = second_store(store)
-        await beside.open()
+        other = second_store(store)
+        await other.open()
         answers = await asyncio.gather(
             *(
-                each.settings.put_if_absent("web", f"key {place}", bytes([which]))
-                for place in range(10)
-                for which, each in enumerate((store, beside))
+                each.settings.put_if_absent("web", f"key {number}", bytes([which]))
+                for number in range(10)
+                for which, each in enumerate((store, other))
             )
         )
         assert answers[::2] == answers[1::2]
         await store.settings.delete("web", "key 0")
-        assert await beside.settings.get("web", "key 0") is None
-        await beside.close()
+        assert await other.settings.get("web", "key 0") is None
+        await other.close()
 
-    async def test_what_has_ended_is_absent(self, store: Store, clock: MovableClock) -> None:
+    async def test_an_expired_setting_is_absent(self, store: Store, clock: MovableClock) -> None:
         await store.settings.put("web", "a", b"old", ttl_s=5)
         assert (await store.settings.put_if_absent("web", "a", b"new")).value == b"old"
         clock.advance(5)
         assert (await store.settings.put_if_absent("web", "a", b"new", ttl_s=9)).value == b"new"
         assert (await store.settings.put_if_absent("web", "a", b"newer")).value == b"new"
 
-    async def test_purging_leaves_what_stands(self, store: Store, clock: MovableClock) -> None:
+    async def test_purge_keeps_what_has_not_expired(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         for number in range(5):
             await store.settings.put("web", f"short {number}", b"", ttl_s=1)
         await store.settings.put("web", "long", b"", ttl_s=60)
@@ -120,7 +122,7 @@ class TestSettings:
         assert await store.settings.get("web", "long") is not None
         assert await store.settings.get("web", "for ever") is not None
 
-    async def test_trimming_keeps_those_that_end_last(self, store: Store) -> None:
+    async def test_trim_keeps_those_that_expire_last(self, store: Store) -> None:
         for number in range(6):
             await store.settings.put("web", str(number), b"", ttl_s=60 + number)
         await store.settings.put("web", "for ever", b"")
@@ -132,9 +134,9 @@ class TestSettings:
         assert await store.settings.get("web", "for ever") is not None
         assert await store.settings.get("other", "0") is not None
 
-    @pytest.mark.parametrize("case", BAD_PLACES)
-    async def test_bad_places_are_refused(self, store: Store, case: str) -> None:
-        namespace, name = BAD_PLACES[case]
+    @pytest.mark.parametrize("case", BAD_NAMES)
+    async def test_bad_names_are_refused(self, store: Store, case: str) -> None:
+        namespace, name = BAD_NAMES[case]
         for call in (
             store.settings.get(namespace, name),
             store.settings.put(namespace, name, b""),
@@ -144,7 +146,7 @@ class TestSettings:
             with pytest.raises(BadName):
                 await call
 
-    async def test_values_and_lives_are_bounded(self, store: Store) -> None:
+    async def test_values_and_ttls_are_bounded(self, store: Store) -> None:
         await store.settings.put("web", "large", b"s" * MAX_VALUE)
         with pytest.raises(BadOption) as caught:
             await store.settings.put("web", "large", b"secret" * MAX_VALUE)

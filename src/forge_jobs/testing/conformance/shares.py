@@ -1,4 +1,4 @@
-"""How slots are shared out: fairly, only from what others gave up, and never beyond the total."""
+"""Slot shares: fair, granted only from released slots, and never beyond the total."""
 
 import asyncio
 
@@ -17,12 +17,14 @@ from .worker import LEASE_S, Worker, new_job
 MOST = 256
 
 
-async def _join(store: Store, clock: MovableClock, *names: str) -> dict[str, Worker]:
-    return {name: await Worker.join(store, clock, host_id=name, lease_s=600.0) for name in names}
+async def _register(store: Store, clock: MovableClock, *names: str) -> dict[str, Worker]:
+    return {
+        name: await Worker.register(store, clock, host_id=name, lease_s=600.0) for name in names
+    }
 
 
 async def _slots(store: Store, queue: str = "q") -> dict[str, int]:
-    """What each living process may use."""
+    """The slots that each living process may use."""
     return {
         record.host_id: record.shares[queue].slots
         for record in await store.processes.all()
@@ -41,7 +43,7 @@ async def _held(store: Store, queue: str = "q") -> dict[str, int]:
 async def _release_slots(
     store: Store, worker: Worker, *, running: int = 0, queue: str = "q"
 ) -> int:
-    """What a process says that has read its share and has that many jobs running."""
+    """The report of a process that has read its share and runs that many jobs."""
     [record] = [one for one in await store.processes.all() if one.key == worker.key]
     kept = SlotsInUse(queue, record.shares[queue].version, running)
     return await store.processes.release_slots(worker.key, [kept])
@@ -53,7 +55,7 @@ class TestShares:
 
     async def test_a_lone_process_gets_everything(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=10)
-        await _join(store, clock, "a")
+        await _register(store, clock, "a")
         assert await _slots(store) == {}
         assert await store.processes.share(max_slots=MOST) == 1
         assert (await _slots(store), await _held(store)) == ({"a": 10}, {"a": 10})
@@ -62,20 +64,20 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        await _join(store, clock, "b", "a", "c")
+        await _register(store, clock, "b", "a", "c")
         assert await store.processes.share(max_slots=MOST) == 3
         assert await _slots(store) == {"a": 4, "b": 3, "c": 3}
 
     async def test_fewer_slots_than_processes(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=2)
-        await _join(store, clock, "a", "b", "c")
+        await _register(store, clock, "a", "b", "c")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 1, "b": 1}
         assert await store.processes.share(max_slots=MOST) == 0, "nobody takes turns"
 
     async def test_L9_only_changes_are_written(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=10)
-        workers = await _join(store, clock, "a", "b")
+        workers = await _register(store, clock, "a", "b")
         await store.processes.share(max_slots=MOST)
         before = (await store.processes.control(workers["a"].key)).version
         shares = [record.shares for record in await store.processes.all()]
@@ -87,13 +89,13 @@ class TestShares:
         assert await store.processes.share(max_slots=MOST) == 1
         assert (await store.processes.control(workers["a"].key)).version > before
 
-    async def test_M6_a_newcomer_gets_only_what_others_gave_up(
+    async def test_M6_a_new_process_gets_only_what_others_released(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        workers = await _join(store, clock, "a")
+        workers = await _register(store, clock, "a")
         await store.processes.share(max_slots=MOST)
-        workers |= await _join(store, clock, "b")
+        workers |= await _register(store, clock, "b")
         assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"a": 5}
         assert await _held(store) == {"a": 10}
@@ -105,11 +107,11 @@ class TestShares:
         await store.processes.share(max_slots=MOST)
         assert (await _slots(store), await _held(store)) == ({"a": 5, "b": 5},) * 2
 
-    async def test_what_was_said_of_a_former_share_counts_no_more(
+    async def test_a_report_about_an_older_share_is_ignored(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        workers = await _join(store, clock, "a")
+        workers = await _register(store, clock, "a")
         a = workers["a"]
         await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=2))
@@ -125,9 +127,11 @@ class TestShares:
         assert await _release_slots(store, a, running=1) == 8
         assert await _held(store) == {"a": 2}
 
-    async def test_giving_up_never_takes(self, store: Store, clock: MovableClock) -> None:
+    async def test_release_slots_never_raises_what_is_held(
+        self, store: Store, clock: MovableClock
+    ) -> None:
         await store.queues.ensure("q", slots=4)
-        workers = await _join(store, clock, "a")
+        workers = await _register(store, clock, "a")
         await store.processes.share(max_slots=MOST)
         assert await _release_slots(store, workers["a"], running=99) == 0
         assert await _held(store) == {"a": 4}
@@ -137,11 +141,11 @@ class TestShares:
         )
         assert await store.processes.release_slots(workers["a"].key, []) == 0
 
-    async def test_fewer_slots_are_taken_at_once_and_free_when_given_up(
+    async def test_fewer_slots_apply_at_once_and_are_free_when_released(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=9)
-        workers = await _join(store, clock, "a", "b", "c")
+        workers = await _register(store, clock, "a", "b", "c")
         await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=3))
         assert await store.processes.share(max_slots=MOST) == 3
@@ -155,7 +159,7 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        workers = await _join(store, clock, "a", "b")
+        workers = await _register(store, clock, "a", "b")
         await store.processes.share(max_slots=MOST)
         await store.processes.deregister(workers["a"].key)
         assert await store.processes.share(max_slots=MOST) == 1
@@ -165,7 +169,7 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        workers = await _join(store, clock, "a", "b")
+        workers = await _register(store, clock, "a", "b")
         await store.processes.share(max_slots=MOST)
         await store.processes.quiet("a", quiet=True)
         await store.processes.share(max_slots=MOST)
@@ -179,8 +183,8 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(3)])
-        dying = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0)
+        dying = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Worker.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         await dying.claim(free=3)
         clock.advance(LEASE_S + 1)
@@ -193,12 +197,12 @@ class TestShares:
         assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"b": 10}
 
-    async def test_who_comes_back_in_time_finds_its_share(
+    async def test_a_late_heartbeat_keeps_the_share(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        slow = await Worker.join(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0)
+        slow = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Worker.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         clock.advance(LEASE_S + 1)
         await store.processes.share(max_slots=MOST)
@@ -210,19 +214,19 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        await _join(store, clock, "a")
+        await _register(store, clock, "a")
         await store.processes.share(max_slots=MOST)
-        await Worker.join(store, clock, host_id="b", lease_s=600.0, replaces="a")
+        await Worker.register(store, clock, host_id="b", lease_s=600.0, replaces="a")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 10}
 
-    async def test_only_who_declared_a_queue_shares_it(
+    async def test_only_processes_that_declared_a_queue_share_it(
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("mail", slots=7)
         await store.queues.ensure("vidéo, slow", slots=3)
-        await Worker.join(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
-        await Worker.join(store, clock, host_id="b", queues=("mail", "undeclared"))
+        await Worker.register(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
+        await Worker.register(store, clock, host_id="b", queues=("mail", "undeclared"))
         await store.processes.share(max_slots=MOST)
         assert await _slots(store, "mail") == {"a": 4, "b": 3}
         assert await _slots(store, "vidéo, slow") == {"a": 3}
@@ -235,10 +239,10 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=1_000)
-        await _join(store, clock, "a", "b", "c")
+        await _register(store, clock, "a", "b", "c")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 256, "b": 256, "c": 256}
-        await _join(store, clock, "d")
+        await _register(store, clock, "d")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 250, "b": 250, "c": 250, "d": 232}
 
@@ -251,7 +255,7 @@ class TestShares:
             await store.queues.ensure("q", slots=10)
             await store.queues.ensure("r", slots=5)
             for n in range(4):
-                await Worker.join(store, clock, host_id=f"h{n}", queues=("q", "r"))
+                await Worker.register(store, clock, host_id=f"h{n}", queues=("q", "r"))
             counts = await asyncio.gather(
                 *(one.processes.share(max_slots=MOST) for one in (store, other) * 4)
             )
@@ -269,7 +273,7 @@ class TestShares:
         await store.queues.ensure("q", slots=8)
         workers: dict[str, Worker] = {}
         for n in range(60):
-            total = await _stir(store, clock, workers, dice, n)
+            total = await _random_event(store, clock, workers, dice, n)
             records = await store.processes.all()
             before = [
                 Part(one.key, one.host_id, not one.quiet, share.slots, share.held)
@@ -289,15 +293,15 @@ class TestShares:
             assert held <= max(total, sum(part.held for part in before))
 
 
-async def _stir(
+async def _random_event(
     store: Store, clock: MovableClock, workers: dict[str, Worker], dice: SeededEntropy, n: int
 ) -> int:
-    """One thing happens; the total after it."""
+    """Apply one random event; the total afterwards."""
     name = sorted(workers)[_below(dice, len(workers))] if workers else None
     match _below(dice, 6):
         case 0 | 1 if len(workers) < 6:
             fresh = f"h{_below(dice, 90):02}-{n}"
-            workers |= await _join(store, clock, fresh)
+            workers |= await _register(store, clock, fresh)
         case 2 if name is not None:
             await store.processes.deregister(workers.pop(name).key)
         case 3 if name is not None:

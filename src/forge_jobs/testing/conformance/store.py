@@ -1,4 +1,4 @@
-"""The whole store: opening, waking up, synchronous calls, upkeep, and two stores on one place."""
+"""The store: open and close, notifications, synchronous calls, maintenance, two stores at once."""
 
 import asyncio
 import threading
@@ -16,14 +16,14 @@ from forge_jobs.store.store import Severity, Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import MakeStore, SecondStore
-from .worker import Worker, claim_of, counted, enqueue, everything, new_job, record
+from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
-# A wake-up is a hint; this long is only waited for one that never comes.
-PATIENCE_S = 60.0
+# How long to wait for a notification that never comes.
+MAX_WAIT_S = 60.0
 
 
-class Bell:
-    """Counts rings from whichever thread they come."""
+class NotificationProbe:
+    """Records notifications from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,9 +32,9 @@ class Bell:
     def notify(self) -> None:
         self._loop.call_soon_threadsafe(self._notified.set)
 
-    async def heard(self) -> bool:
+    async def notified(self) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(MAX_WAIT_S):
                 await self._notified.wait()
         except TimeoutError:
             return False
@@ -44,7 +44,7 @@ class Bell:
 
 @pytest.mark.asyncio
 class TestStore:
-    """Opening, closing, looking after it."""
+    """Open, close and maintenance."""
 
     async def test_opening_and_closing_twice_is_fine(self, make_store: MakeStore) -> None:
         store = make_store()
@@ -57,13 +57,13 @@ class TestStore:
         assert (await record(store, answer.id)).id == answer.id
         await store.close()
 
-    async def test_stores_on_different_places_do_not_meet(
+    async def test_stores_on_different_databases_are_independent(
         self, store: Store, make_store: MakeStore
     ) -> None:
         other = make_store()
         await other.open()
         answer = await enqueue(store)
-        assert await everything(other) == []
+        assert await all_jobs(other) == []
         assert await other.jobs.get(answer.id) is None
         await other.close()
 
@@ -75,7 +75,7 @@ class TestStore:
         assert status.current == status.wanted
         assert await store.maintenance.migrate() == status
 
-    async def test_upkeep_needs_no_open_store(self, make_store: MakeStore) -> None:
+    async def test_maintenance_needs_no_open_store(self, make_store: MakeStore) -> None:
         store = make_store()
         status = await store.maintenance.migrate()
         assert status.current == status.wanted
@@ -84,7 +84,7 @@ class TestStore:
         await store.close()
         await store.maintenance.drop()
         await store.open()
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
         await store.close()
 
     async def test_it_describes_and_examines_itself(self, store: Store) -> None:
@@ -97,7 +97,7 @@ class TestStore:
 
     async def test_it_knows_how_large_it_is(self, store: Store) -> None:
         before = await store.maintenance.size()
-        # nothing that a store could press together
+        # Data that no store can compress.
         noise = "".join(sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(4_000))
         for _ in range(4):
             await enqueue(store, payload=f'"{noise}"'.encode())
@@ -108,12 +108,12 @@ class TestStore:
     async def test_an_unknown_transaction_is_refused(self, store: Store) -> None:
         with pytest.raises(BadOption):
             store.enqueue_in(object(), [new_job()])
-        assert await everything(store) == []
+        assert await all_jobs(store) == []
 
 
 @pytest.mark.asyncio
 class TestSyncEnqueue:
-    """``enqueue_sync``, where there is one."""
+    """``enqueue_sync``, where the store has it."""
 
     async def test_it_stores_what_enqueue_stores(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -152,52 +152,54 @@ class TestSyncEnqueue:
             thread.start()
         await asyncio.gather(*(asyncio.to_thread(thread.join, 60) for thread in threads))
         assert not failures
-        assert len(await everything(store)) == 60
+        assert len(await all_jobs(store)) == 60
 
 
 @pytest.mark.asyncio
-class TestWaking:
-    """``subscribe``: a hint that follows whatever makes jobs due."""
+class TestNotifications:
+    """``subscribe``: a notification follows every call that makes jobs due."""
 
-    async def test_A24_whatever_makes_a_job_due_rings(self, store: Store, worker: Worker) -> None:
-        bell = Bell()
+    async def test_A24_whatever_makes_a_job_due_notifies(
+        self, store: Store, worker: Worker
+    ) -> None:
+        probe = NotificationProbe()
         later = await enqueue(store, delay_s=600.0)
         dead = await enqueue(store)
         job = await worker.claim_one()
         await store.jobs.cancel(Selection(ids=(dead.id,)), reason="x", limit=1)
         await worker.exchange(release=[claim_of(job)])
         await enqueue(store, hold=True, limit_key="a")
-        subscription = await store.subscribe(["q"], bell.notify)
-        ways = {
+        subscription = await store.subscribe(["q"], probe.notify)
+        calls = {
             "enqueue": lambda: enqueue(store),
             "run_now": lambda: store.jobs.run_now(Selection(ids=(later.id,)), limit=1),
             "retry": lambda: store.jobs.retry(Selection(ids=(dead.id,)), limit=1),
             "unhold": lambda: store.jobs.unhold("a", limit=1),
         }
-        for name, way in ways.items():
-            await way()
-            assert await bell.heard(), name
+        for name, call in calls.items():
+            await call()
+            assert await probe.notified(), name
         await subscription.close()
         await subscription.close()
 
-    async def test_an_operators_change_rings(self, store: Store) -> None:
-        bell = Bell()
+    async def test_a_change_by_an_operator_notifies(self, store: Store) -> None:
+        probe = NotificationProbe()
         await store.queues.ensure("q", slots=1)
-        subscription = await store.subscribe(["q"], bell.notify)
+        subscription = await store.subscribe(["q"], probe.notify)
         await store.queues.change("q", QueueChange(paused=True))
-        assert await bell.heard()
+        assert await probe.notified()
         await subscription.close()
 
-    async def test_a_sync_enqueue_rings(self, store: Store) -> None:
+    async def test_a_sync_enqueue_notifies(self, store: Store) -> None:
         if not store.capabilities.sync_enqueue:
             return
-        bell = Bell()
-        subscription = await store.subscribe(["q"], bell.notify)
+        probe = NotificationProbe()
+        subscription = await store.subscribe(["q"], probe.notify)
         await asyncio.to_thread(store.enqueue_sync, [new_job()])
-        assert await bell.heard()
+        assert await probe.notified()
         await subscription.close()
 
-    async def test_A8_a_failing_bell_fails_nothing(self, store: Store) -> None:
+    async def test_A8_a_failing_notification_fails_nothing(self, store: Store) -> None:
         def broken() -> None:
             raise RuntimeError("out of order")
 
@@ -209,7 +211,7 @@ class TestWaking:
 
 @pytest.mark.asyncio
 class TestTwoStores:
-    """Several processes on one place, where the store allows it."""
+    """Several store objects on one database, where the store allows it."""
 
     async def test_what_one_writes_the_other_reads(
         self, store: Store, clock: MovableClock, second_store: SecondStore | None
@@ -222,17 +224,17 @@ class TestTwoStores:
         answer = await enqueue(store, dedupe_key="a")
         assert other.tag == store.tag
         assert (await enqueue(other, dedupe_key="a")).id == answer.id
-        worker = await Worker.join(other, clock)
+        worker = await Worker.register(other, clock)
         job = await worker.claim_one()
         assert (await record(store, answer.id)).owner == worker.key
         await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
         assert list((await worker.exchange()).cancels) == [job.key]
-        assert await worker.end(job, Done(), result=b"1") is Verdict.APPLIED
+        assert await worker.finish(job, Done(), result=b"1") is Verdict.APPLIED
         assert (await record(store, answer.id)).result == b"1"
-        assert await counted(store) == await counted(other) == {("q", JobStatus.DONE): 1}
+        assert await job_counts(store) == await job_counts(other) == {("q", JobStatus.DONE): 1}
         await other.close()
 
-    async def test_the_other_store_is_woken(
+    async def test_the_other_store_is_notified(
         self, store: Store, second_store: SecondStore | None
     ) -> None:
         if second_store is None:
@@ -240,10 +242,10 @@ class TestTwoStores:
             return
         other = second_store(store)
         await other.open()
-        bell = Bell()
-        subscription = await other.subscribe(["q"], bell.notify)
+        probe = NotificationProbe()
+        subscription = await other.subscribe(["q"], probe.notify)
         await enqueue(store)
-        assert await bell.heard()
+        assert await probe.notified()
         await subscription.close()
         await other.close()
 
@@ -260,7 +262,7 @@ class TestTwoStores:
             *(enqueue(both[n % 2], dedupe_key=f"k{n // 8}") for n in range(40))
         )
         assert sum(not answer.duplicate for answer in answers) == 5
-        workers = [await Worker.join(who, clock, host_id=f"h{n}") for n, who in enumerate(both)]
+        workers = [await Worker.register(who, clock, host_id=f"h{n}") for n, who in enumerate(both)]
         rounds = await asyncio.gather(*(workers[n % 2].claim(free=2) for n in range(4)))
         keys = [job.key for jobs in rounds for job in jobs]
         assert len(keys) == len(set(keys)) == 5

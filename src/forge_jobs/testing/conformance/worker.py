@@ -1,4 +1,4 @@
-"""A worker process reduced to what a store sees of it, and short ways to ask a store."""
+"""A worker process as a store sees it, and helpers that read a store."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +19,9 @@ LEASE_S = 15.0
 
 
 def new_job(**options: Any) -> NewJob:
-    """A request for a job of kind ``work`` in the queue ``q``, unless told otherwise."""
-    asked: dict[str, Any] = {"kind": "work", "queue": "q", **options}
-    return NewJob(**asked)
+    """A request for a job, by default of kind ``work`` in the queue ``q``."""
+    fields: dict[str, Any] = {"kind": "work", "queue": "q", **options}
+    return NewJob(**fields)
 
 
 async def enqueue(store: Store, **options: Any) -> Enqueued:
@@ -31,13 +31,13 @@ async def enqueue(store: Store, **options: Any) -> Enqueued:
 
 
 async def record(store: Store, job_id: str) -> JobRecord:
-    """The job, which must exist."""
+    """The record of a job, which must exist."""
     found = await store.jobs.get(job_id)
     assert found is not None
     return found
 
 
-async def everything(store: Store) -> list[JobRecord]:
+async def all_jobs(store: Store) -> list[JobRecord]:
     """All jobs, oldest first."""
     jobs: list[JobRecord] = []
     cursor = None
@@ -49,13 +49,13 @@ async def everything(store: Store) -> list[JobRecord]:
             return jobs[::-1]
 
 
-async def counted(store: Store) -> dict[tuple[str, JobStatus], int]:
-    """The counters without the empty ones."""
+async def job_counts(store: Store) -> dict[tuple[str, JobStatus], int]:
+    """The counters that are not 0."""
     return {(row.queue, row.status): row.jobs for row in await store.metrics.counts() if row.jobs}
 
 
 class Worker:
-    """One registered process. Every exchange carries the next number."""
+    """One registered process. Every exchange has the next number."""
 
     def __init__(self, store: Store, clock: MovableClock, key: int, host_id: str) -> None:
         self.store = store
@@ -65,7 +65,7 @@ class Worker:
         self.number = 0
 
     @classmethod
-    async def join(
+    async def register(
         cls,
         store: Store,
         clock: MovableClock,
@@ -75,8 +75,8 @@ class Worker:
         lease_s: float = LEASE_S,
         replaces: str | None = None,
     ) -> "Worker":
-        """Register and be alive."""
-        told = NewProcess(
+        """Register a process."""
+        registration = NewProcess(
             host_id=host_id,
             label=f"label of {host_id}",
             queues=queues,
@@ -85,7 +85,7 @@ class Worker:
             version="1.2.3",
             lease_s=lease_s,
         )
-        key = await store.processes.register(told, replaces=replaces)
+        key = await store.processes.register(registration, replaces=replaces)
         return cls(store, clock, key, host_id)
 
     async def exchange(
@@ -98,7 +98,7 @@ class Worker:
         want: Sequence[Want] = (),
         timed: bool = True,
     ) -> Exchanged:
-        """One round."""
+        """One exchange."""
         self.number += 1
         return await self.store.jobs.exchange(
             Exchange(
@@ -114,25 +114,25 @@ class Worker:
         )
 
     async def claim(self, queue: str = "q", free: int = 1, prefetch: int = 0) -> list[ClaimedJob]:
-        """What the store gives for that much room."""
+        """Claim jobs of one queue."""
         answer = await self.exchange(want=[Want(queue, free, prefetch)])
         return list(answer.claims)
 
     async def claim_one(self, queue: str = "q") -> ClaimedJob:
-        """The next job, which must be there."""
+        """Claim one job, which must exist."""
         [job] = await self.claim(queue)
         return job
 
-    async def send(self, *finishes: Finish) -> list[Verdict]:
-        """Only finishes."""
+    async def send_finishes(self, *finishes: Finish) -> list[Verdict]:
+        """An exchange with finishes alone; their verdicts."""
         return list((await self.exchange(finish=finishes)).verdicts)
 
-    async def end(self, job: ClaimedJob, outcome: AnyOutcome, **how: Any) -> Verdict:
-        """End one claim as the engine would."""
-        [verdict] = await self.send(self.finish(job, outcome, **how))
+    async def finish(self, job: ClaimedJob, outcome: AnyOutcome, **how: Any) -> Verdict:
+        """Finish one claim as the engine would; the verdict."""
+        [verdict] = await self.send_finishes(self.build_finish(job, outcome, **how))
         return verdict
 
-    def finish(
+    def build_finish(
         self,
         job: ClaimedJob,
         outcome: AnyOutcome | None = None,
@@ -144,7 +144,7 @@ class Worker:
         ran_s: float = 0.0,
         waited_s: float = 0.0,
     ) -> Finish:
-        """What the engine would send for an outcome (Done unless told otherwise)."""
+        """The finish that the engine would send for an outcome, by default Done."""
         return decide(
             job,
             outcome or Done(),
@@ -161,13 +161,13 @@ class Worker:
         """Renew the lease."""
         return await self.store.processes.heartbeat(self.key, ProcessStats())
 
-    async def wait(self, seconds: float) -> Instant:
-        """Let time pass without losing the lease; the time it is then."""
+    async def advance(self, seconds: float) -> Instant:
+        """Advance the clock and renew the lease; the new time."""
         self.clock.advance(seconds)
         assert (await self.heartbeat()).alive
         return self.clock.now()
 
 
 def claim_of(job: ClaimedJob) -> Claim:
-    """The claim in a claimed job."""
+    """The claim of a claimed job."""
     return Claim(job.key, job.epoch)

@@ -129,7 +129,7 @@
     if (job) {
       const word = document.createElement("b");
       word.textContent = WORDS[job.status] || job.status;
-      const tries = job.status === "done" ? "" : `, try ${job.attempts} of ${job.attempts_most}`;
+      const tries = job.status === "done" ? "" : `, try ${job.attempts} of ${job.max_attempts}`;
       fate.replaceChildren(word, tries);
       $("job").href = `/jobs/jobs/${encodeURIComponent(job.id)}`;
     } else {

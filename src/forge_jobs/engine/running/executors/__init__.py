@@ -1,8 +1,7 @@
 """Where handlers run: the event loop, our own threads, child processes.
 
-An executor is given a run that has already been counted against its queue's slots, runs the
-handler to its end, and reports exactly one ending. It never retries, never talks to the store and
-never decides what an ending means.
+An executor gets a run whose slot is already taken, runs the handler to its end, and reports exactly
+one outcome. It never retries, never calls the store and never decides what an outcome means.
 """
 
 from typing import Protocol
@@ -13,36 +12,22 @@ from forge_jobs.engine.running.run import Run
 class Executor(Protocol):
     """Runs handlers somewhere. All methods are called on the job loop and never block it.
 
-    An executor is built with ``ended(run, ending)``, to be called on the job loop.
+    An executor is built with ``on_finish(run, outcome)``, which it calls on the job loop.
     """
 
     def submit(self, run: Run) -> None:
-        """Run this handler. Exactly one ``ended(run, ending)`` follows, when the handler has
-        really ended; until then the job stays running, whatever was asked of it."""
+        """Run this handler. Exactly one ``on_finish(run, outcome)`` follows, when the handler has
+        really ended; until then the job stays running, even after ``interrupt``."""
         ...
 
     def interrupt(self, run: Run) -> None:
-        """``run.stop`` was just set: end the handler as hard as this place allows (cancel the
-        coroutine, kill the child; a thread only sees ``ctx.cancelled``). The ending may say
-        anything: the engine words it after ``run.stop``. May come twice; no effect on a run that
-        has ended."""
+        """``run.stop`` was just set: end the handler as hard as this executor can (cancel the
+        coroutine, kill the child; a thread only sees ``ctx.cancelled``). The reported outcome may
+        be anything: the engine replaces it according to ``run.stop``. May be called twice; no
+        effect on a run that has ended."""
         ...
 
     async def close(self) -> None:
-        """The process stops: let go of threads, kill children. Runs still going on are no longer
+        """The process stops: end idle threads, kill children. Runs that still run are no longer
         reported."""
-        ...
-
-
-class ChildRunner(Executor, Protocol):
-    """The executor for child processes.
-
-    The engine builds it when the first job needs one, on the job loop, as
-    ``executors.child.ChildExecutor(ended, clock=…, entropy=…, settings=…)``.
-    """
-
-    def run_isolated(self, run: Run) -> None:
-        """Like ``submit``, but alone in a fresh child that runs nothing else before or after,
-        whatever ``run.handler.run_in`` says. If the child dies by itself the ending's outcome is
-        ``Crashed``; a child that we killed (``run.stop`` is set) did not crash."""
         ...

@@ -1,8 +1,8 @@
-"""Handlers in warm child processes: ``cpu=True`` tasks, and suspects that run alone.
+"""Runs handlers in warm child processes: ``cpu=True`` tasks, and suspects that run alone.
 
 Children are started when a job needs one and none is free, so that there are never more than jobs
-running at once. A child runs one job at a time, is let go after ``child_idle_s`` without work or
-``max_child_jobs`` jobs, and dies with its worker. Stopping a job means killing its child.
+running at once. A child runs one job at a time, is dismissed after ``child_idle_s`` without work or
+``max_child_jobs`` jobs, and dies with its worker. Interrupting a job means killing its child.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.outcome import Failed, Stopped
-from forge_jobs.engine.running.run import OnRunEnd, Run, RunOutcome
+from forge_jobs.engine.running.run import OnRunFinish, Run, RunOutcome
 from forge_jobs.kit.children.pool import ChildPool
 from forge_jobs.kit.children.warm_child import ChildUnavailable
 from forge_jobs.kit.clock import Clock
@@ -21,31 +21,31 @@ from forge_jobs.kit.entropy import Entropy
 from .child_worker import ChildWorker
 
 _LOG = logging.getLogger("forge_jobs.child")
-_SEATS_TRIED: Final = 3
+_MAX_CHILDREN_TRIED: Final = 3
 
 
 @dataclass(slots=True)
 class _ChildRun:
-    """Where a run is at work: its task, and its child once there is one."""
+    """The task of a run, and its child once there is one."""
 
     task: "asyncio.Task[None]"
-    seat: ChildWorker | None = None
+    child: ChildWorker | None = None
 
 
 class ChildExecutor:
-    """Runs handlers in child processes; see ``executors.ChildRunner``."""
+    """Runs handlers in child processes. Built on the job loop when the first job needs a child."""
 
     def __init__(
-        self, ended: OnRunEnd, *, clock: Clock, entropy: Entropy, settings: EngineSettings
+        self, on_finish: OnRunFinish, *, clock: Clock, entropy: Entropy, settings: EngineSettings
     ) -> None:
-        self._ended = ended
+        self._on_finish = on_finish
         self._loop = asyncio.get_running_loop()
-        self._places: dict[Run, _ChildRun] = {}
+        self._runs: dict[Run, _ChildRun] = {}
         self._pool = ChildPool(
             ChildWorker,
             ChildWorker.start_program,
             size=None,
-            is_worn_out=lambda seat: seat.jobs >= settings.max_child_jobs,
+            is_worn_out=lambda child: child.jobs >= settings.max_child_jobs,
             idle_s=settings.child_idle_s,
             clock=clock,
             entropy=entropy,
@@ -54,60 +54,62 @@ class ChildExecutor:
 
     def submit(self, run: Run) -> None:
         """Run this handler in a free child, or in a new one."""
-        self._place(run, isolated=False)
+        self._start(run, isolated=False)
 
     def run_isolated(self, run: Run) -> None:
-        """Run this handler alone in a child of its own."""
-        self._place(run, isolated=True)
+        """Like ``submit``, but alone in a fresh child that runs nothing else before or after,
+        whatever ``run.handler.run_in`` says. If the child dies by itself the outcome is
+        ``Crashed``; a child that we killed (``run.stop`` is set) did not crash."""
+        self._start(run, isolated=True)
 
     def interrupt(self, run: Run) -> None:
         """Kill the child of a run that was told to end."""
-        place = self._places.get(run)
-        if place is not None and place.seat is not None:
-            self._pool.spawn(place.seat.halt(run))
+        child_run = self._runs.get(run)
+        if child_run is not None and child_run.child is not None:
+            self._pool.spawn(child_run.child.halt(run))
 
     async def close(self) -> None:
-        """Kill all children; nothing more is reported."""
+        """Kill all children; nothing is reported any more."""
         self._closed = True
-        tasks = [place.task for place in self._places.values()]
+        tasks = [child_run.task for child_run in self._runs.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._pool.close()
 
-    def _place(self, run: Run, *, isolated: bool) -> None:
+    def _start(self, run: Run, *, isolated: bool) -> None:
         task = self._loop.create_task(self._work(run, isolated=isolated))
-        self._places[run] = _ChildRun(task)
+        self._runs[run] = _ChildRun(task)
 
     async def _work(self, run: Run, *, isolated: bool) -> None:
         try:
-            ending = await self._ending(run, isolated=isolated)
+            run_outcome = await self._run_outcome(run, isolated=isolated)
         except Exception as error:
             _LOG.exception("a child executor failed")
-            ending = RunOutcome(
+            run_outcome = RunOutcome(
                 Failed(f"the child executor failed: {type(error).__name__}: {error}")
             )
-        self._places.pop(run, None)
+        self._runs.pop(run, None)
         if not self._closed:
-            self._ended(run, ending)
+            self._on_finish(run, run_outcome)
 
-    async def _ending(self, run: Run, *, isolated: bool) -> RunOutcome:
+    async def _run_outcome(self, run: Run, *, isolated: bool) -> RunOutcome:
         if run.handler.child is None:
             return RunOutcome(Failed(f"kind {run.job.kind!r} cannot run in a process of its own"))
-        why = ""
-        for _ in range(_SEATS_TRIED):
+        last_error = ""
+        for _ in range(_MAX_CHILDREN_TRIED):
             try:
-                seat = await self._pool.acquire(fresh=isolated)
-            except ChildUnavailable as died:
-                why = str(died)
+                child = await self._pool.acquire(fresh=isolated)
+            except ChildUnavailable as error:
+                last_error = str(error)
                 continue
             try:
                 if run.stop_reason is not None:
                     return RunOutcome(Stopped(run.stop_reason))
-                self._places[run].seat = seat
-                return await seat.work(run)
-            except ChildUnavailable as died:
-                why = str(died)
+                self._runs[run].child = child
+                return await child.work(run)
+            except ChildUnavailable as error:
+                last_error = str(error)
             finally:
-                self._pool.release(seat, keep=not isolated)
-        return RunOutcome(Failed(why))
+                self._pool.release(child, keep=not isolated)
+        return RunOutcome(Failed(last_error))

@@ -1,7 +1,7 @@
 """The program of a child process: ``python -m forge_jobs.engine.running.executors.child_main``.
 
-The main thread runs one job after the other; a thread listens to the worker. SIGTERM unwinds the
-handler, so that its ``finally`` blocks run, and ends the process.
+The main thread runs one job after the other; a second thread reads messages from the worker.
+SIGTERM unwinds the handler, so that its ``finally`` blocks run, and ends the process.
 """
 
 import asyncio
@@ -29,62 +29,72 @@ from forge_jobs.engine.running.run import RunOutcome
 from forge_jobs.kit.children.parent_link import BadLine, ParentLink
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 
-from .child_target import Found, find
-from .child_wire import Halt, Ready, Said, SetUp, Take, Taken, decode_to_child, encode, over
+from .child_target import FoundHandler, find
+from .child_wire import (
+    ChildReady,
+    RunReport,
+    RunStarted,
+    SetUp,
+    StartRun,
+    StopRun,
+    decode_to_child,
+    encode,
+    finished_message,
+)
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; raised in the main thread, wherever the handler is."""
+    """Raised in the main thread by SIGTERM, wherever the handler is."""
 
 
 class ChildJob:
-    """One job in this child; the link of its context."""
+    """One job in this child, and the link of its context to the worker."""
 
-    def __init__(self, take: Take, parent: ParentLink) -> None:
-        self.take = take
-        self.carried: list[NewJob] = []
+    def __init__(self, start: StartRun, parent: ParentLink) -> None:
+        self.start = start
+        self.successors: list[NewJob] = []
         self.stop_reason: str | None = None
         self._parent = parent
 
-    def say(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
-        """Send it to the worker, which writes it with its next exchange."""
-        self._parent.send(encode(Said(self.take.number, progress, note, line)))
+    def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
+        """Send progress or a log line to the worker, which writes it with its next exchange."""
+        self._parent.send(encode(RunReport(self.start.number, progress, note, line)))
 
-    def carry(self, job: NewJob) -> None:
-        """Keep it for the last message."""
-        self.carried.append(job)
+    def add_successor(self, job: NewJob) -> None:
+        """Send it with the last message of this job."""
+        self.successors.append(job)
 
-    def context(self, found: Found) -> Context:
+    def context(self, found: FoundHandler) -> Context:
         """The handler's context on this side of the pipe."""
-        take = self.take
+        start = self.start
         info = JobInfo(
-            id=take.id,
-            kind=take.kind,
-            queue=take.queue,
-            attempts=take.attempts,
-            max_attempts=take.max_attempts,
-            enqueued_at=to_datetime(take.enqueued_at),
-            tags=take.tags,
-            trace=take.trace,
+            id=start.id,
+            kind=start.kind,
+            queue=start.queue,
+            attempts=start.attempts,
+            max_attempts=start.max_attempts,
+            enqueued_at=to_datetime(start.enqueued_at),
+            tags=start.tags,
+            trace=start.trace,
         )
-        around = RunEnvironment(
-            host_id=take.host_id,
-            tag=take.store_tag,
+        environment = RunEnvironment(
+            host_id=lambda: start.host_id,
+            tag=start.store_tag,
             clock=SYSTEM_CLOCK,
             enqueuer=found.enqueuer or _NoEnqueuer(),
             request=found.request,
             limiter=found.limiter,
         )
         deadline: datetime | None = None
-        if take.deadline_at is not None:
-            deadline = to_datetime(take.deadline_at)
-        return Context(info, self, around, deadline=deadline)
+        if start.deadline_at is not None:
+            deadline = to_datetime(start.deadline_at)
+        return Context(info, self, environment, deadline=deadline)
 
 
 class _NoEnqueuer:
-    """Where the application offers no way to store jobs from here."""
+    """For applications without a Forge object that can store jobs from a child process."""
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise _no_enqueue()
@@ -101,7 +111,7 @@ def _no_enqueue() -> NotYet:
 
 
 class ChildProgram:
-    """Takes jobs from the worker and runs them, until the worker wants no more."""
+    """Runs jobs for the worker until the worker closes the pipe."""
 
     def __init__(self, parent: ParentLink) -> None:
         self._parent = parent
@@ -110,21 +120,23 @@ class ChildProgram:
         self._runner: asyncio.Runner | None = None
 
     def serve(self) -> None:
-        """Until the command pipe ends."""
+        """Run jobs until the command pipe ends."""
         listener = threading.Thread(target=self._listen, name="forge-commands", daemon=True)
         listener.start()
         while (job := self._jobs.get()) is not None:
             self._current = job
-            self._parent.send(encode(Taken(job.take.number)))
+            self._parent.send(encode(RunStarted(job.start.number)))
             self._report(job, self._run(job))
             self._current = None
 
-    def _report(self, job: ChildJob, ending: RunOutcome) -> None:
-        number = job.take.number
+    def _report(self, job: ChildJob, run_outcome: RunOutcome) -> None:
+        number = job.start.number
         try:
-            self._parent.send(encode(over(number, ending, tuple(job.carried))))
+            self._parent.send(encode(finished_message(number, run_outcome, tuple(job.successors))))
         except BadLine as error:
-            self._parent.send(encode(over(number, RunOutcome(Dead(f"result: {error}")), ())))
+            self._parent.send(
+                encode(finished_message(number, RunOutcome(Dead(f"result: {error}")), ()))
+            )
 
     def _listen(self) -> None:
         try:
@@ -133,12 +145,12 @@ class ChildProgram:
                 match command:
                     case SetUp(path=path):
                         sys.path[:] = path
-                        self._parent.send(encode(Ready()))
-                    case Take():
+                        self._parent.send(encode(ChildReady()))
+                    case StartRun():
                         self._jobs.put(ChildJob(command, self._parent))
-                    case Halt(number=number, reason=reason):
+                    case StopRun(number=number, reason=reason):
                         job = self._current
-                        if job is not None and job.take.number == number:
+                        if job is not None and job.start.number == number:
                             job.stop_reason = reason
                     case _:
                         assert_never(command)
@@ -147,16 +159,16 @@ class ChildProgram:
 
     def _run(self, job: ChildJob) -> RunOutcome:
         try:
-            found = find(job.take.target)
+            found = find(job.start.target)
         except Exception as error:
             return RunOutcome(
                 Failed(f"the child process cannot load the handler: {error_text(error)}")
             )
-        return self._judged(found.handler, found, job)
+        return self._outcome(found.handler, found, job)
 
-    def _judged(self, handler: Handler, found: Found, job: ChildJob) -> RunOutcome:
+    def _outcome(self, handler: Handler, found: FoundHandler, job: ChildJob) -> RunOutcome:
         try:
-            value = handler.call(job.take.payload, lambda: job.context(found))
+            value = handler.call(job.start.payload, lambda: job.context(found))
             if inspect.isawaitable(value):
                 value = self._awaited(value)
             return outcome_of_value(handler, value)
@@ -166,13 +178,13 @@ class ChildProgram:
             return outcome_of_error(handler, error)
 
     def _awaited(self, value: Any) -> Any:
-        # One loop for all jobs of this child, as in the worker: clients may stay connected.
+        # One loop for all jobs of this child, as in the worker, so that clients stay connected.
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:
             return self._runner.run(_awaiting(value))
         except Terminated:
-            # Lets the coroutines unwind as well.
+            # Closing the runner unwinds the coroutines too.
             self._runner.close()
             raise
 
@@ -182,10 +194,10 @@ async def _awaiting(value: Any) -> Any:
 
 
 def main() -> NoReturn:
-    """Talk to the worker named on the command line until it is done with this child."""
+    """Serve the worker named on the command line until it closes the pipe."""
     parent = ParentLink.from_arguments(sys.argv[1:])
     del sys.argv[1:]
-    # The worker writes what ctx.log says to its own log; here it would appear a second time.
+    # The worker also logs the lines of ctx.log; from here they would appear a second time.
     logging.getLogger("forge_jobs.job").propagate = False
     logging.getLogger("forge_jobs.job").addHandler(logging.NullHandler())
     signal.signal(signal.SIGTERM, _terminate)

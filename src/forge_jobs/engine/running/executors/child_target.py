@@ -1,4 +1,4 @@
-"""How a child process finds the handler of a kind again: by importing the module that holds it."""
+"""Finds the handler of a kind in a child process, by importing the module that holds it."""
 
 import importlib
 import importlib.util
@@ -22,7 +22,7 @@ MAIN_NAME: Final = "__forge_main__"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundHandler:
     """A handler, and what its application offers to contexts."""
 
     handler: Handler
@@ -31,7 +31,7 @@ class Found:
     limiter: Callable[[], RateLimiter] | None = None
 
 
-def find(target: Target) -> Found:
+def find(target: Target) -> FoundHandler:
     """The handler of ``target.kind``. Raises what the import raises, or UnknownKind.
 
     Looks for an object with ``handler(kind)`` among the module's own names first, then in every
@@ -43,13 +43,13 @@ def find(target: Target) -> Found:
     return found
 
 
-def _search(target: Target) -> Found:
+def _search(target: Target) -> FoundHandler:
     module = _loaded(target)
     for value in _candidates(module):
         handler = value.handler(target.kind)
         if isinstance(handler, Handler):
             access = getattr(getattr(value, "sender", None), "access", None)
-            return Found(handler, access, _request(value), getattr(value, "limiter", None))
+            return FoundHandler(handler, access, _request(value), getattr(value, "limiter", None))
     raise UnknownKind(
         f"no Forge object in {target.module or target.file!r} knows kind {target.kind!r}: "
         "keep the Forge object and its tasks in module variables"
@@ -107,4 +107,4 @@ def _request(forge: Any) -> Callable[[str, Any], NewJob]:
     return request
 
 
-_FOUND: dict[Target, Found] = {}
+_FOUND: dict[Target, FoundHandler] = {}

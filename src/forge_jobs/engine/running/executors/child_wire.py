@@ -1,4 +1,4 @@
-"""What a worker and its child processes say to each other: one JSON object per line."""
+"""The messages between a worker and its child processes: one JSON object per line."""
 
 from typing import Literal, TypeAlias, assert_never
 
@@ -30,12 +30,12 @@ class Target(Struct, frozen=True):
 
 
 class SetUp(Struct, frozen=True, tag="set_up"):
-    """The first line to a child: import from the same places as the worker."""
+    """The first line to a child: use the worker's import path."""
 
     path: tuple[str, ...]
 
 
-class Take(Struct, frozen=True, kw_only=True, tag="take"):
+class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
     """Run this job. ``number`` tells one job of a child from the next."""
 
     number: int
@@ -54,24 +54,24 @@ class Take(Struct, frozen=True, kw_only=True, tag="take"):
     trace: str | None = None
 
 
-class Halt(Struct, frozen=True, tag="halt"):
-    """The job should end; the child is killed soon."""
+class StopRun(Struct, frozen=True, tag="stop"):
+    """The job should end; the child is killed soon after."""
 
     number: int
     reason: str
 
 
-class Ready(Struct, frozen=True, tag="ready"):
-    """The first line of a child: it listens."""
+class ChildReady(Struct, frozen=True, tag="ready"):
+    """The first line of a child: it is ready for jobs."""
 
 
-class Taken(Struct, frozen=True, tag="taken"):
-    """From here on the job is to blame if the child dies."""
+class RunStarted(Struct, frozen=True, tag="started"):
+    """The job has started: from here on a death of the child counts against it."""
 
     number: int
 
 
-class Said(Struct, frozen=True, tag="said", omit_defaults=True):
+class RunReport(Struct, frozen=True, tag="report", omit_defaults=True):
     """Progress, or a line for the job's log."""
 
     number: int
@@ -80,8 +80,9 @@ class Said(Struct, frozen=True, tag="said", omit_defaults=True):
     line: LogLine | None = None
 
 
-class Over(Struct, frozen=True, kw_only=True, tag="over", omit_defaults=True):
-    """The handler ended. ``carried``: jobs to store in the transaction that records a success."""
+class RunFinished(Struct, frozen=True, kw_only=True, tag="finished", omit_defaults=True):
+    """The handler ended. ``successors``: jobs to store in the transaction that finishes it as
+    done."""
 
     number: int
     how: Literal["done", "failed", "dead", "throttled", "snooze"]
@@ -90,48 +91,54 @@ class Over(Struct, frozen=True, kw_only=True, tag="over", omit_defaults=True):
     scope: str | None = None
     result: bytes | None = None
     explicit: bool = False
-    carried: tuple[NewJob, ...] = ()
+    successors: tuple[NewJob, ...] = ()
 
 
-ToChild: TypeAlias = SetUp | Take | Halt
-ToWorker: TypeAlias = Ready | Taken | Said | Over
+ToChild: TypeAlias = SetUp | StartRun | StopRun
+ToWorker: TypeAlias = ChildReady | RunStarted | RunReport | RunFinished
 
 encode = msgspec.json.Encoder().encode
 decode_to_child = msgspec.json.Decoder(ToChild).decode
 decode_to_worker = msgspec.json.Decoder(ToWorker).decode
 
 
-def over(number: int, ending: RunOutcome, carried: tuple[NewJob, ...]) -> Over:
-    """An ending as it travels."""
-    outcome: AnyOutcome = ending.outcome
-    explicit = ending.explicit
+def finished_message(
+    number: int, run_outcome: RunOutcome, successors: tuple[NewJob, ...]
+) -> RunFinished:
+    """The message for an outcome."""
+    outcome: AnyOutcome = run_outcome.outcome
+    explicit = run_outcome.explicit
     match outcome:
         case Done():
-            return Over(
-                number=number, how="done", result=ending.result, explicit=explicit, carried=carried
+            return RunFinished(
+                number=number,
+                how="done",
+                result=run_outcome.result,
+                explicit=explicit,
+                successors=successors,
             )
         case Failed(message=message, retry_after_s=delay_s):
-            return Over(
+            return RunFinished(
                 number=number, how="failed", message=message, delay_s=delay_s, explicit=explicit
             )
         case Stopped(message=message) | Crashed(message=message):
-            return Over(number=number, how="failed", message=message, explicit=explicit)
+            return RunFinished(number=number, how="failed", message=message, explicit=explicit)
         case Missing():
-            return Over(number=number, how="failed", message=str(outcome), explicit=explicit)
+            return RunFinished(number=number, how="failed", message=str(outcome), explicit=explicit)
         case Dead(message=message):
-            return Over(number=number, how="dead", message=message, explicit=explicit)
+            return RunFinished(number=number, how="dead", message=message, explicit=explicit)
         case Throttled(retry_after_s=delay_s, scope=scope):
-            return Over(
+            return RunFinished(
                 number=number, how="throttled", delay_s=delay_s, scope=scope, explicit=explicit
             )
         case Snooze(delay_s=delay_s):
-            return Over(number=number, how="snooze", delay_s=delay_s, explicit=explicit)
+            return RunFinished(number=number, how="snooze", delay_s=delay_s, explicit=explicit)
         case _:
             assert_never(outcome)
 
 
-def ending(message: Over) -> RunOutcome:
-    """The ending behind a message; wrong data from a misbehaving child is a failure."""
+def outcome_of(message: RunFinished) -> RunOutcome:
+    """The outcome in a message; wrong data from a misbehaving child is a failure."""
     outcome: AnyOutcome
     match message.how:
         case "done":

@@ -17,18 +17,18 @@ from forge_jobs.kit.children.process import ChildGone
 from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 
 from .child_wire import (
-    Halt,
-    Over,
-    Ready,
-    Said,
+    ChildReady,
+    RunFinished,
+    RunReport,
+    RunStarted,
     SetUp,
-    Take,
-    Taken,
+    StartRun,
+    StopRun,
     Target,
     ToWorker,
     decode_to_worker,
     encode,
-    ending,
+    outcome_of,
 )
 
 _LOG = logging.getLogger("forge_jobs.child")
@@ -44,9 +44,9 @@ KILL_GRACE_S: Final = 2.0
 
 
 class ChildWorker(WarmChild):
-    """A seat whose child is ``child_main``."""
+    """A warm child that runs ``child_main``."""
 
-    # A thread that outlived its job may go on speaking.
+    # A thread that outlived its job may still send messages.
     allows_unsolicited_lines = True
 
     def __init__(self) -> None:
@@ -55,31 +55,33 @@ class ChildWorker(WarmChild):
         self._printed = 0
 
     async def start_program(self, on_exit: Callable[[], None]) -> None:
-        """Start the child and wait until it listens. ChildUnavailable when it does not come up."""
-        # Unbuffered: what a handler printed before its child was killed is worth seeing.
+        """Start the child and wait until it is ready, or raise ChildUnavailable."""
+        # Unbuffered, so that output from before a kill is not lost.
         command = [sys.executable, "-u", "-m", PROGRAM]
         await self.start(
-            lambda said, ended: LineChild.start(command, on_output=said, on_exit=ended),
+            lambda on_output, on_exit: LineChild.start(
+                command, on_output=on_output, on_exit=on_exit
+            ),
             on_exit,
             is_ready=_is_ready,
             setup_line=encode(SetUp(tuple(sys.path))),
         )
 
     async def work(self, run: Run) -> RunOutcome:
-        """Run one job to its end. ChildUnavailable when the child had not even taken it."""
+        """Run one job. ChildUnavailable when the child died before it started the job."""
         number = self.jobs + 1
         self._run, self._printed = run, 0
-        hearing = _JobConversation(run, number)
+        conversation = _JobConversation(run, number)
         try:
-            return await self.request(encode(_take(run, number)), hearing.hear)
-        except ChildGone as ended:
+            return await self.request(encode(_start_message(run, number)), conversation.receive)
+        except ChildGone as gone:
             if run.stop_reason is not None:
                 return RunOutcome(Stopped(run.stop_reason))
-            if not hearing.taken:
+            if not conversation.is_started:
                 raise ChildUnavailable(
-                    f"a child process died before it took the job: {ended}"
+                    f"a child process died before it started the job: {gone}"
                 ) from None
-            return RunOutcome(Crashed(f"child process died: {ended}"))
+            return RunOutcome(Crashed(f"child process died: {gone}"))
         except (BadLine, DecodeError) as error:
             await self.kill()
             return RunOutcome(
@@ -92,9 +94,9 @@ class ChildWorker(WarmChild):
             self._run = None
 
     async def halt(self, run: Run) -> None:
-        """End the job by ending the child: a word, TERM to its group, KILL after a short grace."""
+        """End the job by ending the child: a message, TERM to its group, then KILL."""
         if self._run is run:
-            self.send_nowait(encode(Halt(self.jobs, run.stop_reason or "stopped")))
+            self.send_nowait(encode(StopRun(self.jobs, run.stop_reason or "stopped")))
             await self.terminate(KILL_GRACE_S)
 
     def _print(self, line: str) -> None:
@@ -109,49 +111,49 @@ class ChildWorker(WarmChild):
 
 
 class _JobConversation:
-    """Takes in what the child says about one job."""
+    """Handles the messages of a child about one job."""
 
     def __init__(self, run: Run, number: int) -> None:
-        self.taken = False
+        self.is_started = False
         self._run = run
         self._number = number
 
-    def hear(self, line: bytes) -> RunOutcome | None:
+    def receive(self, line: bytes) -> RunOutcome | None:
         message: ToWorker = decode_to_worker(line)
         if getattr(message, "number", self._number) != self._number:
-            # Of a job before this one; nobody listens any more.
+            # About an earlier job of this child: ignored.
             return None
         match message:
-            case Taken():
-                self.taken = True
-            case Said():
-                _pass_on(self._run, message)
-            case Over():
-                for job in message.carried:
-                    self._run.carry(job)
-                return ending(message)
-            case Ready():
+            case RunStarted():
+                self.is_started = True
+            case RunReport():
+                _apply_report(self._run, message)
+            case RunFinished():
+                for job in message.successors:
+                    self._run.add_successor(job)
+                return outcome_of(message)
+            case ChildReady():
                 pass
         return None
 
 
 def _is_ready(line: bytes) -> bool:
     try:
-        return isinstance(decode_to_worker(line), Ready)
+        return isinstance(decode_to_worker(line), ChildReady)
     except DecodeError:
         return False
 
 
-def _take(run: Run, number: int) -> Take:
-    job, around, target = run.job, run.host.around, run.handler.child
+def _start_message(run: Run, number: int) -> StartRun:
+    job, environment, target = run.job, run.in_flight.environment, run.handler.child
     assert target is not None
-    now, mono = around.clock.now(), around.clock.mono()
-    endless = run.deadline == float("inf")
-    return Take(
+    now, mono = environment.clock.now(), environment.clock.mono()
+    has_no_deadline = run.deadline == float("inf")
+    return StartRun(
         number=number,
         target=Target(target.module, target.file, target.kind),
-        host_id=around.host_id,
-        store_tag=around.tag,
+        host_id=environment.host_id(),
+        store_tag=environment.tag,
         id=run.id,
         kind=job.kind,
         queue=job.queue,
@@ -159,20 +161,20 @@ def _take(run: Run, number: int) -> Take:
         attempts=job.attempts,
         max_attempts=job.max_attempts,
         enqueued_at=job.enqueued_at,
-        deadline_at=None if endless else after(now, run.deadline - mono),
+        deadline_at=None if has_no_deadline else after(now, run.deadline - mono),
         tags=job.tags,
         trace=job.trace,
     )
 
 
-def _pass_on(run: Run, said: Said) -> None:
-    run.say(progress=said.progress, note=said.note, line=said.line)
-    if said.line is not None:
+def _apply_report(run: Run, report: RunReport) -> None:
+    run.report(progress=report.progress, note=report.note, line=report.line)
+    if report.line is not None:
         extra = {
             "kind": run.job.kind,
             "queue": run.job.queue,
             "job_id": run.id,
             "attempts": run.job.attempts,
         }
-        level = _LEVELS.get(said.line.level, logging.INFO)
-        _JOB_LOG.log(level, "%s", said.line.message, extra=extra)
+        level = _LEVELS.get(report.line.level, logging.INFO)
+        _JOB_LOG.log(level, "%s", report.line.message, extra=extra)

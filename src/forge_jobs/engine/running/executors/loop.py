@@ -1,157 +1,131 @@
-"""``async def`` handlers: long-lived slots on the job loop, each one task.
+"""Runs ``async def`` handlers in long-lived slot tasks on the job loop.
 
-A slot serves one job after another without a new task, timer or context per job. It is replaced by
-a fresh one whenever a job leaves something behind in it: a context variable, or a cancellation.
+A slot task runs one job after another without a new task, timer or context per job. It is replaced
+when a job leaves something behind in it: a context variable, or a cancellation.
 """
 
 import asyncio
 import contextlib
 import contextvars
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
-from forge_jobs.engine.running.run import Run, RunOutcome
+from forge_jobs.engine.running.run import Run
+
+if TYPE_CHECKING:
+    from forge_jobs.engine.claiming.local_queue import LocalQueue
+    from forge_jobs.engine.running.in_flight import InFlightJobs
 
 
-class SlotSource(Protocol):
-    """Where a slot gets its runs from: a lane."""
+class SlotTask:
+    """One long-lived task and the local queue it serves."""
 
-    def pull(self, now: float) -> Run | None:
-        """The next run; None: there is none, and the slot's unit is gone."""
-        ...
+    __slots__ = ("local_queue", "run", "task", "waiter")
 
-
-class SlotHost(Protocol):
-    """Where a slot hands its endings in: the floor."""
-
-    strict: bool
-
-    def mono(self) -> float:
-        """The clock of the runs."""
-        ...
-
-    def done(self, run: Run, now: float) -> None:
-        """A plain success."""
-        ...
-
-    def concluded(self, run: Run, ending: RunOutcome, at: float) -> None:
-        """Any other ending."""
-        ...
-
-    def free_unit(self, run: Run, now: float) -> None:
-        """The run's place in the queue's slots is free."""
-        ...
-
-
-class Slot:
-    """One long-lived task."""
-
-    __slots__ = ("run", "source", "task", "waiter")
-
-    def __init__(self, source: SlotSource) -> None:
-        self.source = source
+    def __init__(self, local_queue: "LocalQueue") -> None:
+        self.local_queue = local_queue
         self.run: Run | None = None
         self.task: asyncio.Task[Any] | None = None
         self.waiter: asyncio.Future[None] | None = None
 
 
 class LoopExecutor:
-    """All slots of the process. Slots are made when they are needed and then kept."""
+    """All slot tasks of the process. They are made when they are needed and then reused."""
 
-    def __init__(self, office: SlotHost, loop: asyncio.AbstractEventLoop) -> None:
-        self._office = office
+    def __init__(self, in_flight: "InFlightJobs", loop: asyncio.AbstractEventLoop) -> None:
+        self._in_flight = in_flight
         self._loop = loop
         self._baseline = contextvars.copy_context()
-        self._parked: list[Slot] = []
-        self._tasks: dict[Slot, asyncio.Task[Any]] = {}
+        self._idle: list[SlotTask] = []
+        self._tasks: dict[SlotTask, asyncio.Task[Any]] = {}
 
-    def wake(self, source: SlotSource) -> None:
-        """Let a slot serve this lane; it holds one of the lane's units."""
-        parked = self._parked
-        if not parked:
-            self._spawn(source)
+    def wake(self, local_queue: "LocalQueue") -> None:
+        """Make a slot task pull from this local queue; the caller has counted its slot as busy."""
+        idle = self._idle
+        if not idle:
+            self._spawn(local_queue)
             return
-        slot = parked.pop()
-        slot.source = source
+        slot = idle.pop()
+        slot.local_queue = local_queue
         waiter = slot.waiter
         if waiter is not None:
             waiter.set_result(None)
 
     def interrupt(self, run: Run) -> None:
         """Cancel the coroutine of this run."""
-        slot = run.slot
-        if isinstance(slot, Slot) and slot.run is run and slot.task is not None:
+        slot = run.slot_task
+        if isinstance(slot, SlotTask) and slot.run is run and slot.task is not None:
             slot.task.cancel(run.stop_reason)
 
     async def close(self) -> None:
-        """End all slots; a coroutine that refuses to end is left to the loop."""
+        """Cancel all slot tasks; a coroutine that refuses to end is left to the loop."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=0.2)
 
-    def _spawn(self, source: SlotSource) -> None:
-        slot = Slot(source)
-        # A copy, so that what handlers set stays out of the worker's own context.
+    def _spawn(self, local_queue: "LocalQueue") -> None:
+        slot = SlotTask(local_queue)
+        # A copy, so that context variables set by handlers stay out of the worker's own context.
         context = self._baseline.copy()
         task = self._loop.create_task(self._serve(slot), name="forge-slot", context=context)
         if not task.done():
             slot.task = self._tasks[slot] = task
 
-    async def _serve(self, slot: Slot) -> None:
-        office, mono = self._office, self._office.mono
+    async def _serve(self, slot: SlotTask) -> None:
+        in_flight, mono = self._in_flight, self._in_flight.mono
         copy_context, baseline = contextvars.copy_context, self._baseline
-        # An eager loop runs the first job before whoever made this task has it in hand.
+        # With eager tasks the first job runs before create_task returns the task.
         task = asyncio.current_task()
         assert task is not None
         slot.task = self._tasks[slot] = task
         try:
             while True:
-                source = slot.source
-                run = source.pull(mono())
+                local_queue = slot.local_queue
+                run = local_queue.pull(mono())
                 while run is not None:
                     slot.run = run
-                    run.slot = slot
+                    run.slot_task = slot
                     handler = run.handler
-                    spoilt = False
+                    is_spoilt = False
                     try:
                         value = await handler.call(run.job.payload, run.make_context)
                     except BaseException as error:
                         slot.run = None
                         now = mono()
-                        spoilt = not isinstance(error, Exception)
-                        office.concluded(run, outcome_of_error(handler, error), now)
+                        is_spoilt = not isinstance(error, Exception)
+                        in_flight.finish_started(run, outcome_of_error(handler, error), now)
                     else:
                         slot.run = None
                         now = mono()
                         if value is None and run.is_plain():
-                            office.done(run, now)
+                            in_flight.done(run, now)
                         else:
-                            office.concluded(run, outcome_of_value(handler, value), now)
-                    if spoilt or run.stop is not None or copy_context() != baseline:
+                            in_flight.finish_started(run, outcome_of_value(handler, value), now)
+                    if is_spoilt or run.stop is not None or copy_context() != baseline:
                         self._retire(run, now)
                         return
-                    if office.strict:
-                        office.free_unit(run, now)
+                    if in_flight.strict:
+                        local_queue.free_slot(run, now)
                         break
-                    run = source.pull(now)
-                await self._park(slot)
+                    run = local_queue.pull(now)
+                await self._wait_for_wake(slot)
         finally:
             self._tasks.pop(slot, None)
 
-    async def _park(self, slot: Slot) -> None:
+    async def _wait_for_wake(self, slot: SlotTask) -> None:
         slot.waiter = waiter = self._loop.create_future()
-        self._parked.append(slot)
+        self._idle.append(slot)
         try:
             await waiter
         finally:
             slot.waiter = None
             if not waiter.done() or waiter.cancelled():
-                self._parked.remove(slot)
+                self._idle.remove(slot)
 
     def _retire(self, run: Run, now: float) -> None:
-        # The slot's task ends; the next job gets a fresh one. Not from here: a coroutine that is
-        # being closed by a dying loop must not start anything.
+        # This task ends and the next job gets a fresh one, but not from here: a coroutine that is
+        # being closed by a closing loop must not start anything.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon(self._office.free_unit, run, now)
+            self._loop.call_soon(run.local_queue.free_slot, run, now)

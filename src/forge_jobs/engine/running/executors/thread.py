@@ -1,9 +1,9 @@
-"""``def`` handlers: our own daemon threads, fed from one deque.
+"""Runs ``def`` handlers in our own daemon threads, fed from one deque.
 
 Not ``concurrent.futures``, which joins its threads at exit and so would wait for a handler that
 never ends. Threads are started when they are needed. A thread that finds more work wakes one other
-before it calls its handler: handlers that never block are all run by one thread, blocking ones get
-a thread each. Endings go back to the loop in batches, one wake-up for as many as have gathered.
+before it calls its handler: handlers that never block all run in one thread, blocking ones get a
+thread each. Outcomes go back to the loop in batches, one wake-up for as many as have gathered.
 """
 
 import contextvars
@@ -13,18 +13,20 @@ from collections.abc import Callable
 
 from forge_jobs.engine.running.job_loop import JobLoop
 from forge_jobs.engine.running.outcome import outcome_of_error, outcome_of_value
-from forge_jobs.engine.running.run import OnRunEnd, Run, RunOutcome
+from forge_jobs.engine.running.run import OnRunFinish, Run, RunOutcome
 
 
 class ThreadExecutor:
-    """Runs handlers in threads. ``interrupt`` can only tell them; it cannot end them."""
+    """Runs handlers in threads. A thread cannot be ended from outside."""
 
-    def __init__(self, ended: OnRunEnd, *, mono: Callable[[], float], job_loop: JobLoop) -> None:
-        self._ended = ended
+    def __init__(
+        self, on_finish: OnRunFinish, *, mono: Callable[[], float], job_loop: JobLoop
+    ) -> None:
+        self._on_finish = on_finish
         self._mono = mono
         self._job_loop = job_loop
         self._inbox: deque[Run] = deque()
-        self._finish_buffer: deque[tuple[Run, RunOutcome]] = deque()
+        self._finished: deque[tuple[Run, RunOutcome]] = deque()
         self._guard = threading.Lock()
         self._idle: list[threading.Lock] = []
         self._threads = 0
@@ -33,16 +35,16 @@ class ThreadExecutor:
         self._closed = False
 
     def submit(self, run: Run) -> None:
-        """Put a run in; a thread comes for it."""
+        """Queue a run for the next free thread."""
         self._inbox.append(run)
         if not self._waking:
             self._wake_one()
 
     def interrupt(self, run: Run) -> None:
-        """Nothing ends a thread: the handler reads ``ctx.cancelled``, the row stays running."""
+        """No effect: the handler reads ``ctx.cancelled``; until it ends the job stays running."""
 
     async def close(self) -> None:
-        """Let idle threads end; busy ones are daemons and end with their handler or the process."""
+        """End idle threads; busy ones are daemons and end with their handler or the process."""
         self._closed = True
         self._inbox.clear()
         with self._guard:
@@ -60,10 +62,10 @@ class ThreadExecutor:
                 return
             self._threads += 1
             number = self._threads
-        threading.Thread(target=self._live, name=f"forge-job-{number}", daemon=True).start()
+        threading.Thread(target=self._run_thread, name=f"forge-job-{number}", daemon=True).start()
 
-    def _live(self) -> None:
-        # What one handler leaves in context variables must not reach the next.
+    def _run_thread(self) -> None:
+        # A fresh context when a handler has set context variables: the next must not see them.
         self._waking = False
         while contextvars.Context().run(self._serve):
             pass
@@ -100,20 +102,20 @@ class ThreadExecutor:
         self._waking = False
         return not self._closed
 
-    def _report(self, run: Run, ending: RunOutcome) -> None:
-        run.ended_at = self._mono()
-        self._finish_buffer.append((run, ending))
+    def _report(self, run: Run, run_outcome: RunOutcome) -> None:
+        run.finished_at = self._mono()
+        self._finished.append((run, run_outcome))
         if not self._reporting:
             self._reporting = True
             self._job_loop.post(self._deliver)
 
     def _deliver(self) -> None:
         self._reporting = False
-        finish_buffer, ended = self._finish_buffer, self._ended
-        while finish_buffer:
-            run, ending = finish_buffer.popleft()
+        finished, on_finish = self._finished, self._on_finish
+        while finished:
+            run, run_outcome = finished.popleft()
             if not self._closed:
-                ended(run, ending)
+                on_finish(run, run_outcome)
 
 
 def _call(run: Run) -> RunOutcome:

@@ -1,0 +1,177 @@
+"""Builds the parts of a worker process and connects them: the only place where that happens.
+
+``WorkerProcess`` adds the services to these parts; ``drain`` uses them for the length of one call,
+without services.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from forge_jobs.config import EngineSettings
+from forge_jobs.core.schedule import CronSpec
+from forge_jobs.kit.clock import Clock
+from forge_jobs.kit.entropy import Entropy
+from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.store.processes import ProcessStats
+from forge_jobs.store.store import Store
+
+from .claiming.dispatcher import Dispatcher
+from .claiming.exchange_loop import ExchangeLoop
+from .claiming.finish_buffer import FinishBuffer
+from .claiming.local_queues import LocalQueues
+from .claiming.store_time import StoreTime
+from .claiming.wake_signal import WakeSignal
+from .liveness.registration import ProcessInfo, Registration
+from .requests.by_kind import RequestFactory
+from .requests.routing import Router
+from .running.context import Enqueuer, RunEnvironment
+from .running.in_flight import InFlightJobs
+from .running.job_loop import JobLoop
+from .running.rate_limit import RateLimiter, store_of
+from .running.registry import HandlerRegistry
+from .running.run_log import RunLog
+
+_MAX_UNWRITTEN = 256
+_MAX_UNWRITTEN_OVERLAPPED = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInputs:
+    """What a process is built from. ``queues`` are names with the slots they get if they are
+    new."""
+
+    store: Store
+    handlers: HandlerRegistry
+    router: Router
+    queues: Mapping[str, int]
+    settings: EngineSettings
+    clock: Clock
+    entropy: Entropy
+    io: IoPort
+    enqueuer: Enqueuer
+    requests: RequestFactory
+    info: ProcessInfo
+    replaces: str | None = None
+    schedules: Sequence[CronSpec] = ()
+
+    def queue_of(self, kind: str) -> str:
+        """The queue of a kind: what its task says, else the router."""
+        return self.queue_known(kind) or self.router.route(kind)
+
+    def queue_known(self, kind: str) -> str | None:
+        """The queue of a kind if its task is known here and says it."""
+        handler = self.handlers.get(kind)
+        return None if handler is None else handler.queue
+
+
+class WorkerParts:
+    """Registration, in-flight jobs, local queues, finish buffer and exchange loop of one process.
+
+    Built on the job loop. ``stats`` is what a heartbeat reports; it is called on the I/O side.
+    ``overlap``: jobs run while the store writes; not where it would do so at their expense. For
+    the rest see ``ExchangeLoop``; ``register_again`` None means the registration's own.
+    """
+
+    def __init__(
+        self,
+        inputs: WorkerInputs,
+        *,
+        stats: Callable[[], ProcessStats],
+        run_log: RunLog,
+        on_control_change: Callable[[], None],
+        register_again: Callable[[], Awaitable[None]] | None = None,
+        overlap: bool = False,
+        max_claims: int | None = None,
+    ) -> None:
+        store, clock = inputs.store, inputs.clock
+        self.job_loop = JobLoop(asyncio.get_running_loop())
+        self.registration = Registration(
+            store.processes,
+            inputs.info,
+            settings=inputs.settings,
+            clock=clock,
+            entropy=inputs.entropy,
+            stats=stats,
+            on_change=lambda: self.job_loop.post(self._lease_changed),
+        )
+        self.rate_limit = RateLimiter(
+            store_of(store), inputs.io, declared=inputs.handlers.rate_limits, clock=clock
+        )
+        self.store_time = StoreTime(clock)
+        self.wake = WakeSignal(self.job_loop.loop)
+        self.finish_buffer = self._new_finish_buffer(inputs.settings, overlap=overlap)
+        self.in_flight = self._new_in_flight(inputs, run_log)
+        self.local_queues = self._new_local_queues(inputs)
+        self.exchange_loop = ExchangeLoop(
+            self.in_flight,
+            self.local_queues,
+            self.finish_buffer,
+            Dispatcher(
+                self.in_flight,
+                self.local_queues,
+                inputs.handlers,
+                isolate_from=inputs.settings.isolate_after_crashes,
+            ),
+            store.jobs,
+            self.registration,
+            wake=self.wake,
+            store_time=self.store_time,
+            settings=inputs.settings,
+            clock=clock,
+            entropy=inputs.entropy,
+            register_again=register_again or self.registration.register_again,
+            on_control_change=on_control_change,
+            overlap=overlap,
+            max_claims=max_claims,
+        )
+
+    def _new_finish_buffer(self, settings: EngineSettings, *, overlap: bool) -> FinishBuffer:
+        usual = _MAX_UNWRITTEN_OVERLAPPED if overlap else _MAX_UNWRITTEN
+        return FinishBuffer(
+            self.wake,
+            max_unwritten=settings.max_unwritten or usual,
+            max_age_s=settings.unwritten_s,
+            mark_delay_s=settings.prefetch_s,
+            overlap=overlap,
+        )
+
+    def _new_in_flight(self, inputs: WorkerInputs, run_log: RunLog) -> InFlightJobs:
+        environment = RunEnvironment(
+            lambda: self.registration.host_id,
+            inputs.store.tag,
+            inputs.clock,
+            inputs.enqueuer,
+            inputs.requests.request,
+            limiter=lambda: self.rate_limit,
+        )
+        return InFlightJobs(
+            environment,
+            self.finish_buffer,
+            store_time=self.store_time,
+            lease_state=self.registration.lease_state,
+            run_log=run_log,
+            settings=inputs.settings,
+            clock=inputs.clock,
+            entropy=inputs.entropy,
+            job_loop=self.job_loop,
+        )
+
+    def _new_local_queues(self, inputs: WorkerInputs) -> LocalQueues:
+        return LocalQueues(
+            inputs.queues,
+            self.in_flight,
+            self.finish_buffer,
+            lease_state=self.registration.lease_state,
+            wake=self.wake,
+            loop=self.job_loop.loop,
+            clock=inputs.clock,
+            backoff=inputs.settings.backoff,
+        )
+
+    def _lease_changed(self) -> None:
+        if self.registration.lease_state.dead:
+            self.exchange_loop.lose_claims()
+        else:
+            self.local_queues.start_ready()
+        self.wake.notify()
