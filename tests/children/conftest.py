@@ -49,9 +49,9 @@ class ExecutorHarness:
     def add_notes(self, run: Run) -> None:
         pass
 
-    def _ended(self, run: Run, ending: RunOutcome) -> None:
+    def _ended(self, run: Run, run_outcome: RunOutcome) -> None:
         run.state = RunState.FINISHED
-        self._waiting[run].set_result(ending)
+        self._waiting[run].set_result(run_outcome)
 
     def begin(
         self,

@@ -56,36 +56,36 @@ def stats(
     if as_prometheus:
         sys.stdout.write(with_store(url, prometheus_text))
         return
-    seen, kinds = with_store(url, lambda store: _read_stats(store, minutes))
+    overview, kinds = with_store(url, lambda store: _read_stats(store, minutes))
     if as_json:
-        told = msgspec.json.decode(seen.to_json())
-        terminal.write_json(to_json({**told, "kinds": kinds}))
+        document = msgspec.json.decode(overview.to_json())
+        terminal.write_json(to_json({**document, "kinds": kinds}))
         return
-    _print_stats(seen, kinds)
+    _print_stats(overview, kinds)
     while watch:
         SYSTEM_CLOCK.pause(_WATCH_S)
-        seen, kinds = with_store(url, lambda store: _read_stats(store, minutes))
+        overview, kinds = with_store(url, lambda store: _read_stats(store, minutes))
         terminal.console().clear()
-        _print_stats(seen, kinds)
+        _print_stats(overview, kinds)
 
 
-def _print_stats(seen: Overview, kinds: tuple[KindView, ...]) -> None:
+def _print_stats(overview: Overview, kinds: tuple[KindView, ...]) -> None:
     out = terminal.console()
-    out.print(_headline(seen))
-    if seen.queues:
+    out.print(_headline(overview))
+    if overview.queues:
         out.print()
-        out.print(queue_table(seen.queues))
+        out.print(queue_table(overview.queues))
     if kinds:
         out.print()
         out.print(_kinds(kinds))
     out.print()
-    out.print(_minutes(seen.minutes))
+    out.print(_minutes(overview.minutes))
 
 
 async def _read_stats(store: Store, minutes: int) -> tuple[Overview, tuple[KindView, ...]]:
-    seen = await queries.overview(store, minutes=minutes)
-    until = seen.minutes[-1].at + timedelta(minutes=1)
-    return seen, await metrics.kinds(store, since=seen.minutes[0].at, until=until)
+    overview = await queries.overview(store, minutes=minutes)
+    until = overview.minutes[-1].at + timedelta(minutes=1)
+    return overview, await metrics.kinds(store, since=overview.minutes[0].at, until=until)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:
@@ -114,19 +114,21 @@ def _page_file_findings() -> list[Finding]:
     return page_files.findings()
 
 
-def _headline(seen: Overview) -> Text:
+def _headline(overview: Overview) -> Text:
     line = Text()
     for status in JobStatus:
-        if seen.counts[status]:
+        if overview.counts[status]:
             line.append_text(
-                Text.assemble(f"{seen.counts[status]:,} ", terminal.status(status), "  ")
+                Text.assemble(f"{overview.counts[status]:,} ", terminal.status(status), "  ")
             )
     if not line:
         line.append("No jobs.  ")
-    slots = sum(sum(worker.slots.values()) for worker in seen.workers)
-    busy = sum(worker.running for worker in seen.workers)
-    line.append(f"\n{terminal.plural(len(seen.workers), 'worker')}, {busy} of {slots} slots busy")
-    line.append(f", oldest due job waits {terminal.span(seen.lag_s)}" if seen.lag_s else "")
+    slots = sum(sum(worker.slots.values()) for worker in overview.workers)
+    busy = sum(worker.running for worker in overview.workers)
+    line.append(
+        f"\n{terminal.plural(len(overview.workers), 'worker')}, {busy} of {slots} slots busy"
+    )
+    line.append(f", oldest due job waits {terminal.span(overview.lag_s)}" if overview.lag_s else "")
     return line
 
 
