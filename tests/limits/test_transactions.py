@@ -1,4 +1,4 @@
-"""Bound jobs inside a user's own transaction: nobody waits for it, and they go on after it."""
+"""Limited jobs inside a user's own transaction: no worker waits for it, and they run after it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ async def test_postgres(schemas: Schemas, schema: str) -> None:
     await transaction.start()
     answers = await store.aenqueue_in(connection, [LANE, KEY])
     assert {answer.status for answer in answers} == {JobStatus.HELD}
-    # Whoever ends a job of the same lane and key does not wait for the open transaction.
+    # A finish of the same lane and key does not wait for the open transaction.
     ends = [worker.finish(job) for job in jobs]
     answer = await worker.exchange(finish=ends, want=[Want("q", 9)])
     assert answer.claims == []
