@@ -1,4 +1,4 @@
-"""The cron service: ticks that fire once, whoever looks, and what may go wrong with them."""
+"""The cron service: every tick fires once, however many processes run it; and its errors."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter
 from forge_jobs.engine.running.context import Context
-from forge_jobs.engine.services.cron import Cron
+from forge_jobs.engine.services.cron import CronService
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.schedules import FireOutcome, Schedule
 from forge_jobs.testing.clock import MovableClock
@@ -42,10 +42,10 @@ class Bench:
         self.clock.advance(seconds)
         return await cron_tick_once(self.store, **options)
 
-    def service(self, **options: Any) -> Cron:
+    def service(self, **options: Any) -> CronService:
         options.setdefault("queue_of", lambda kind: None)
         options.setdefault("router", DefaultRouter())
-        return Cron(self.store, entropy=SeededEntropy(1), **options)
+        return CronService(self.store, entropy=SeededEntropy(1), **options)
 
     async def get(self, name: str = "report") -> Schedule:
         found = await self.store.schedules.get(name)
@@ -86,7 +86,7 @@ async def test_L6_a_skipped_tick_is_no_fired_one(bench: Bench) -> None:
     assert outcomes == [FireOutcome.SKIPPED, FireOutcome.FIRED]
 
 
-async def test_overlap_allow_fires_beside_a_live_job(bench: Bench) -> None:
+async def test_overlap_allow_fires_while_a_job_is_live(bench: Bench) -> None:
     await bench.declare(overlap="allow")
     assert [(await bench.tick(60)).fired for _ in range(3)] == [1, 1, 1]
     assert len(await bench.jobs()) == 3
@@ -103,7 +103,7 @@ async def test_missed_ticks_follow_their_policy(
     assert ticks == sorted(set(ticks))
 
 
-async def test_skip_lets_old_ticks_go_and_says_so(
+async def test_skip_drops_old_ticks_and_counts_them(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.declare(expression="0 * * * *", missed="skip")
@@ -145,7 +145,7 @@ async def test_a_slow_call_for_one_schedule_makes_no_other_fire_late(
     assert outcomes["first"] == [late if fate == "fails" else FireOutcome.FIRED]
 
 
-async def test_a_long_catching_up_goes_in_bounded_steps(bench: Bench) -> None:
+async def test_catching_up_is_done_in_bounded_steps(bench: Bench) -> None:
     await bench.declare(missed="all", missed_limit=250, overlap="allow")
     report = await bench.tick(1_000 * 60)
     assert (report.fired, len(await bench.jobs())) == (250, 250)

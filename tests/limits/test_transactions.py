@@ -1,4 +1,4 @@
-"""Bound jobs inside a user's own transaction: nobody waits for it, and they go on after it."""
+"""Limited jobs inside a user's own transaction: no worker waits for it, and they run after it."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The lower-level way to run a worker: ``QueueRuntime`` is set up, ``start`` gives a handle."""
+"""The lower-level way to run a worker: set up a ``QueueRuntime``; ``start`` returns a handle."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -73,12 +73,12 @@ class QueueHandle:
         return await self._ask.enqueue(request)
 
     def request_cancel(self, job_id: str) -> bool:
-        """Tell a job that runs in this process to end, at once; False if it does not run here."""
+        """Cancel a job that runs in this process, at once; False if it does not run here."""
         return self._process.request_cancel(job_id)
 
     async def shutdown_graceful(self, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-        """Claim nothing more, let running jobs finish for ``timeout`` seconds, hand back the rest
-        without spending an attempt, and leave. A second call does nothing."""
+        """Claim nothing more, let running jobs finish for ``timeout`` seconds, release the rest
+        without spending an attempt, and deregister. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True
@@ -110,8 +110,8 @@ class _Ask:
 
 
 class QueueRuntime:
-    """A worker to be: which store, which handlers, which queues. The ``with_…`` methods return the
-    runtime itself."""
+    """The set-up of a worker: which store, which handlers, which queues. The ``with_…`` methods
+    return the runtime itself."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class QueueRuntime:
         return await self._ask.enqueue(request)
 
     async def start(self) -> QueueHandle:
-        """Register and begin to work. NoQueues when no queue was declared."""
+        """Register and start working. NoQueues when no queue was declared."""
         if not self._queues:
             raise NoQueues(_NO_QUEUES)
         await self._storage.open()

@@ -51,7 +51,7 @@ class CronTickReport(Struct, frozen=True, kw_only=True):
     next_due: Instant | None = None
 
 
-class Cron:
+class CronService:
     """The guard in the store makes it exactly one job per tick, not the leadership.
 
     ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have

@@ -1,4 +1,4 @@
-"""How a worker goes: in order, in time, without spending anybody's attempt."""
+"""The shutdown of a worker: in order, in time, without spending an attempt."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,7 @@ from tests.engine.faulty import FaultyStore
 from tests.engine.rig import FAST, Rig, until
 
 
-async def test_A3_everything_stops_at_once_and_unfinished_jobs_are_handed_back(rig: Rig) -> None:
+async def test_A3_everything_stops_at_once_and_unfinished_jobs_are_released(rig: Rig) -> None:
     running = 0
 
     async def body(ctx: Context, given: Any) -> None:
@@ -57,7 +57,7 @@ async def test_A3_jobs_that_finish_within_the_grace_are_recorded(rig: Rig) -> No
 
 
 @pytest.mark.parametrize("answer", ["failed", "error", "done", "snooze"])
-async def test_A2_what_a_handler_answers_to_the_stop(rig: Rig, answer: str) -> None:
+async def test_A2_outcomes_of_handlers_during_the_shutdown(rig: Rig, answer: str) -> None:
     started = asyncio.Event()
 
     async def body(ctx: Context, given: Any) -> Any:
@@ -85,7 +85,7 @@ async def test_A2_what_a_handler_answers_to_the_stop(rig: Rig, answer: str) -> N
     assert record.errors == ()
 
 
-async def test_threads_that_do_not_end_are_handed_back_too(rig: Rig) -> None:
+async def test_jobs_of_threads_that_do_not_end_are_released_too(rig: Rig) -> None:
     release, told = threading.Event(), threading.Event()
 
     def body(ctx: Context, given: Any) -> None:
@@ -107,7 +107,7 @@ async def test_threads_that_do_not_end_are_handed_back_too(rig: Rig) -> None:
         release.set()
 
 
-async def test_leaving_is_in_time_although_the_store_is_down(store: Store) -> None:
+async def test_the_shutdown_is_in_time_although_the_store_is_down(store: Store) -> None:
     faulty = FaultyStore(store)
     rig = Rig(faulty)  # type: ignore[arg-type]
 
@@ -133,7 +133,7 @@ async def test_leaving_is_in_time_although_the_store_is_down(store: Store) -> No
     faulty.jobs.hanging.set()
 
 
-async def test_leaving_while_the_store_refuses(store: Store) -> None:
+async def test_shutdown_while_the_store_refuses(store: Store) -> None:
     faulty = FaultyStore(store)
     rig = Rig(faulty)  # type: ignore[arg-type]
 
@@ -171,7 +171,7 @@ async def test_a_worker_leaves_nothing_behind(rig: Rig) -> None:
     assert await rig.store.processes.all() == []
 
 
-async def test_stopping_twice_is_fine_and_the_lead_is_given_up(rig: Rig) -> None:
+async def test_stopping_twice_is_fine_and_the_leadership_is_released(rig: Rig) -> None:
     settings = dataclasses.replace(FAST, lease_s=5.0)
     handle = await rig.runtime(settings=settings).start()
 

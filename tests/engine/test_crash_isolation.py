@@ -1,4 +1,4 @@
-"""A job suspected of killing its worker runs alone; only its own child's death convicts it."""
+"""A job suspected of killing its worker runs alone; only the death of its own child counts."""
 
 import os
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.processes
 
 
 async def _crash_with_it(rig: Rig, times: int) -> None:
-    """Processes claim whatever is pending and die."""
+    """Processes claim everything that is pending and die."""
     for number in range(times):
         name, witness = f"victim-{number}", f"witness-{number}"
         owner = await rig.store.processes.register(_new(name))
@@ -51,7 +51,7 @@ def _register(rig: Rig, *kinds: str) -> None:
         rig.registry.register(handler)
 
 
-async def test_a_deadly_job_is_convicted_and_its_companions_are_not(rig: Rig) -> None:
+async def test_a_job_that_kills_its_worker_is_dead_and_the_others_are_not(rig: Rig) -> None:
     _register(rig, "innocent", "deadly")
     companions = await rig.add_many("innocent", 3)
     deadly = await rig.add("deadly")
@@ -94,7 +94,7 @@ async def test_a_handler_that_works_in_other_processes_needs_none_of_its_own(rig
     assert (record.status, record.crashes) == (JobStatus.DONE, 2)
 
 
-async def test_one_crash_is_no_suspicion(rig: Rig) -> None:
+async def test_one_crash_does_not_isolate_a_job(rig: Rig) -> None:
     _register(rig, "innocent")
     job_id = await rig.add("innocent")
     await _crash_with_it(rig, 1)

@@ -75,7 +75,7 @@ async def test_slots_follow_the_queue_up_and_down(rig: Rig) -> None:
         await rig.store.queues.change("q", QueueChange(slots=6))
         await until(lambda: gauge.running == 6)
         await rig.store.queues.change("q", QueueChange(slots=1))
-        await until(lambda: _lane(handle).slots == 1)
+        await until(lambda: _local_queue(handle).slots == 1)
         assert gauge.running == 6
         gauge.release.set()
         for job_id in ids:
@@ -96,7 +96,7 @@ async def test_A2_pause_and_scale_down_let_running_jobs_finish(rig: Rig) -> None
     async with rig.working({"q": 3}) as handle:
         await until(lambda: gauge.running == 3)
         await rig.store.queues.change("q", QueueChange(paused=True))
-        await until(lambda: _lane(handle).slots == 0)
+        await until(lambda: _local_queue(handle).slots == 0)
         gauge.release.set()
         await until(lambda: len(told) == 3)
 
@@ -123,7 +123,7 @@ async def test_A13_slots_freed_by_scale_down_are_not_used_while_their_job_still_
         await until(lambda: gauge.running == 4)
         for slots in (2, 4, 1, 4):
             await rig.store.queues.change("q", QueueChange(slots=slots))
-            await until(lambda wanted=slots: _lane(handle).slots == wanted)
+            await until(lambda wanted=slots: _local_queue(handle).slots == wanted)
             await asyncio.sleep(0.05)
             assert gauge.running == 4
         gauge.release.set()
@@ -142,13 +142,13 @@ async def test_two_workers_share_and_never_exceed_the_total(rig: Rig) -> None:
     async with rig.working({"q": 6}, settings=settings) as first:
         await until(lambda: gauge.running == 6)
         async with rig.working({"q": 6}, settings=settings) as second:
-            await until(lambda: _lane(first).slots == 3)
-            assert _lane(second).slots == 0
+            await until(lambda: _local_queue(first).slots == 3)
+            assert _local_queue(second).slots == 0
             assert gauge.running == 6
             gauge.release.set()
-            await until(lambda: _lane(second).slots == 3)
-            assert _lane(first).slots == 3
-        await until(lambda: _lane(first).slots == 6)
+            await until(lambda: _local_queue(second).slots == 3)
+            assert _local_queue(first).slots == 3
+        await until(lambda: _local_queue(first).slots == 6)
 
 
 async def test_a_quiet_worker_claims_nothing_more(rig: Rig) -> None:
@@ -158,7 +158,7 @@ async def test_a_quiet_worker_claims_nothing_more(rig: Rig) -> None:
     async with rig.working({"q": 2}) as handle:
         await until(lambda: gauge.running == 1)
         await rig.store.processes.quiet(handle.host_id, quiet=True)
-        await until(lambda: _lane(handle).slots == 0)
+        await until(lambda: _local_queue(handle).slots == 0)
         second = await rig.add("work")
         gauge.release.set()
         await rig.reaches(first, JobStatus.DONE)
@@ -176,11 +176,11 @@ async def test_a_forgotten_queue_stays_as_it_is(rig: Rig) -> None:
     async with rig.working({"q": 2}) as handle:
         await rig.store.queues.forget("q")
         await asyncio.sleep(0.3)
-        assert _lane(handle).slots == 2
+        assert _local_queue(handle).slots == 2
         assert (await rig.runs("work")).status is JobStatus.DONE
 
 
-async def test_the_process_tells_its_slots_and_what_runs(rig: Rig) -> None:
+async def test_the_process_reports_its_slots_and_what_runs(rig: Rig) -> None:
     gauge = Gauge()
     rig.on("work", gauge.body)
     await rig.add_many("work", 2)
@@ -198,5 +198,5 @@ async def test_the_process_tells_its_slots_and_what_runs(rig: Rig) -> None:
         gauge.release.set()
 
 
-def _lane(handle: QueueHandle) -> Any:
+def _local_queue(handle: QueueHandle) -> Any:
     return handle._process.parts.local_queues.by_name["q"]

@@ -1,4 +1,4 @@
-"""The pump when the store refuses, loses answers, or cannot take an ending."""
+"""The exchange loop when the store refuses, loses replies, or rejects a finish."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ async def _all(rig: Rig, status: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("down"), Full("no room"), Unknown("lost")])
-async def test_A26_an_ending_is_repeated_until_the_store_takes_it(
+async def test_A26_a_finish_is_repeated_until_the_store_takes_it(
     rig: Rig, faulty: FaultyStore, error: Exception
 ) -> None:
     refused = 0
@@ -61,7 +61,7 @@ async def test_A26_an_ending_is_repeated_until_the_store_takes_it(
     assert record.epoch == 1
 
 
-async def test_A26_a_lost_answer_to_an_ending_is_recognised(rig: Rig, faulty: FaultyStore) -> None:
+async def test_A26_a_lost_reply_to_a_finish_is_recognised(rig: Rig, faulty: FaultyStore) -> None:
     verdicts: list[str] = []
     lost = 0
 
@@ -102,8 +102,8 @@ async def test_a_lost_claim_reply_strands_no_job(rig: Rig, faulty: FaultyStore) 
     assert [job.attempts for job in page.jobs] == [1] * 5
 
 
-async def test_strangers_are_handed_back_once_per_lease(rig: Rig, faulty: FaultyStore) -> None:
-    """A claim that no error told of: the answer never came, yet the call seemed to fail cleanly."""
+async def test_unknown_claims_are_released_once_per_lease(rig: Rig, faulty: FaultyStore) -> None:
+    """A claim without any error: the reply was lost, yet the call seemed to have had no effect."""
     hidden: list[int] = []
 
     def hide(request: Exchange, answer: Exchanged) -> BaseException | None:
@@ -119,9 +119,7 @@ async def test_strangers_are_handed_back_once_per_lease(rig: Rig, faulty: Faulty
     assert len(hidden) == 3
 
 
-async def test_an_ending_the_store_can_never_take_holds_up_nobody(
-    rig: Rig, faulty: FaultyStore
-) -> None:
+async def test_a_finish_the_store_refuses_blocks_no_other(rig: Rig, faulty: FaultyStore) -> None:
     async def poison(ctx: Context, given: Any) -> str:
         return "poison"
 
@@ -144,7 +142,7 @@ async def test_an_ending_the_store_can_never_take_holds_up_nobody(
         await until(there)
 
 
-async def test_one_exchange_at_a_time_and_endings_gather_meanwhile(
+async def test_one_exchange_at_a_time_and_finishes_gather_meanwhile(
     rig: Rig, faulty: FaultyStore
 ) -> None:
     await rig.add_many("work", 200)
@@ -155,7 +153,7 @@ async def test_one_exchange_at_a_time_and_endings_gather_meanwhile(
     assert max(len(request.finish) for request in faulty.jobs.requests) >= 25
 
 
-async def test_nothing_starts_while_too_many_endings_are_unwritten(
+async def test_nothing_starts_while_too_many_finishes_are_unwritten(
     rig: Rig, faulty: FaultyStore
 ) -> None:
     started = 0
@@ -188,7 +186,7 @@ async def test_the_next_batch_runs_while_one_is_written_where_a_server_writes_it
     assert most == (10 if rig.store.capabilities.server_side else 20)
 
 
-async def test_nothing_starts_while_an_ending_is_unwritten_for_long(
+async def test_nothing_starts_while_a_finish_is_unwritten_for_long(
     rig: Rig, faulty: FaultyStore
 ) -> None:
     started = 0
@@ -209,8 +207,10 @@ async def test_nothing_starts_while_an_ending_is_unwritten_for_long(
         await _all(rig, "done", 100)
 
 
-async def test_claimed_ahead_goes_back_when_it_cannot_start(rig: Rig, faulty: FaultyStore) -> None:
-    """Jobs claimed ahead of a slot that is suddenly busy for long are handed back unspent."""
+async def test_prefetched_jobs_that_cannot_start_are_released(
+    rig: Rig, faulty: FaultyStore
+) -> None:
+    """Jobs prefetched for a slot that is suddenly busy for long are released unspent."""
     release = asyncio.Event()
     blocked = 0
 
@@ -242,7 +242,7 @@ async def test_claimed_ahead_goes_back_when_it_cannot_start(rig: Rig, faulty: Fa
     assert asked_ahead > 0
 
 
-async def test_slow_and_limited_jobs_are_never_claimed_ahead(rig: Rig, faulty: FaultyStore) -> None:
+async def test_slow_and_limited_jobs_are_never_prefetched(rig: Rig, faulty: FaultyStore) -> None:
     async def slow(ctx: Context, given: Any) -> None:
         await asyncio.sleep(0.1)
 
@@ -288,7 +288,7 @@ async def test_a_prefetched_job_that_runs_long_is_marked_started(
         await _all(rig, "done", 202)
 
 
-async def test_throttle_hands_back_what_was_claimed_ahead(rig: Rig, faulty: FaultyStore) -> None:
+async def test_a_throttle_releases_prefetched_jobs(rig: Rig, faulty: FaultyStore) -> None:
     async def body(ctx: Context, given: Any) -> None:
         if given["number"] == 100:
             raise Throttled(retry_after=3_600)

@@ -9,11 +9,11 @@ from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.store import Store
 from tests.engine.rig import FAST, Rig, until
 
-_LOOK = "the look"
+_SYNC = "the look"
 
 
 class SlowAnswers:
-    """A real store whose answer to the ``share`` of one look takes long; later looks wait too."""
+    """A real store with a slow reply to the ``share`` of one sync; later syncs wait too."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -34,7 +34,7 @@ class _Processes:
 
     async def share(self, *, max_slots: int) -> int:
         changed = await self._inner.share(max_slots=max_slots)
-        if _is_the_look():
+        if _is_the_sync():
             self.shared.set()
             await self.answer.wait()
         return changed
@@ -50,14 +50,14 @@ class _Queues:
         return getattr(self._inner, name)
 
     async def all(self) -> Any:
-        if not _is_the_look():
+        if not _is_the_sync():
             await self.answer.wait()
         return await self._inner.all()
 
 
-def _is_the_look() -> bool:
+def _is_the_sync() -> bool:
     task = asyncio.current_task()
-    return task is not None and task.get_name() == _LOOK
+    return task is not None and task.get_name() == _SYNC
 
 
 async def _join(store: Store, host_id: str, queue: str, *, replaces: str | None = None) -> None:
@@ -68,20 +68,20 @@ async def _join(store: Store, host_id: str, queue: str, *, replaces: str | None 
     await rebalance_once(store)
 
 
-async def test_r13_a_look_that_began_in_a_former_life_sets_no_slots(store: Store) -> None:
-    """One slot, which another process holds since this one was declared dead: a look that waited
-    for the store meanwhile still knows the share of before, and must not use it."""
+async def test_r13_a_sync_of_a_former_registration_sets_no_slots(store: Store) -> None:
+    """One slot, which another process holds since this one was declared dead: a sync that waited
+    for the store meanwhile still has the former share, and must not use it."""
     slow = SlowAnswers(store)
     rig = Rig(slow)  # type: ignore[arg-type]
     await store.queues.ensure("other", slots=1)
-    # It holds the one slot of "other", so that every look of the worker shares out again.
+    # It holds the one slot of "other", so that every sync of the worker divides the slots again.
     await _join(store, "00-first", "other")
     settings = dataclasses.replace(FAST, lease_s=600.0, heartbeat_s=0.05)
     async with rig.working({"q": 1, "other": 1}, settings=settings) as handle:
-        lane = handle._process.parts.local_queues.by_name["q"]
-        await until(lambda: lane.slots == 1)
+        local_queue = handle._process.parts.local_queues.by_name["q"]
+        await until(lambda: local_queue.slots == 1)
         former = handle.host_id
-        sync = asyncio.create_task(handle._process._slot_sync.sync(), name=_LOOK)
+        sync = asyncio.create_task(handle._process._slot_sync.sync(), name=_SYNC)
         await asyncio.wait_for(slow.processes.shared.wait(), 60)
         await _join(store, "00-heir", "q", replaces=former)
 
@@ -98,6 +98,6 @@ async def test_r13_a_look_that_began_in_a_former_life_sets_no_slots(store: Store
         slow.queues.answer.clear()
         slow.processes.answer.set()
         await sync
-        target = lane.slots
+        target = local_queue.slots
         slow.queues.answer.set()
         assert target == 0

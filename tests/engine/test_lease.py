@@ -1,4 +1,4 @@
-"""Trust, the fence, and lives after death."""
+"""The trust window, fencing, and registering again after having been declared dead."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ class ShiftedClock:
 
 
 async def _declare_dead(rig: Rig, host_id: str) -> int:
-    """Somebody saw that process die, rightly or not."""
+    """Another process declares that one dead, rightly or not."""
     return await rig.store.processes.register(
         NewProcess(
             host_id="witness", label="witness", queues=(), pid=1, hostname="here", lease_s=600
@@ -49,7 +49,7 @@ async def _declare_dead(rig: Rig, host_id: str) -> int:
     )
 
 
-async def test_H1_M1_the_late_ending_of_a_dead_process_is_refused_and_its_handler_told(
+async def test_H1_M1_the_late_finish_of_a_dead_process_is_refused_and_its_handler_interrupted(
     rig: Rig,
 ) -> None:
     told: list[str] = []
@@ -83,7 +83,7 @@ async def test_H1_M1_the_late_ending_of_a_dead_process_is_refused_and_its_handle
         assert first_life not in living
 
 
-async def test_a_dead_process_registers_anew_and_goes_on(rig: Rig) -> None:
+async def test_a_dead_process_registers_again_and_continues(rig: Rig) -> None:
     async def body(ctx: Context, given: Any) -> str:
         return ctx.host_id
 
@@ -98,7 +98,7 @@ async def test_a_dead_process_registers_anew_and_goes_on(rig: Rig) -> None:
         assert record.result == f'"{handle.host_id}"'.encode()
 
 
-async def test_a_lease_that_ran_out_is_renewed_unless_somebody_declared_the_process_dead(
+async def test_an_expired_lease_is_renewed_unless_the_process_was_declared_dead(
     store: Store,
 ) -> None:
     """After an outage longer than the lease an exchange may arrive before the heartbeat."""
@@ -229,7 +229,7 @@ async def test_a_handler_that_blocks_the_loop_is_not_reaped(rig: Rig) -> None:
     assert (record.attempts, record.crashes) == (1, 0)
 
 
-async def test_a_process_beats_as_often_as_its_settings_say(rig: Rig) -> None:
+async def test_heartbeats_follow_the_settings(rig: Rig) -> None:
     settings = dataclasses.replace(FAST, lease_s=600.0, heartbeat_s=0.05)
     seen: set[int] = set()
 
@@ -267,7 +267,7 @@ async def test_A12_a_worker_that_waits_out_a_throttle_stays_alive_and_follows_ch
         assert (await rig.reaches(second)).status is JobStatus.DONE
 
 
-async def test_a_claim_that_was_taken_away_tells_its_handler(rig: Rig) -> None:
+async def test_the_handler_of_a_lost_claim_is_interrupted(rig: Rig) -> None:
     """The comparison once per lease notices it even when the process itself still counts as
     alive."""
     told = asyncio.Event()
@@ -298,7 +298,7 @@ async def test_a_claim_that_was_taken_away_tells_its_handler(rig: Rig) -> None:
         await asyncio.wait_for(told.wait(), 60)
 
 
-async def test_a_crowd_of_deaths_ends_no_job_twice(rig: Rig) -> None:
+async def test_many_deaths_finish_no_job_twice(rig: Rig) -> None:
     finished: list[str] = []
 
     async def body(ctx: Context, given: Any) -> None:

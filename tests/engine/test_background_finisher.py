@@ -1,4 +1,4 @@
-"""Endings written beside the call that claims, where a server does the writing."""
+"""Finishes written in a second call while another one claims, where the store is a server."""
 
 import asyncio
 import dataclasses
@@ -23,9 +23,9 @@ SETTINGS = dataclasses.replace(FAST, max_unwritten=40, unwritten_s=60.0, min_bac
 
 @pytest.fixture
 def faulty(store: Store) -> FaultyStore:
-    """Any store says that it works apart: the engine must be right with each of them."""
+    """Every store pretends to be a server: the engine must be correct with each of them."""
     faulty = FaultyStore(store)
-    # A server is not done at once, so that calls can meet.
+    # A server takes some time, so that calls overlap.
     faulty.jobs.pause_s = 0.002
     faulty.capabilities = msgspec.structs.replace(store.capabilities, server_side=True)
     return faulty
@@ -61,21 +61,21 @@ async def _work_off(rig: Rig, **changes: Any) -> None:
     assert {job.attempts for job in page.jobs} == {1}
 
 
-def _aside(request: Exchange) -> bool:
+def _is_background(request: Exchange) -> bool:
     return len(request.finish) >= SETTINGS.min_background_finishes and not request.want
 
 
-async def test_endings_are_written_while_jobs_are_claimed(
+async def test_finishes_are_written_while_jobs_are_claimed(
     rig: Rig, faulty: FaultyStore, runs: list[int]
 ) -> None:
     await _work_off(rig)
     assert sorted(runs) == list(range(JOBS))
     pairs = [calls for calls in faulty.jobs.together if len(calls) > 1]
-    assert pairs, "no two calls met"
+    assert pairs, "no two calls overlapped"
     for one, other in pairs:
         claiming = one if one.want else other
         writing = other if claiming is one else one
-        assert _aside(writing)
+        assert _is_background(writing)
         assert claiming.want
         assert not claiming.finish
 
@@ -85,14 +85,14 @@ async def test_a_strict_worker_makes_one_call_at_a_time(rig: Rig, faulty: Faulty
     assert max(map(len, faulty.jobs.together)) == 1
 
 
-async def test_an_answer_lost_beside_repeats_no_run(
+async def test_a_lost_reply_to_the_background_finisher_repeats_no_run(
     rig: Rig, faulty: FaultyStore, runs: list[int]
 ) -> None:
     lost = 0
 
     def lose(request: Exchange, answer: Exchanged) -> BaseException | None:
         nonlocal lost
-        if _aside(request) and lost < 3:
+        if _is_background(request) and lost < 3:
             lost += 1
             return Unknown("the line broke")
         return None
@@ -103,7 +103,7 @@ async def test_an_answer_lost_beside_repeats_no_run(
     assert sorted(runs) == list(range(JOBS))
 
 
-async def test_while_calls_fail_they_go_one_by_one(
+async def test_failing_calls_are_made_one_by_one(
     rig: Rig, faulty: FaultyStore, runs: list[int]
 ) -> None:
     failed: list[int] = []
@@ -117,18 +117,18 @@ async def test_while_calls_fail_they_go_one_by_one(
     faulty.jobs.before = refuse
     await _work_off(rig)
     assert len(failed) == 3
-    # The first may have met a call that claimed; those after it went alone.
+    # The first may have overlapped with a claim; those after it were alone.
     assert [len(faulty.jobs.together[number - 1]) for number in failed[1:]] == [1, 1]
     assert sorted(runs) == list(range(JOBS))
 
 
-async def test_an_ending_refused_beside_is_found_and_holds_up_nobody(
+async def test_a_finish_refused_in_the_background_is_found_and_blocks_no_other(
     rig: Rig, faulty: FaultyStore, runs: list[int]
 ) -> None:
     bad: list[int] = []
 
     def refuse(request: Exchange) -> BaseException | None:
-        if _aside(request) and not bad:
+        if _is_background(request) and not bad:
             bad.append(request.finish[0].key)
         if any(finish.key in bad and finish.error is None for finish in request.finish):
             return Invalid("this one cannot be stored")
@@ -148,8 +148,8 @@ async def test_an_ending_refused_beside_is_found_and_holds_up_nobody(
     assert sorted(set(runs)) == list(range(JOBS))
 
 
-async def test_nothing_is_under_way_when_it_has_ended() -> None:
-    """Whoever closes the store after that must not find a connection in use."""
+async def test_no_call_is_in_flight_after_cancel() -> None:
+    """The store may be closed after that: no connection may be in use."""
     sent, let_go = asyncio.Event(), asyncio.Event()
 
     async def write(_batch: Any) -> None:
@@ -157,7 +157,7 @@ async def test_nothing_is_under_way_when_it_has_ended() -> None:
         try:
             await asyncio.sleep(3_600)
         finally:
-            await asyncio.sleep(0)  # as a connection that goes needs a turn of the loop
+            await asyncio.sleep(0)  # as closing a connection needs a turn of the loop
             let_go.set()
 
     finish_buffer: Any = SimpleNamespace(notify=lambda: None)
