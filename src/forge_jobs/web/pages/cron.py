@@ -15,7 +15,6 @@ from forge_jobs.ops.schedules import ScheduleChange
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import timetable
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
@@ -24,11 +23,11 @@ _WORDS: Final = {"missed_words": tuple(Missed), "overlap_words": tuple(Overlap)}
 
 async def view(desk: RequestContext, given: Given) -> Shown:
     kinds = await desk.store.queues.kinds()
-    return {"schedules": await timetable(desk).all(), "kinds": sorted(kinds), **_WORDS}
+    return {"schedules": await desk.timetable.all(), "kinds": sorted(kinds), **_WORDS}
 
 
 async def one(desk: RequestContext, given: Given) -> Shown:
-    table = timetable(desk)
+    table = desk.timetable
     name = given["name"]
     schedule, fires = await table.get(name), await table.history(name)
     return {"schedule": schedule, "fires": fires, "title": schedule.name, **_WORDS}
@@ -50,7 +49,7 @@ async def create(desk: RequestContext, given: Given) -> Notice:
         max_attempts=_whole("max_attempts", attempts) if attempts else None,
         where=f"schedule {name!r}",
     )
-    await timetable(desk).create(said)
+    await desk.timetable.create(said)
     options: list[str] = [] if said.payload == b"{}" else ["--payload", said.payload.decode()]
     if said.zone != "UTC":
         options += ["--tz", said.zone]
@@ -60,7 +59,7 @@ async def create(desk: RequestContext, given: Given) -> Notice:
 
 async def edit(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    known = await timetable(desk).get(name)
+    known = await desk.timetable.get(name)
     attempts = given.get("max_attempts", "").strip()
     wanted: dict[str, Any] = {
         "expression": given.get("expression", "").strip(),
@@ -79,32 +78,32 @@ async def edit(desk: RequestContext, given: Given) -> Notice:
         change["payload"] = _payload(text)
     if not change:
         return Notice(f"schedule {name} is as it was")
-    await timetable(desk).edit(name, ScheduleChange(**{**_UNSET, **change}))
+    await desk.timetable.edit(name, ScheduleChange(**{**_UNSET, **change}))
     return Notice(f"schedule {name} is changed: {', '.join(change)}", _set_command(name, change))
 
 
 async def enable(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await timetable(desk).enable(name)
+    await desk.timetable.enable(name)
     return Notice(f"schedule {name} fires again", f"forge cron enable {name}")
 
 
 async def disable(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await timetable(desk).disable(name)
+    await desk.timetable.disable(name)
     return Notice(f"schedule {name} fires no more", f"forge cron disable {name}")
 
 
 async def trigger(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    fire = await timetable(desk).trigger(name)
+    fire = await desk.timetable.trigger(name)
     said = f"job {fire.job_id}" if fire.job_id else f"no job: {fire.outcome}"
     return Notice(f"schedule {name} fired: {said}", f"forge cron run {name}")
 
 
 async def delete(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await timetable(desk).delete(name)
+    await desk.timetable.delete(name)
     return Notice(f"schedule {name} is gone; its jobs stay", f"forge cron delete {name}")
 
 

@@ -8,7 +8,6 @@ from forge_jobs.ops.actions import APPLIES, Action
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
@@ -28,7 +27,7 @@ async def copy(desk: RequestContext, given: Given) -> Notice:
     """Enqueue the job once more with the payload as it was edited."""
     record = await queries.existing(desk.store, given["id"])
     wanted = json_payload.decode_text(given.get("payload", ""))
-    made = await operator(desk).duplicate_with(record.id, wanted)
+    made = await desk.operator.duplicate_with(record.id, wanted)
     words = ("--queue", record.queue, "--payload", "…")
     return Notice(f"enqueued as {made}", forge("enqueue", record.kind, *words))
 

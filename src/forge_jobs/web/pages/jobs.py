@@ -10,14 +10,13 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
-from forge_jobs.ops.actions import APPLIES, Action, JobActions
+from forge_jobs.ops.actions import APPLIES, Action
 from forge_jobs.ops.operations import Operation, OperationState
 from forge_jobs.ops.views import JobsPage
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.local import local_path
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import actor, operator
 from .filters import filter_of, kept
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
@@ -134,7 +133,7 @@ async def act(desk: RequestContext, given: Given) -> Notice:
     else:
         raise BadOption("choose at least one job")
     if ids:
-        acted = await perform(operator(desk), action, selection)
+        acted = await desk.operator.perform(action, selection)
         return Notice(spelled(action, acted), command(action, ids, given))
     return await _in_background(desk, action, selection, command(action, ids, given))
 
@@ -143,7 +142,7 @@ async def _in_background(
     desk: RequestContext, action: Action, selection: Selection, same: str
 ) -> Notice:
     """Many jobs take as long as they take: the page is free after a second, the work goes on."""
-    begun = await desk.operations.start(operator(desk), action, selection, actor=actor(desk))
+    begun = await desk.operations.start(desk.operator, action, selection, actor=desk.actor)
     for _ in range(_TURNS):
         now = desk.operations.get(begun.id)
         match now.state:
@@ -180,7 +179,7 @@ async def preview(desk: RequestContext, given: Given) -> Shown:
     return {
         "action": action.value,
         "verb": action.value.replace("-", " ").capitalize(),
-        "count": await operator(desk).preview(action, asked),
+        "count": await desk.operator.preview(action, asked),
         "reach": reach,
         "typed_above": TYPED_ABOVE,
         "filter": {**kept(given), "status": ",".join(reach)},
@@ -191,7 +190,7 @@ async def preview(desk: RequestContext, given: Given) -> Shown:
 
 async def _typed(desk: RequestContext, action: Action, wanted: Filter, given: Given) -> None:
     """Above a size a click is too little: the word of the action must be typed."""
-    reach = await operator(desk).preview(action, wanted, cap=TYPED_ABOVE + 1)
+    reach = await desk.operator.preview(action, wanted, cap=TYPED_ABOVE + 1)
     if reach.jobs > TYPED_ABOVE and given.get("typed", "").strip().lower() != action:
         raise BadOption(f"more than {TYPED_ABOVE} jobs: type {action} to do it")
 
@@ -207,21 +206,6 @@ def _action(given: Given) -> Action:
         return Action(given["action"])
     except ValueError:
         raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
-
-
-async def perform(who: JobActions, action: Action, selection: Selection) -> Acted:
-    """Do it, in bounded steps."""
-    match action:
-        case Action.RETRY:
-            return await who.retry(selection)
-        case Action.CANCEL:
-            return await who.cancel(selection)
-        case Action.DELETE:
-            return await who.delete(selection)
-        case Action.RUN_NOW:
-            return await who.run_now(selection)
-        case Action.DUPLICATE:
-            return (await who.duplicate(selection)).acted
 
 
 def spelled(action: Action, acted: Acted) -> str:

@@ -9,7 +9,6 @@ from forge_jobs.ops.rate_limits import rate_limits
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import bounds, rates
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 
@@ -30,11 +29,11 @@ async def set_limit(desk: RequestContext, given: Given) -> Notice:
     number = _number("burst", burst) if burst else None
     at_once = int(_number("concurrency", most)) if most else None
     if name.startswith(("task:", "queue:")):
-        await bounds(desk).set(name, concurrency=at_once, rate=rate or None, burst=number)
+        await desk.bound_operator.set(name, concurrency=at_once, rate=rate or None, burst=number)
     elif at_once is not None:
         raise BadOption("at once is for task:KIND and queue:NAME; a scope has a rate, such as 50/m")
     else:
-        await rates(desk).set_rate(name, rate or None, burst=number)
+        await desk.limit_operator.set_rate(name, rate or None, burst=number)
     words = [word for word in (rate,) if word]
     words += ["--burst", burst] if burst else []
     words += ["--concurrency", most] if most else []
@@ -43,27 +42,27 @@ async def set_limit(desk: RequestContext, given: Given) -> Notice:
 
 async def lift(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
-    await bounds(desk).set(name, lift=True)
+    await desk.bound_operator.set(name, lift=True)
     return Notice(f"{name} has no bounds any more", forge("limits", "set", name, "--lift"))
 
 
 async def reset(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
-    await bounds(desk).reset(name)
+    await desk.bound_operator.reset(name)
     text = f"{name}: the next worker that starts says what it is"
     return Notice(text, forge("limits", "reset", name))
 
 
 async def drain(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
-    await rates(desk).drain(name)
+    await desk.limit_operator.drain(name)
     text = f"{name}: nobody gets a permit until it has refilled"
     return Notice(text, forge("limits", "drain", name))
 
 
 async def clear(desk: RequestContext, given: Given) -> Notice:
     name = given.get("name", "")
-    await bounds(desk).open_scope(name)
+    await desk.bound_operator.open_scope(name)
     return Notice(f"scope {name} is open", forge("limits", "clear", name))
 
 

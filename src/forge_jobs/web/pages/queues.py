@@ -11,7 +11,6 @@ from forge_jobs.ops.queue_activity import flows
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .quoting import forge
 from .sparklines import sparkline
@@ -26,25 +25,25 @@ async def view(desk: RequestContext, given: Given) -> Shown:
 
 async def pause(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await operator(desk).pause(name)
+    await desk.operator.pause(name)
     return Notice(f"queue {name} is paused: what runs ends in peace", f"forge queues pause {name}")
 
 
 async def resume(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await operator(desk).resume(name)
+    await desk.operator.resume(name)
     return Notice(f"queue {name} goes on", f"forge queues resume {name}")
 
 
 async def unthrottle(desk: RequestContext, given: Given) -> Notice:
     name = given["name"]
-    await operator(desk).unthrottle(name)
+    await desk.operator.unthrottle(name)
     return Notice(f"queue {name} is open again", f"forge queues unthrottle {name}")
 
 
 async def slots(desk: RequestContext, given: Given) -> Notice:
     name, count = given["name"], _whole("slots", given.get("slots", ""))
-    await operator(desk).set_queue(name, QueueChange(slots=count))
+    await desk.operator.set_queue(name, QueueChange(slots=count))
     return Notice(f"queue {name} has {count:,} slots", f"forge queues set {name} --workers {count}")
 
 
@@ -53,7 +52,7 @@ async def retention(desk: RequestContext, given: Given) -> Notice:
     fields = ("done", "dead", "cancelled")
     done, dead, cancelled = (_kept(field, given.get(field, "")) for field in fields)
     change = QueueChange(retain_done_s=done, retain_dead_s=dead, retain_cancelled_s=cancelled)
-    await operator(desk).set_queue(name, change)
+    await desk.operator.set_queue(name, change)
     words = [w for f in fields for w in (f"--retain-{f}", given.get(f, "").strip() or "forever")]
     return Notice(f"queue {name} keeps ended jobs as set", forge("queues", "set", name, *words))
 
@@ -66,7 +65,7 @@ async def backoff(desk: RequestContext, given: Given) -> Notice:
         backoff_base_s=seconds(base, field="base"),
         backoff_max_s=seconds(most, field="max"),
     )
-    await operator(desk).set_queue(name, change)
+    await desk.operator.set_queue(name, change)
     word = f"{base}:{most}" if on else "off"
     text = f"queue {name} pauses {base} to {most} when throttled" if on else f"queue {name}: off"
     return Notice(text, forge("queues", "set", name, "--backoff", word))

@@ -8,7 +8,6 @@ from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
 from . import charts
-from .audited import operator
 from .page import Form, Given, Notice, Page, Shown
 from .ranges import range_of
 
@@ -28,12 +27,12 @@ async def view(desk: RequestContext, given: Given) -> Shown:
 
 
 async def quiet(desk: RequestContext, given: Given) -> Notice:
-    host_id = await operator(desk).quiet(given["host_id"])
+    host_id = await desk.operator.quiet(given["host_id"])
     return Notice(f"{host_id} takes no more jobs", f"forge workers quiet {host_id}")
 
 
 async def unquiet(desk: RequestContext, given: Given) -> Notice:
-    host_id = await operator(desk).quiet(given["host_id"], quiet=False)
+    host_id = await desk.operator.quiet(given["host_id"], quiet=False)
     return Notice(f"{host_id} takes jobs again", f"forge workers quiet --off {host_id}")
 
 
