@@ -6,21 +6,21 @@ import pytest
 
 from forge_jobs.ops import queries
 from tests.cli.conftest import Here
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 UNKNOWN = "01JABCDEFGHJKMNPQRSTVWXYZ0"
 
 
 def dead(count: int):
-    async def work(desk: Desk) -> list[str]:
-        return await desk.dead_jobs(count)
+    async def work(harness: StoreHarness) -> list[str]:
+        return await harness.dead_jobs(count)
 
     return work
 
 
 def status(here: Here, job_id: str) -> str:
-    async def work(desk: Desk) -> str:
-        return (await queries.existing(desk.store, job_id)).status
+    async def work(harness: StoreHarness) -> str:
+        return (await queries.get_record(harness.store, job_id)).status
 
     return here.fill(work)
 
@@ -33,7 +33,7 @@ def test_retry_by_id(here: Here) -> None:
 
 
 def test_a_job_that_cannot_be_retried_says_why(here: Here) -> None:
-    (waiting,) = here.fill(lambda desk: desk.some(1))
+    (waiting,) = here.fill(lambda harness: harness.enqueue(1))
     answer = here.forge("jobs", "retry", waiting)
     assert answer.code == 1
     assert "0 jobs back in line, 1 skipped." in answer.out
@@ -87,7 +87,7 @@ def test_A6_states_an_action_does_not_apply_to_are_refused(
 
 
 def test_cancel_run_now_and_duplicate(here: Here) -> None:
-    first, second = here.fill(lambda desk: desk.some(2, delay_s=600))
+    first, second = here.fill(lambda harness: harness.enqueue(2, delay_s=600))
     assert here.forge("jobs", "run-now", first).out == "1 job made due.\n"
     assert status(here, first) == "pending"
     assert here.forge("jobs", "cancel", second, "--json").data["changed"] == 1
@@ -108,7 +108,7 @@ def test_older_and_newer_jobs(here: Here) -> None:
 
 
 def test_settings_of_a_queue(here: Here) -> None:
-    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    here.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     words = ["--workers", "3", "--retain-done", "2d", "--retain-dead", "forever"]
     data = here.forge("queues", "set", "mail", *words, "--backoff", "5s:10m", "--json").data
     assert (data["slots"], data["retain_done_s"], data["retain_dead_s"]) == (3, 172_800, None)
@@ -134,7 +134,7 @@ def test_settings_of_a_queue(here: Here) -> None:
     ],
 )
 def test_wrong_settings_name_the_field(here: Here, words: list[str], complaint: str) -> None:
-    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    here.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     answer = here.forge("queues", "set", *words)
     assert answer.code == 2
     assert complaint in answer.err
@@ -142,7 +142,7 @@ def test_wrong_settings_name_the_field(here: Here, words: list[str], complaint: 
 
 
 def test_pause_resume_unthrottle(here: Here) -> None:
-    here.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    here.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     assert here.forge("queues", "pause", "mail", "--json").data["paused"] is True
     assert here.forge("queues", "resume", "mail", "--json").data["paused"] is False
     assert here.forge("queues", "unthrottle", "mail", "--json").data["throttled_until"] is None
@@ -174,7 +174,7 @@ def test_arguments_may_come_from_stdin(here: Here, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_kind_goes_where_workers_say_or_to_the_default(here: Here) -> None:
-    here.fill(lambda desk: desk.store.queues.publish({"send": "mail"}))
+    here.fill(lambda harness: harness.store.queues.publish({"send": "mail"}))
     for kind, queue in (("send", "mail"), ("unheard_of", "default")):
         job_id = here.forge("enqueue", kind).out.strip()
         assert here.forge("jobs", "show", job_id, "--json").data["queue"] == queue

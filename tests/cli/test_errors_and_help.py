@@ -119,5 +119,5 @@ def test_bare_groups_print_their_help(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_table_goes_out_without_colour_when_it_is_not_a_terminal(here: Here) -> None:
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     assert "\x1b" not in here.forge("jobs", "list").out

@@ -9,11 +9,11 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.outcome import Throttled
 from tests.cli.conftest import Here
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 
 def test_no_limits_yet(here: Here) -> None:
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     assert "No rate limits yet" in here.forge("limits", "list").out
     nothing = {"rate_limits": [], "limits": [], "scopes": []}
     assert here.forge("limits", "list", "--json").data == nothing
@@ -21,7 +21,7 @@ def test_no_limits_yet(here: Here) -> None:
 
 def test_an_operator_sets_drains_and_sees(here: Here, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "forge_jobs.audit")
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     made = here.forge("limits", "set", "smtp", "50/m", "--json").data
     assert (made["scope"], made["rate"], made["burst"], made["available"]) == (
         "smtp", "50/m", 50, 50,
@@ -39,11 +39,13 @@ def test_an_operator_sets_drains_and_sees(here: Here, caplog: pytest.LogCaptureF
 
 
 def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
-    async def ensure(desk: Desk) -> float:
-        bucket = await desk.store.schedules.ensure_token_bucket("smtp", capacity=9, refill_per_s=9)
+    async def ensure(harness: StoreHarness) -> float:
+        bucket = await harness.store.schedules.ensure_token_bucket(
+            "smtp", capacity=9, refill_per_s=9
+        )
         return bucket.capacity
 
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     here.forge("limits", "set", "smtp", "5/s")
     assert here.fill(ensure) == 5
 
@@ -59,22 +61,22 @@ def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
     ],
 )
 def test_wrong_words_are_refused(here: Here, words: list[str], code: int, complaint: str) -> None:
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     answer = here.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err
 
 
 def test_an_operator_limits_a_task_and_opens_a_scope(here: Here) -> None:
-    async def throttle(desk: Desk) -> None:
+    async def throttle(harness: StoreHarness) -> None:
         declared = Declared(name="task:send", concurrency=9, scopes=("smtp",))
-        await desk.store.limits.publish([declared])
-        await desk.store.queues.publish({"send": "mail"})
-        await desk.add(NewJob(kind="send", queue="mail"))
-        await desk.hire("mail")
-        (claimed,) = await desk.claim()
+        await harness.store.limits.publish([declared])
+        await harness.store.queues.publish({"send": "mail"})
+        await harness.enqueue_jobs(NewJob(kind="send", queue="mail"))
+        await harness.register_worker("mail")
+        (claimed,) = await harness.claim()
         told = Throttled(retry_after=600, scope="smtp")
-        await desk._exchange(finish=[decide(claimed, told, now=desk.clock.now())])
+        await harness._exchange(finish=[decide(claimed, told, now=harness.clock.now())])
 
     here.fill(throttle)
     made = here.forge("limits", "set", "task:send", "50/m", "--concurrency", "3", "--json").data
@@ -103,7 +105,7 @@ def test_an_operator_limits_a_task_and_opens_a_scope(here: Here) -> None:
     ],
 )
 def test_wrong_words_about_limits(here: Here, words: list[str], code: int, complaint: str) -> None:
-    here.fill(lambda desk: desk.some(1))
+    here.fill(lambda harness: harness.enqueue(1))
     answer = here.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err

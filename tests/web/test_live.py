@@ -9,7 +9,7 @@ from forge_jobs.core.errors import Unavailable
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.web import mission_control
 from forge_jobs.web.app import MissionControl
-from forge_jobs.web.live import Hub
+from forge_jobs.web.live import LiveHub
 
 
 async def event(stream: AsyncIterator[str], name: str) -> str:
@@ -22,7 +22,7 @@ async def event(stream: AsyncIterator[str], name: str) -> str:
 
 
 async def test_a_page_is_rendered_once_for_all_its_readers() -> None:
-    hub, made = Hub(SYSTEM_CLOCK), 0
+    hub, made = LiveHub(SYSTEM_CLOCK), 0
 
     async def render() -> str:
         nonlocal made
@@ -44,7 +44,7 @@ async def test_a_page_is_rendered_once_for_all_its_readers() -> None:
 
 
 async def test_a_slow_reader_gets_the_newest_state_and_no_backlog() -> None:
-    hub, number = Hub(SYSTEM_CLOCK), 0
+    hub, number = LiveHub(SYSTEM_CLOCK), 0
 
     async def render() -> str:
         nonlocal number
@@ -63,7 +63,7 @@ async def test_a_slow_reader_gets_the_newest_state_and_no_backlog() -> None:
 
 
 async def test_trouble_is_told_and_over_when_it_is_over() -> None:
-    hub, down = Hub(SYSTEM_CLOCK), True
+    hub, down = LiveHub(SYSTEM_CLOCK), True
 
     async def render() -> str:
         if down:

@@ -11,7 +11,7 @@ from forge_jobs import Forge
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import SystemClock
 from forge_jobs.web import Identity, Role, mission_control
-from forge_jobs.web.access.sessions import COOKIE, LIFE_S
+from forge_jobs.web.access.sessions import COOKIE, SESSION_LIFETIME_S
 from tests.web.panel import PASSWORD, Panel, credentials, on_a_socket, panel
 
 DEADLINE_S = 60.0
@@ -58,7 +58,7 @@ async def test_a_stream_ends_with_its_login() -> None:
     forge = Forge("memory://", clock=clock)
     store = await forge.aready()
     app = mission_control(forge, auth=credentials())
-    cookie = await app.access.enter(PASSWORD)
+    cookie = await app.access.log_in(PASSWORD)
     assert cookie is not None
     with on_a_socket(app) as address:
         async with (
@@ -66,7 +66,7 @@ async def test_a_stream_ends_with_its_login() -> None:
             watching(client, "/queues") as busy,
             watching(client, "/jobs?tag=none") as still,
         ):
-            clock.ahead = (LIFE_S + 1) * SECOND
+            clock.ahead = (SESSION_LIFETIME_S + 1) * SECOND
             await store.queues.ensure("secret", slots=1)
             said, calm = await asyncio.gather(last_words(busy), last_words(still))
             assert "event: over" in said

@@ -22,7 +22,7 @@ from forge_jobs import Forge
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 from forge_jobs.web import Credentials, Role, mission_control
 from forge_jobs.web.access import hashes
-from forge_jobs.web.access.hashes import hash_password, stretch
+from forge_jobs.web.access.hashes import derive_key, hash_password
 from tests.web.panel import FAR, on_a_socket
 from tests.web.test_logins import last_words, watching
 
@@ -97,7 +97,7 @@ def derived(passwords: dict[Role, str]) -> bytes:
     """The key that once followed from what is configured."""
     ordered = sorted(passwords.items(), reverse=True)
     text = "\n".join(f"{role.word}={password}" for role, password in ordered)
-    return stretch(text, b"forge-jobs session key")
+    return derive_key(text, b"forge-jobs session key")
 
 
 async def test_o1_cookies_forged_from_passwords_and_hashes_are_refused(shared_url: str) -> None:

@@ -123,7 +123,7 @@ async def test_o3_a_page_names_no_foreign_place_as_its_own() -> None:
 @example("/%5c/x")
 @example("/jobs?x=\\")
 def test_o3_one_function_decides(text: str) -> None:
-    from forge_jobs.web.local import local_path
+    from forge_jobs.web.local_path import local_path
 
     decided = local_path(text, "/instead")
     assert decided in (text, "/instead")

@@ -18,7 +18,7 @@ from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, SystemClock
 from forge_jobs.web import mission_control
-from forge_jobs.web.live import Hub
+from forge_jobs.web.live import LiveHub
 from tests.postgres.server import private_server
 from tests.web.panel import on_a_socket
 
@@ -88,7 +88,7 @@ class Hasty(SystemClock):
 async def test_a_reader_that_never_reads_is_owed_one_state_and_no_more() -> None:
     """300 states of 200 KB pass by. What the server has in hand for the reader afterwards is what
     fits between the two, and then the newest state."""
-    hub, number, size = Hub(Hasty()), 0, 200_000
+    hub, number, size = LiveHub(Hasty()), 0, 200_000
 
     async def render() -> str:
         nonlocal number
@@ -121,7 +121,7 @@ async def test_nothing_is_rendered_while_nothing_is_written() -> None:
     async def stamped() -> str:
         return stamp
 
-    hub = Hub(SYSTEM_CLOCK, stamped)
+    hub = LiveHub(SYSTEM_CLOCK, stamped)
     reading: AsyncIterator[str] = hub.stream("a", render)
     assert await anext(reading) == "retry: 2000\n\n"
     assert "<p>1</p>" in await anext(reading)

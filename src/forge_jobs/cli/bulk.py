@@ -13,7 +13,15 @@ from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.ops import queries
-from forge_jobs.ops.actions import APPLIES, BATCH, Action, Copied, JobActions, OnProgress, Store
+from forge_jobs.ops.actions import (
+    APPLIES_TO,
+    BATCH_SIZE,
+    Action,
+    DuplicateResult,
+    JobActions,
+    OnProgress,
+    Store,
+)
 
 from . import show
 from .exit_codes import FAILED, OK, Stop
@@ -144,17 +152,17 @@ async def _carry_out(store: Store, wish: _Wish) -> int:
     return FAILED if by_id_failed else OK
 
 
-async def _act(operator: JobActions, wish: _Wish, progress: OnProgress) -> Copied:
+async def _act(operator: JobActions, wish: _Wish, progress: OnProgress) -> DuplicateResult:
     selection = wish.selection
     match wish.action:
         case Action.RETRY:
-            return Copied(await operator.retry(selection, progress=progress))
+            return DuplicateResult(await operator.retry(selection, progress=progress))
         case Action.CANCEL:
-            return Copied(await operator.cancel(selection, progress=progress))
+            return DuplicateResult(await operator.cancel(selection, progress=progress))
         case Action.DELETE:
-            return Copied(await operator.delete(selection, progress=progress))
+            return DuplicateResult(await operator.delete(selection, progress=progress))
         case Action.RUN_NOW:
-            return Copied(await operator.run_now(selection, progress=progress))
+            return DuplicateResult(await operator.run_now(selection, progress=progress))
         case Action.DUPLICATE:
             return await operator.duplicate(selection, progress=progress)
         case _:
@@ -183,7 +191,7 @@ def _say_size(wish: _Wish, size: CappedCount) -> int:
     return OK
 
 
-def _print_json(wish: _Wish, copied: Copied) -> None:
+def _print_json(wish: _Wish, copied: DuplicateResult) -> None:
     acted = copied.acted
     document: dict[str, object] = {
         "action": wish.action,
@@ -197,7 +205,7 @@ def _print_json(wish: _Wish, copied: Copied) -> None:
     show.write_json(json.dumps(document).encode())
 
 
-def _print(wish: _Wish, copied: Copied) -> None:
+def _print(wish: _Wish, copied: DuplicateResult) -> None:
     acted = copied.acted
     parts = [f"{show.plural(acted.changed, 'job')} {_WORD[wish.action][1]}"]
     if acted.requested:
@@ -215,8 +223,8 @@ async def _explain(store: Store, wish: _Wish, acted: Acted) -> None:
     """For a single job named by id, say why nothing happened."""
     if len(wish.selection.ids) != 1 or not acted.skipped:
         return
-    record = await queries.existing(store, wish.selection.ids[0])
-    allowed = APPLIES[wish.action]
+    record = await queries.get_record(store, wish.selection.ids[0])
+    allowed = APPLIES_TO[wish.action]
     if record.status in allowed:
         text = "another live job holds its dedupe key"
     else:
@@ -229,7 +237,7 @@ class _progress:
 
     def __init__(self, wish: _Wish, size: CappedCount) -> None:
         screen = show.messages()
-        wanted = size.jobs > BATCH and screen.is_terminal and not wish.as_json
+        wanted = size.jobs > BATCH_SIZE and screen.is_terminal and not wish.as_json
         self._bar = (
             Progress(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=screen

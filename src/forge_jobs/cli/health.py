@@ -85,7 +85,7 @@ def _print_stats(seen: Overview, kinds: tuple[KindView, ...]) -> None:
 async def _seen(store: Store, minutes: int) -> tuple[Overview, tuple[KindView, ...]]:
     seen = await queries.overview(store, minutes=minutes)
     until = seen.minutes[-1].at + timedelta(minutes=1)
-    return seen, await metrics.kinds(store, since=seen.minutes[0].at, until=until)
+    return seen, await metrics.by_kind(store, since=seen.minutes[0].at, until=until)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:

@@ -9,7 +9,7 @@ from forge_jobs import Forge
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.web import Credentials, Role, mission_control
-from forge_jobs.web.access.hashes import hash_password, password_fits
+from forge_jobs.web.access.hashes import hash_password, verify_password
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.api.route import Route
@@ -191,6 +191,6 @@ def test_passwords_are_kept_as_salted_hashes() -> None:
     first, second = (hash_password(PASSWORD, SYSTEM_ENTROPY) for _ in range(2))
     assert first != second
     assert PASSWORD not in first
-    assert password_fits(PASSWORD, first)
-    assert not password_fits(PASSWORD + "x", first)
+    assert verify_password(PASSWORD, first)
+    assert not verify_password(PASSWORD + "x", first)
     assert Credentials({Role.ADMIN: first}).login

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
 
 from forge_jobs.web import Role
-from forge_jobs.web.api.openapi import described
+from forge_jobs.web.api.openapi import openapi_document
 from tests.web.panel import on_a_socket, panel, token
 
 # The edges of every schema are tried one by one, and a few requests by chance, the same each time.
@@ -50,7 +50,7 @@ def address(store_url: str) -> Iterator[str]:
 
 
 schema = schemathesis.openapi.from_dict(
-    described("", read_only=False), config=SchemathesisConfig.from_dict(_CONFIG)
+    openapi_document("", read_only=False), config=SchemathesisConfig.from_dict(_CONFIG)
 )
 
 

@@ -89,9 +89,9 @@ def test_a_password_opens_the_page_and_a_lost_login_is_told(browser: Browser, si
     room.set_default_timeout(PATIENCE_MS)
     page = room.new_page()
     page.goto("/queues")
-    enter(page, "not this one")
+    log_in(page, "not this one")
     expect(page.get_by_role("alert")).to_have_text("That is not the password.")
-    enter(page, PASSWORD)
+    log_in(page, PASSWORD)
     expect(page.locator("#q-mail")).to_be_visible()
     room.clear_cookies()
     page.get_by_label("Updates").select_option("off")
@@ -101,7 +101,7 @@ def test_a_password_opens_the_page_and_a_lost_login_is_told(browser: Browser, si
     # what was there stays readable, and the way back leads to the same page
     expect(page.locator("#q-mail")).to_be_visible()
     banner.get_by_role("link", name="Log in again").click()
-    enter(page, PASSWORD)
+    log_in(page, PASSWORD)
     expect(page.locator("#q-mail")).to_be_visible()
     room.close()
 
@@ -111,7 +111,7 @@ def test_logging_out_in_one_window_is_told_in_the_other(browser: Browser, site: 
     room.set_default_timeout(PATIENCE_MS)
     left, right = room.new_page(), room.new_page()
     left.goto("/queues")
-    enter(left, PASSWORD)
+    log_in(left, PASSWORD)
     expect(left.locator("#q-mail")).to_be_visible()
     right.goto("/dead")
     right.get_by_role("button", name="Log out").click()
@@ -119,12 +119,12 @@ def test_logging_out_in_one_window_is_told_in_the_other(browser: Browser, site: 
     banner = left.locator("#trouble")
     expect(banner).to_contain_text("You are logged out.")
     banner.get_by_role("link", name="Log in again").click()
-    enter(left, PASSWORD)
+    log_in(left, PASSWORD)
     expect(left.locator("#q-mail")).to_be_visible()
     expect(left.locator("#trouble")).to_be_hidden()
     room.close()
 
 
-def enter(page: Page, password: str) -> None:
+def log_in(page: Page, password: str) -> None:
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()

@@ -14,7 +14,7 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 
-class Notebook:
+class AuditRecorder:
     """An audit that remembers."""
 
     def __init__(self) -> None:
@@ -25,27 +25,27 @@ class Notebook:
 
 
 @dataclass
-class Desk:
+class StoreHarness:
     """Store, clock, operator and one worker by hand."""
 
     store: Store
     clock: MovableClock
-    audit: Notebook = field(default_factory=Notebook)
+    audit: AuditRecorder = field(default_factory=AuditRecorder)
     owner: int | None = None
     number: int = 0
 
     @property
-    def operator(self) -> JobActions:
+    def actions(self) -> JobActions:
         return JobActions(self.store, actor="ada", audit=self.audit, clock=self.clock)
 
-    async def add(self, *jobs: NewJob) -> list[str]:
+    async def enqueue_jobs(self, *jobs: NewJob) -> list[str]:
         return [job.id for job in await self.store.jobs.enqueue(jobs)]
 
-    async def some(self, count: int, **fields: object) -> list[str]:
+    async def enqueue(self, count: int, **fields: object) -> list[str]:
         wanted = {"kind": "send", "queue": "mail", **fields}
-        return await self.add(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
+        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
 
-    async def hire(
+    async def register_worker(
         self, *queues: str, host_id: str = "01HOSTA", label: str = "web-worker-1-a"
     ) -> int:
         self.owner = await self.store.processes.register(
@@ -73,9 +73,9 @@ class Desk:
 
     async def dead_jobs(self, count: int, **fields: object) -> list[str]:
         """Jobs that a worker took and gave up on."""
-        ids = await self.some(count, **fields)
+        ids = await self.enqueue(count, **fields)
         if self.owner is None:
-            await self.hire("mail", "video")
+            await self.register_worker("mail", "video")
         for job in await self.claim(str(fields.get("queue", "mail")), count):
             await self.kill(job)
         return ids
