@@ -1,4 +1,4 @@
-"""Every test of this folder runs on each backend that is there."""
+"""Every test of this folder runs on the memory and the SQLite store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

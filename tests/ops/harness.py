@@ -1,4 +1,4 @@
-"""A store at an operator's desk, and a hand that moves its jobs as workers would."""
+"""A store with operator actions, and methods that change its jobs as a worker would."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from forge_jobs.testing.clock import MovableClock
 
 
 class AuditRecorder:
-    """An audit that remembers."""
+    """An audit that collects its entries."""
 
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
@@ -26,7 +26,7 @@ class AuditRecorder:
 
 @dataclass
 class StoreHarness:
-    """Store, clock, operator and one worker by hand."""
+    """Store, clock, actions and one registered worker."""
 
     store: Store
     clock: MovableClock
@@ -72,7 +72,7 @@ class StoreHarness:
         await self._exchange(release=[Claim(job.key, job.epoch)])
 
     async def dead_jobs(self, count: int, **fields: object) -> list[str]:
-        """Jobs that a worker took and gave up on."""
+        """Enqueue jobs that a worker claims and finishes as dead."""
         ids = await self.enqueue(count, **fields)
         if self.owner is None:
             await self.register_worker("mail", "video")

@@ -1,4 +1,4 @@
-"""What an operator does."""
+"""Operator actions on jobs, queues and workers."""
 
 import logging
 
@@ -49,7 +49,7 @@ async def test_A6_a_retry_without_a_state_reaches_no_pending_or_done_job(
     assert await status(harness, waiting) is JobStatus.PENDING
 
 
-def test_a_filter_keeps_its_other_conditions_when_narrowed() -> None:
+def test_a_restricted_filter_keeps_its_other_conditions() -> None:
     wide = Filter(queue="q", kind="k", tag="t", dedupe_key="d", error="e", enqueued_from=1)
     tight = restrict_filter(Action.RETRY, wide)
     assert (tight.queue, tight.kind, tight.tag, tight.dedupe_key) == ("q", "k", "t", "d")
@@ -57,22 +57,24 @@ def test_a_filter_keeps_its_other_conditions_when_narrowed() -> None:
     assert set(tight.statuses) == {JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED}
 
 
-async def test_A7_a_bulk_retry_goes_in_steps_tells_of_each_and_ends(
+async def test_A7_a_bulk_retry_runs_in_batches_reports_each_and_ends(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actions, "BATCH_SIZE", 10)
     await harness.dead_jobs(25)
-    told: list[Acted] = []
-    acted = await harness.actions.retry(ANY, progress=told.append)
+    progress_calls: list[Acted] = []
+    acted = await harness.actions.retry(ANY, progress=progress_calls.append)
     assert acted.changed == 25
-    assert [step.changed for step in told] == sorted(step.changed for step in told)
-    assert len(told) >= 3
-    assert told[-1] == acted
+    assert [step.changed for step in progress_calls] == sorted(
+        step.changed for step in progress_calls
+    )
+    assert len(progress_calls) >= 3
+    assert progress_calls[-1] == acted
     preview = await harness.actions.preview(Action.RETRY, Filter())
     assert preview.jobs == 0
 
 
-async def test_A7_of_several_dead_jobs_with_one_key_one_comes_back(harness: StoreHarness) -> None:
+async def test_A7_of_several_dead_jobs_with_one_key_one_is_retried(harness: StoreHarness) -> None:
     await harness.register_worker("mail")
     for _ in range(3):
         await harness.enqueue_jobs(NewJob(kind="send", queue="mail", dedupe_key="welcome:1"))
@@ -89,7 +91,7 @@ async def test_A10_a_retried_job_has_all_its_attempts_again(harness: StoreHarnes
     assert (job.status, job.attempts) == (JobStatus.PENDING, 0)
 
 
-async def test_ids_may_be_many_mixed_and_written_small(
+async def test_ids_may_be_many_mixed_and_lower_case(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actions, "BATCH_SIZE", 2)
@@ -101,14 +103,16 @@ async def test_ids_may_be_many_mixed_and_written_small(
     assert (acted.changed, acted.skipped, acted.missing) == (3, 1, 1)
 
 
-async def test_what_is_no_id_is_refused_before_anything_happens(harness: StoreHarness) -> None:
+async def test_an_invalid_id_is_refused_before_any_change(harness: StoreHarness) -> None:
     (dead,) = await harness.dead_jobs(1)
     with pytest.raises(BadOption, match="'nonsense' is not a job id"):
         await harness.actions.retry(Selection(ids=(dead, "nonsense")))
     assert await status(harness, dead) is JobStatus.DEAD
 
 
-async def test_cancel_ends_what_waits_and_asks_what_runs(harness: StoreHarness) -> None:
+async def test_cancel_ends_waiting_jobs_and_requests_it_of_running_ones(
+    harness: StoreHarness,
+) -> None:
     running, waiting = await harness.enqueue(2)
     await harness.register_worker("mail")
     await harness.claim()
@@ -119,7 +123,7 @@ async def test_cancel_ends_what_waits_and_asks_what_runs(harness: StoreHarness) 
     assert (job.status, job.cancel_requested_at is not None) == (JobStatus.RUNNING, True)
 
 
-async def test_L4_deleting_a_running_job_is_told_as_a_request(harness: StoreHarness) -> None:
+async def test_L4_deleting_a_running_job_is_reported_as_a_request(harness: StoreHarness) -> None:
     running, waiting = await harness.enqueue(2)
     await harness.register_worker("mail")
     await harness.claim()
@@ -146,7 +150,9 @@ async def test_run_now_makes_scheduled_jobs_due(harness: StoreHarness) -> None:
     assert await status(harness, later) is JobStatus.PENDING
 
 
-async def test_a_duplicate_is_the_same_work_without_the_key(harness: StoreHarness) -> None:
+async def test_a_duplicate_has_the_same_fields_without_the_dedupe_key(
+    harness: StoreHarness,
+) -> None:
     (original,) = await harness.enqueue_jobs(
         NewJob(
             kind="send", queue="mail", payload=b'{"a":1}', priority=-3, max_attempts=2,
@@ -184,7 +190,7 @@ async def test_settings_change_one_by_one(harness: StoreHarness) -> None:
     assert queue.retain_dead_s == 30 * 86_400
 
 
-async def test_a_queue_that_nothing_knows_is_not_made_by_accident(harness: StoreHarness) -> None:
+async def test_an_unknown_queue_is_not_created_by_accident(harness: StoreHarness) -> None:
     with pytest.raises(NotFound, match="no queue 'mial'"):
         await harness.actions.pause("mial")
     with pytest.raises(BadName, match="queue 'a b'"):
@@ -207,7 +213,7 @@ async def test_a_value_out_of_range_is_refused(harness: StoreHarness) -> None:
         await harness.actions.set_queue("mail", QueueChange(slots=-1))
 
 
-async def test_a_worker_is_found_by_id_beginning_or_label(harness: StoreHarness) -> None:
+async def test_a_worker_is_found_by_id_prefix_or_label(harness: StoreHarness) -> None:
     await harness.register_worker("mail", host_id="01HOSTA", label="a")
     await harness.register_worker("mail", host_id="01HOSTB", label="b")
     assert await harness.actions.quiet("b") == "01HOSTB"
@@ -222,15 +228,15 @@ async def test_a_worker_is_found_by_id_beginning_or_label(harness: StoreHarness)
         await harness.actions.quiet("nobody")
 
 
-async def test_each_action_leaves_one_audit_entry(harness: StoreHarness) -> None:
+async def test_each_action_writes_one_audit_entry(harness: StoreHarness) -> None:
     (dead,) = await harness.dead_jobs(1)
     await harness.actions.retry(Selection(ids=(dead,)))
     await harness.actions.cancel(Selection(filter=Filter(queue="mail")))
     await harness.actions.pause("mail")
     await harness.actions.set_queue("mail", QueueChange(slots=2))
     await harness.actions.quiet("01HOSTA")
-    told = [(entry.actor, entry.action, entry.subject) for entry in harness.audit.entries]
-    assert told == [
+    progress_calls = [(entry.actor, entry.action, entry.subject) for entry in harness.audit.entries]
+    assert progress_calls == [
         ("ada", "retry", dead),
         ("ada", "cancel", "jobs where queue=mail"),
         ("ada", "pause", "mail"),
@@ -241,7 +247,7 @@ async def test_each_action_leaves_one_audit_entry(harness: StoreHarness) -> None
     assert harness.audit.entries[3].detail == {"slots": 2}
 
 
-async def test_without_an_audit_of_their_own_actions_are_logged(
+async def test_without_a_given_audit_actions_are_logged(
     harness: StoreHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     await harness.store.queues.ensure("mail", slots=1)

@@ -1,4 +1,4 @@
-"""The audit: everything an operator does leaves an entry in the store."""
+"""The audit: every operator action writes an entry to the store."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from forge_jobs.ops.rate_limits import RateLimitActions
 from tests.ops.harness import StoreHarness
 
 
-async def test_every_kind_of_operator_leaves_an_entry(harness: StoreHarness) -> None:
+async def test_every_kind_of_action_writes_an_entry(harness: StoreHarness) -> None:
     ids = await harness.enqueue(3)
     actions = JobActions(harness.store, actor="ada", clock=harness.clock)
     await actions.cancel(Selection(filter=Filter(queue="mail")))
@@ -27,8 +27,8 @@ async def test_every_kind_of_operator_leaves_an_entry(harness: StoreHarness) -> 
     )
     await actions.duplicate_with(ids[0], {"n": 1})
     page = await read_entries(harness.store)
-    told = [(line.actor, line.action, line.subject) for line in page.entries]
-    assert told == [
+    summary = [(line.actor, line.action, line.subject) for line in page.entries]
+    assert summary == [
         ("ada", "duplicate", ids[0]),
         ("grace", "set limit", "smtp"),
         ("grace", "set limit", "task:send"),
@@ -38,7 +38,7 @@ async def test_every_kind_of_operator_leaves_an_entry(harness: StoreHarness) -> 
     assert page.entries[-1].detail["changed"] == 3
 
 
-async def test_pages_go_on_by_cursor_and_keep_to_their_filter(harness: StoreHarness) -> None:
+async def test_pages_continue_by_cursor_within_their_filter(harness: StoreHarness) -> None:
     actions = JobActions(harness.store, actor="ada", clock=harness.clock)
     for n in range(6):
         await actions.record_action("pause" if n % 2 else "resume", f"queue {n}")
@@ -50,7 +50,7 @@ async def test_pages_go_on_by_cursor_and_keep_to_their_filter(harness: StoreHarn
         await read_entries(harness.store, after="x")
 
 
-async def test_a_bulk_action_that_is_stopped_tells_what_it_did(harness: StoreHarness) -> None:
+async def test_an_interrupted_bulk_action_records_what_it_did(harness: StoreHarness) -> None:
     await harness.enqueue(700)
 
     def enough(acted: object) -> None:
@@ -65,10 +65,10 @@ async def test_a_bulk_action_that_is_stopped_tells_what_it_did(harness: StoreHar
     assert left.jobs == 200
 
 
-async def test_a_bulk_operation_leaves_a_trace_when_it_begins_and_when_it_is_cut_short(
+async def test_a_bulk_operation_is_recorded_when_it_begins_and_when_it_is_stopped(
     harness: StoreHarness,
 ) -> None:
-    """A process that is lost leaves the first entry alone; a closed one says how far it came."""
+    """If the process dies only the first entry exists; ``close`` records how far it came."""
     await harness.enqueue(1_200)
     operations = Operations(harness.clock, SECRET_ENTROPY)
     actions = JobActions(harness.store, actor="ada", clock=harness.clock)

@@ -1,4 +1,4 @@
-"""Charts put together piece by piece say the same as the books, and say what is missing."""
+"""Charts that are read in segments equal the counters, and say whether they are complete."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from tests.ops.harness import StoreHarness
 DEADLINE_S = 30
 
 
-async def test_a_chart_comes_piece_by_piece_and_is_the_series_in_the_end(
+async def test_a_chart_is_read_in_segments_and_equals_the_series_in_the_end(
     harness: StoreHarness,
 ) -> None:
     await harness.register_worker("mail", "video")
@@ -22,26 +22,26 @@ async def test_a_chart_comes_piece_by_piece_and_is_the_series_in_the_end(
         harness.clock.advance(60 * minutes / 2)
     until = datetime.fromtimestamp(harness.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
     until = until.replace(second=0, microsecond=0)
-    chronicle = ChartCache(SYSTEM_CLOCK)
+    cache = ChartCache(SYSTEM_CLOCK)
     for length, step_s in ((60, 60), (240, 600), (360, 3_600)):
         span = {"since": until - timedelta(minutes=length), "until": until, "step_s": step_s}
         complete = (await metrics.series(harness.store, **span)).points
         assert sum(point.enqueued for point in complete) > 0
-        first = await chronicle.chart(harness.store, **span, budget_s=0)
+        first = await cache.chart(harness.store, **span, budget_s=0)
         assert not first.complete
         assert first.points == complete[-len(first.points) :]
         async with asyncio.timeout(DEADLINE_S):
-            while not (chart := await chronicle.chart(harness.store, **span, budget_s=0)).complete:
+            while not (chart := await cache.chart(harness.store, **span, budget_s=0)).complete:
                 await asyncio.sleep(0.01)
         assert chart.points == complete
-    await chronicle.close()
+    await cache.close()
 
 
-async def test_patience_reads_everything_at_once(harness: StoreHarness) -> None:
+async def test_a_large_budget_reads_all_segments_at_once(harness: StoreHarness) -> None:
     await harness.enqueue(3)
     until = datetime.fromtimestamp(harness.clock.now() // 1_000_000, UTC) + timedelta(minutes=1)
-    chronicle = ChartCache(SYSTEM_CLOCK)
-    chart = await chronicle.chart(
+    cache = ChartCache(SYSTEM_CLOCK)
+    chart = await cache.chart(
         harness.store, since=until - timedelta(minutes=20), until=until, step_s=60, budget_s=60
     )
     assert chart.complete

@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""Findings of ``forge doctor``."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from forge_jobs.store.store import Finding, SchemaStatus, Severity
 from tests.ops.harness import StoreHarness
 
 
-async def said(harness: StoreHarness, subject: str) -> list[Finding]:
+async def findings_about(harness: StoreHarness, subject: str) -> list[Finding]:
     findings = await doctor.examine(harness.store, clock=harness.clock)
     return [finding for finding in findings if finding.subject == subject]
 
@@ -21,13 +21,15 @@ async def said(harness: StoreHarness, subject: str) -> list[Finding]:
         (3, Severity.ERROR, "upgrade"),
     ],
 )
-def test_the_schema_is_judged(current: int | None, severity: Severity, cure: str) -> None:
+def test_findings_about_the_schema_version(
+    current: int | None, severity: Severity, cure: str
+) -> None:
     finding = doctor.schema_finding(SchemaStatus(current, 2))
     assert finding.severity is severity
     assert cure in finding.cure
 
 
-async def test_a_healthy_store_has_no_complaint(harness: StoreHarness) -> None:
+async def test_a_healthy_store_has_no_warning(harness: StoreHarness) -> None:
     await harness.enqueue(1)
     await harness.register_worker("mail")
     findings = await doctor.examine(harness.store, clock=harness.clock)
@@ -38,34 +40,34 @@ async def test_a_healthy_store_has_no_complaint(harness: StoreHarness) -> None:
     assert not [finding for finding in findings if finding.subject.startswith("queue")]
 
 
-async def test_H3_jobs_in_a_queue_that_nobody_serves_are_a_warning_with_its_cure(
+async def test_H3_jobs_in_an_unserved_queue_are_a_warning_with_a_remedy(
     harness: StoreHarness,
 ) -> None:
     await harness.enqueue(3)
-    (finding,) = await said(harness, "queue mail")
+    (finding,) = await findings_about(harness, "queue mail")
     assert finding.severity is Severity.WARNING
     assert "3 jobs wait" in finding.message
     assert finding.cure == "forge worker APP --queues mail"
-    workers = await said(harness, "workers")
+    workers = await findings_about(harness, "workers")
     assert workers[0].severity is Severity.WARNING
     assert workers[0].message == "no worker is running"
 
 
-async def test_a_paused_queue_is_told_only_while_jobs_wait(harness: StoreHarness) -> None:
+async def test_a_paused_queue_is_reported_only_while_jobs_wait(harness: StoreHarness) -> None:
     await harness.store.queues.ensure("mail", slots=1)
     await harness.register_worker("mail")
     await harness.actions.pause("mail")
-    assert await said(harness, "queue mail") == []
+    assert await findings_about(harness, "queue mail") == []
     await harness.enqueue(1)
-    (finding,) = await said(harness, "queue mail")
+    (finding,) = await findings_about(harness, "queue mail")
     assert finding.cure == "forge queues resume mail"
 
 
-async def test_long_waiting_is_told(harness: StoreHarness) -> None:
+async def test_a_long_wait_is_reported(harness: StoreHarness) -> None:
     await harness.enqueue(1)
     harness.clock.advance(400)
     await harness.register_worker("mail")
-    (finding,) = await said(harness, "queue mail")
+    (finding,) = await findings_about(harness, "queue mail")
     assert "waited 400 s" in finding.message
 
 
@@ -74,28 +76,28 @@ async def test_running_jobs_of_a_dead_worker_are_counted(harness: StoreHarness) 
     await harness.register_worker("mail")
     await harness.claim(count=2)
     harness.clock.advance(16)
-    (finding,) = await said(harness, "running jobs")
+    (finding,) = await findings_about(harness, "running jobs")
     assert finding.severity is Severity.WARNING
     assert "2 belong to workers that are gone" in finding.message
 
 
-async def test_the_worst_comes_first(harness: StoreHarness) -> None:
+async def test_findings_are_sorted_worst_first(harness: StoreHarness) -> None:
     await harness.enqueue(1)
     severities = [finding.severity for finding in await doctor.examine(harness.store)]
     order = [Severity.ERROR, Severity.WARNING, Severity.OK]
     assert severities == sorted(severities, key=order.index)
 
 
-async def test_L10_a_queue_that_is_set_up_but_not_served_is_told_before_jobs_wait(
+async def test_L10_a_configured_but_unserved_queue_is_reported_before_jobs_wait(
     harness: StoreHarness,
 ) -> None:
     await harness.store.queues.ensure("mail", slots=3)
     await harness.store.queues.ensure("pulled", slots=0)
     worker = await harness.register_worker("mail")
-    assert await said(harness, "queue mail") == []
+    assert await findings_about(harness, "queue mail") == []
     await harness.store.processes.deregister(worker)
-    (finding,) = await said(harness, "queue mail")
+    (finding,) = await findings_about(harness, "queue mail")
     assert finding.severity is Severity.WARNING
     assert finding.message == "no living worker serves queue 'mail'"
     assert finding.cure == "forge worker APP --queues mail"
-    assert await said(harness, "queue pulled") == []
+    assert await findings_about(harness, "queue pulled") == []

@@ -1,4 +1,4 @@
-"""What an operator sees."""
+"""Read-only queries: queues, workers, overview, lists and single jobs."""
 
 import json
 
@@ -43,7 +43,7 @@ async def test_an_unknown_queue_is_not_found(harness: StoreHarness) -> None:
         await queries.queue(harness.store, "nowhere")
 
 
-async def test_L7_only_living_workers_are_shown(harness: StoreHarness) -> None:
+async def test_L7_only_live_workers_are_shown(harness: StoreHarness) -> None:
     await harness.register_worker("mail")
     (worker,) = await queries.workers(harness.store, clock=harness.clock)
     assert (worker.host_id, worker.label, worker.pid) == ("01HOSTA", "web-worker-1-a", 7)
@@ -59,33 +59,33 @@ async def test_the_overview_adds_up_the_queues_and_the_minutes(harness: StoreHar
     first, second = await harness.claim(count=2)
     await harness.succeed(first)
     await harness.kill(second)
-    seen = await queries.overview(harness.store, minutes=3, clock=harness.clock)
-    assert seen.counts[JobStatus.PENDING] == 3
-    assert seen.counts[JobStatus.DONE] == seen.counts[JobStatus.DEAD] == 1
-    assert [queue.name for queue in seen.queues] == ["mail", "video"]
-    assert len(seen.minutes) == 3
-    last = seen.minutes[-1]
+    found = await queries.overview(harness.store, minutes=3, clock=harness.clock)
+    assert found.counts[JobStatus.PENDING] == 3
+    assert found.counts[JobStatus.DONE] == found.counts[JobStatus.DEAD] == 1
+    assert [queue.name for queue in found.queues] == ["mail", "video"]
+    assert len(found.minutes) == 3
+    last = found.minutes[-1]
     assert (last.enqueued, last.done, last.dead) == (5, 1, 1)
     assert last.mean_run_s == 1.0
-    assert seen.minutes[0].done == 0
-    assert seen.minutes[0].mean_run_s is None
+    assert found.minutes[0].done == 0
+    assert found.minutes[0].mean_run_s is None
 
 
-async def test_A14_a_list_goes_on_by_cursor_and_never_repeats(harness: StoreHarness) -> None:
+async def test_A14_a_list_continues_by_cursor_and_never_repeats(harness: StoreHarness) -> None:
     ids = await harness.enqueue(25)
-    seen: list[str] = []
+    found: list[str] = []
     after = None
     pages = 0
     while True:
         page = await queries.jobs(harness.store, Filter(queue="mail"), limit=10, after=after)
-        seen.extend(job.id for job in page.jobs)
+        found.extend(job.id for job in page.jobs)
         pages += 1
         await harness.enqueue(1, queue="mail")
         after = page.next
         if after is None:
             break
     assert pages == 3
-    assert seen == list(reversed(ids))
+    assert found == list(reversed(ids))
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
@@ -148,14 +148,16 @@ async def test_the_result_and_the_time_it_took(harness: StoreHarness) -> None:
     assert job.worker is None
 
 
-async def test_a_wrong_id_and_an_unknown_one_are_told_apart(harness: StoreHarness) -> None:
+async def test_a_malformed_id_and_an_unknown_one_raise_different_errors(
+    harness: StoreHarness,
+) -> None:
     with pytest.raises(BadOption, match="is not a job id"):
         await queries.job(harness.store, "job-17")
     with pytest.raises(NotFound, match="there is no job"):
         await queries.job(harness.store, "01JABCDEFGHJKMNPQRSTVWXYZ0")
 
 
-async def test_views_are_json_with_moments_as_text(harness: StoreHarness) -> None:
+async def test_views_are_json_with_times_as_text(harness: StoreHarness) -> None:
     (job_id,) = await harness.enqueue(1)
     document = json.loads((await queries.job(harness.store, job_id, clock=harness.clock)).to_json())
     assert document["id"] == job_id

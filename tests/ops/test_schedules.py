@@ -1,4 +1,4 @@
-"""Operators and schedules: edits that bring no tick back, and what the audit says."""
+"""Operator actions on schedules: edits never repeat a tick, and the audit records them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ SPEC = CronSpec(name="each", expression="* * * * *", kind="work", overlap="allow
 
 
 class AuditList:
-    """An audit that can be read."""
+    """An audit that collects its entries."""
 
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
@@ -30,7 +30,7 @@ class AuditList:
 
 
 class ScheduleHarness:
-    """An operator with one schedule a minute."""
+    """A memory store with one schedule that fires every minute."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
@@ -46,9 +46,9 @@ class ScheduleHarness:
 
 @pytest.fixture
 async def harness() -> ScheduleHarness:
-    made = ScheduleHarness()
-    await made.actions.create(SPEC)
-    return made
+    harness = ScheduleHarness()
+    await harness.actions.create(SPEC)
+    return harness
 
 
 async def test_an_edit_of_something_else_keeps_the_tick(harness: ScheduleHarness) -> None:
@@ -79,7 +79,7 @@ async def test_an_edit_beside_a_fire_fires_nothing_twice(harness: ScheduleHarnes
     assert (await cron_tick_once(harness.store)).fired == 0
 
 
-async def test_an_edit_that_never_gets_through_is_a_conflict(harness: ScheduleHarness) -> None:
+async def test_an_edit_that_always_loses_the_race_is_a_conflict(harness: ScheduleHarness) -> None:
     async def put(schedule: Schedule, *, expect: int | None = None) -> bool:
         return False
 
@@ -88,7 +88,7 @@ async def test_an_edit_that_never_gets_through_is_a_conflict(harness: ScheduleHa
         await harness.actions.disable("each")
 
 
-async def test_ticks_while_disabled_are_not_missed_ones(harness: ScheduleHarness) -> None:
+async def test_ticks_while_disabled_do_not_count_as_missed(harness: ScheduleHarness) -> None:
     await harness.actions.disable("each")
     harness.clock.advance(600)
     assert (await cron_tick_once(harness.store)).fired == 0
@@ -109,7 +109,7 @@ async def test_enabling_after_a_clock_was_set_back_repeats_nothing(
     assert view.next_at == to_datetime(harness.clock.now() + 360 * SECOND)
 
 
-async def test_a_mended_expression_is_in_use_again(harness: ScheduleHarness) -> None:
+async def test_a_corrected_expression_enables_the_schedule_again(harness: ScheduleHarness) -> None:
     broken = structs.replace(await harness.stored(), expression="no", next_at=None)
     await harness.store.schedules.put(broken)
     await cron_tick_once(harness.store)
@@ -126,7 +126,7 @@ async def test_a_mended_expression_is_in_use_again(harness: ScheduleHarness) -> 
     assert not view.enabled, "a person disabled it"
 
 
-async def test_what_cannot_be_read_can_be_disabled(harness: ScheduleHarness) -> None:
+async def test_an_invalid_schedule_can_be_disabled(harness: ScheduleHarness) -> None:
     await harness.store.schedules.put(structs.replace(await harness.stored(), expression="no"))
     for _ in range(2):
         assert not (await harness.actions.disable("each")).enabled
@@ -134,7 +134,9 @@ async def test_what_cannot_be_read_can_be_disabled(harness: ScheduleHarness) -> 
         await harness.actions.enable("each")
 
 
-async def test_a_broken_schedule_that_a_person_disabled_stays_so(harness: ScheduleHarness) -> None:
+async def test_an_invalid_schedule_that_an_operator_disabled_stays_disabled(
+    harness: ScheduleHarness,
+) -> None:
     broken = structs.replace(await harness.stored(), enabled=False, next_at=None, error="bad")
     await harness.store.schedules.put(broken)
     assert (await harness.actions.disable("each")).error is None
@@ -142,14 +144,14 @@ async def test_a_broken_schedule_that_a_person_disabled_stays_so(harness: Schedu
     assert not view.enabled
 
 
-async def test_a_history_has_no_end_but_its_own(harness: ScheduleHarness) -> None:
+async def test_the_limit_of_a_history_is_clamped(harness: ScheduleHarness) -> None:
     harness.clock.advance(180)
     await cron_tick_once(harness.store)
     for limit, wanted in ((-1, 0), (2, 2), (10_000, 3)):
         assert len(await harness.actions.history("each", limit=limit)) == wanted
 
 
-async def test_every_action_is_written_down_without_payloads(harness: ScheduleHarness) -> None:
+async def test_every_action_is_audited_without_payloads(harness: ScheduleHarness) -> None:
     actions = harness.actions
     secret: Any = b'{"card":"4242"}'
     await actions.edit("each", ScheduleChange(expression="@daily", payload=secret))
@@ -157,8 +159,8 @@ async def test_every_action_is_written_down_without_payloads(harness: ScheduleHa
     await actions.enable("each")
     await actions.trigger("each")
     await actions.delete("each")
-    said = [(entry.actor, entry.action, entry.subject) for entry in harness.audit.entries]
-    assert said == [
+    summary = [(entry.actor, entry.action, entry.subject) for entry in harness.audit.entries]
+    assert summary == [
         ("ann", action, "each")
         for action in (
             "create schedule",

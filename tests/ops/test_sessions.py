@@ -1,4 +1,4 @@
-"""Sessions in the store: bounded, gone after their time, and never readable from what is kept."""
+"""Sessions in the store: bounded, expiring, and without their tokens."""
 
 import sqlite3
 from pathlib import Path
@@ -16,7 +16,7 @@ ADA = Session("ada", b"\x00mark\xff")
 
 
 class SessionHarness:
-    """Sessions over a memory store whose time can be moved."""
+    """Sessions over a memory store with a movable clock."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
@@ -35,7 +35,7 @@ def harness() -> SessionHarness:
     return SessionHarness()
 
 
-async def test_a_session_lasts_its_time_and_no_longer(harness: SessionHarness) -> None:
+async def test_a_session_expires_after_its_lifetime(harness: SessionHarness) -> None:
     text = await harness.sessions.begin("admin", ADA)
     harness.clock.advance(SESSION_LIFETIME_S - 1)
     assert await harness.sessions.find("admin", text) == ADA
@@ -44,7 +44,7 @@ async def test_a_session_lasts_its_time_and_no_longer(harness: SessionHarness) -
     assert await harness.sessions.find("admin", text) is None
 
 
-async def test_those_that_are_over_go_with_the_next_log_in(harness: SessionHarness) -> None:
+async def test_expired_sessions_are_purged_at_the_next_login(harness: SessionHarness) -> None:
     for _ in range(20):
         await harness.sessions.begin("viewer", ADA)
     harness.clock.advance(SESSION_LIFETIME_S)
@@ -52,7 +52,7 @@ async def test_those_that_are_over_go_with_the_next_log_in(harness: SessionHarne
     assert harness.rows() == 2, "the key and the last session"
 
 
-async def test_there_are_only_so_many_of_a_role(
+async def test_the_number_of_sessions_of_a_role_is_bounded(
     harness: SessionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
@@ -66,7 +66,7 @@ async def test_there_are_only_so_many_of_a_role(
     assert await harness.sessions.find("admin", admin) == ADA
 
 
-async def test_a_row_that_cannot_be_read_is_no_session(harness: SessionHarness) -> None:
+async def test_an_unreadable_row_is_not_a_session(harness: SessionHarness) -> None:
     text = await harness.sessions.begin("admin", ADA)
     [place] = [place for place in harness.store._tables.settings if place[0] != "web"]
     for value in (b"", b"\xff", b"[]", b'{"name": 5}'):
@@ -74,7 +74,7 @@ async def test_a_row_that_cannot_be_read_is_no_session(harness: SessionHarness) 
         assert await harness.sessions.find("admin", text) is None
 
 
-async def test_the_file_holds_no_text_that_opens_anything(tmp_path: Path) -> None:
+async def test_the_database_holds_no_session_token(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
 

@@ -1,4 +1,4 @@
-"""Why a job is not running: an answer for each way of waiting."""
+"""Why a job is not running: one test per reason."""
 
 from forge_jobs.core.decide import decide
 from forge_jobs.core.instant import to_datetime
@@ -37,7 +37,7 @@ async def test_its_queue_is_paused(harness: StoreHarness) -> None:
     assert await codes(harness, job_id) == ["next"]
 
 
-async def test_its_queue_is_throttled_until_a_moment(harness: StoreHarness) -> None:
+async def test_its_queue_is_throttled_until_a_time(harness: StoreHarness) -> None:
     await harness.store.queues.ensure("mail", slots=10)
     _, job_id = await harness.enqueue(2)
     await harness.register_worker("mail")
@@ -64,7 +64,7 @@ async def test_every_worker_of_its_queue_is_quiet(harness: StoreHarness) -> None
     assert await codes(harness, job_id) == ["quiet"]
 
 
-async def test_several_reasons_are_all_told(harness: StoreHarness) -> None:
+async def test_several_reasons_are_all_returned(harness: StoreHarness) -> None:
     (job_id,) = await harness.enqueue(1, delay_s=60)
     await harness.actions.pause("mail")
     assert await codes(harness, job_id) == ["scheduled", "paused", "no_worker"]
@@ -89,7 +89,7 @@ async def test_it_waits_for_its_retry(harness: StoreHarness) -> None:
     assert "attempt 1 of 3 failed" in reason.text
 
 
-async def test_nobody_knows_its_kind(harness: StoreHarness) -> None:
+async def test_no_worker_registers_its_kind(harness: StoreHarness) -> None:
     (job_id,) = await harness.enqueue(1)
     await harness.register_worker("mail")
     (claimed,) = await harness.claim()
@@ -116,7 +116,7 @@ async def test_it_is_held_by_a_limit(harness: StoreHarness) -> None:
     assert "'smtp'" in reason.text
 
 
-async def test_others_are_before_it(harness: StoreHarness) -> None:
+async def test_older_jobs_are_before_it(harness: StoreHarness) -> None:
     await harness.enqueue(3)
     harness.clock.advance(1)
     (job_id,) = await harness.enqueue(1)
@@ -197,8 +197,8 @@ async def test_its_task_is_limited(harness: StoreHarness) -> None:
         "limit_full": "task:send runs 1 of at most 1 at once",
         "rate": "task:send starts no more than 6/m",
     }
-    told = Throttled(retry_after=60, scope="smtp")
-    await harness._exchange(finish=[decide(claimed, told, now=harness.clock.now())])
+    outcome = Throttled(retry_after=60, scope="smtp")
+    await harness._exchange(finish=[decide(claimed, outcome, now=harness.clock.now())])
     reasons = await why(harness, job_id)
     assert [reason.code for reason in reasons] == ["scope_closed", "rate"]
     assert reasons[0].remedy == "forge limits clear smtp"

@@ -1,4 +1,4 @@
-"""Parts of pages that need no browser: small pictures, ranges, words."""
+"""Parts of pages without a browser: sparklines, ranges, texts."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,7 +21,7 @@ def minutes(*minutes: tuple[int, int]) -> list[QueueMinute]:
     ]
 
 
-def test_a_spark_has_a_bar_for_each_busy_minute() -> None:
+def test_a_sparkline_has_a_bar_for_each_busy_minute() -> None:
     drawn = sparkline(minutes((0, 0), (10, 0), (1_000, 0), (0, 1)))
     assert drawn is not None
     assert drawn.succeeded.count("M") == 2
@@ -31,7 +31,7 @@ def test_a_spark_has_a_bar_for_each_busy_minute() -> None:
     assert drawn.label == "last 4 min: 1,010 done, 1 failed, at most 1,000 a minute"
 
 
-def test_bars_of_one_minute_stand_on_each_other_and_inside() -> None:
+def test_bars_of_one_minute_are_stacked_within_the_height() -> None:
     drawn = sparkline(minutes((50, 50)))
     assert drawn is not None
     succeeded_height = int(drawn.succeeded.partition("v-")[2].partition("h")[0])
@@ -40,12 +40,12 @@ def test_bars_of_one_minute_stand_on_each_other_and_inside() -> None:
     assert succeeded_height + above <= HEIGHT
 
 
-def test_nothing_is_no_picture() -> None:
+def test_without_counts_there_is_no_sparkline() -> None:
     assert sparkline(minutes((0, 0), (0, 0))) is None
     assert sparkline([]) is None
 
 
-def test_ranges_lead_to_their_neighbours() -> None:
+def test_adjacent_ranges_of_a_range() -> None:
     now = from_datetime(NOON, field="now")
     chosen = parse_range({"from": "2026-01-31T09:00Z", "until": "2026-01-31T10:00Z"}, now)
     near = adjacent_ranges(chosen, now)
@@ -65,14 +65,16 @@ def test_ranges_lead_to_their_neighbours() -> None:
         ("2026-01-31T11:30Z", "2026-01-31T12:30Z", "later"),
     ],
 )
-def test_a_neighbour_that_cannot_be_is_absent(since: str, until_: str, missing: str) -> None:
+def test_an_adjacent_range_outside_the_limits_is_absent(
+    since: str, until_: str, missing: str
+) -> None:
     now = from_datetime(NOON, field="now")
     near = adjacent_ranges(parse_range({"from": since, "until": until_}, now), now)
     assert missing not in near
     assert len(near) == 3
 
 
-def test_points_of_a_range_lie_a_step_apart() -> None:
+def test_points_of_a_range_are_one_step_apart() -> None:
     chosen = parse_range({"range": "5m"}, from_datetime(NOON, field="now"))
     assert len(chosen.point_times) == 5
     assert {b - a for a, b in zip(chosen.point_times, chosen.point_times[1:], strict=False)} == {
@@ -81,7 +83,7 @@ def test_points_of_a_range_lie_a_step_apart() -> None:
     assert chosen.point_times[0] == chosen.since.timestamp()
 
 
-def test_words_of_the_audit_and_of_awaited_times() -> None:
+def test_texts_of_the_audit_and_of_expected_times() -> None:
     assert [detail_text(value) for value in (1_000, True, "mail")] == ["1,000", "yes", "mail"]
     assert "<time data-until datetime=" in countdown_element(NOON)
     assert countdown_element(None) == time_element(None)
