@@ -72,7 +72,7 @@ class Pages:
         place = standalone.listen("127.0.0.1", 0)
         return {
             "address": self._served.enter_context(
-                standalone.served_beside_workers(self._app.forge.url, place)
+                standalone.serve_in_thread(self._app.forge.url, place)
             )
         }
 

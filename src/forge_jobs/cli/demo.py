@@ -79,7 +79,7 @@ def demo(
       forge demo
       forge demo --seconds 10 --file demo.db
     """
-    import_serving().check_pages()
+    import_serving().check_page_files()
     with ExitStack() as rooms:
         folder = Path(rooms.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
         place = (file or folder / "demo.db").resolve()
@@ -111,8 +111,8 @@ def _run(part: _Show, *, kept: bool) -> int:
 
 async def _serve(forge: "Forge", part: _Show) -> Picture:
     serving = import_serving()
-    place = serving.listen_near(serving.DEFAULT_PORT if part.port is None else part.port)
-    async with serving.served(forge, place):
+    place = serving.listen_preferring(serving.DEFAULT_PORT if part.port is None else part.port)
+    async with serving.serve(forge, place):
         address = serving.address(place)
         show.console().print(f"Mission Control: {address}", soft_wrap=True)
         return await _play(forge, part, address)

@@ -62,14 +62,14 @@ def _mission_control(app: str, port: int | None) -> Generator[str | None]:
     """Its address; None where the extra [web] or files of the pages are not installed."""
     try:
         serving = import_serving()
-        serving.check_pages()
+        serving.check_page_files()
     except (Stop, Refused) as missing:
         show.messages().print(str(missing), soft_wrap=True)
         yield None
         return
     url = _url_of(app)
-    place = serving.listen_near(serving.DEFAULT_PORT if port is None else port)
-    with serving.beside(url, place) as address:
+    place = serving.listen_preferring(serving.DEFAULT_PORT if port is None else port)
+    with serving.serve_in_thread(url, place) as address:
         yield address
 
 

@@ -133,7 +133,7 @@ class Site:
             self.forge.worker(
                 queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
             ),
-            standalone.served(self.forge, place),
+            standalone.serve(self.forge, place),
         ):
             self.address = standalone.address(place)
             self.staff_address = standalone.address(staff)
