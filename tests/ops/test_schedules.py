@@ -61,7 +61,7 @@ async def test_an_edit_of_something_else_keeps_the_tick(harness: ScheduleHarness
     assert (await cron_tick_once(harness.store)).fired == 1
 
 
-async def test_an_edit_beside_a_fire_fires_nothing_twice(harness: ScheduleHarness) -> None:
+async def test_an_edit_during_a_fire_fires_nothing_twice(harness: ScheduleHarness) -> None:
     harness.clock.advance(60)
     real, fired = harness.store.schedules.put, 0
 

@@ -96,7 +96,7 @@ def test_keys_read_a_chart_and_zoom_into_it(page: Page) -> None:
     expect(page.get_by_role("link", name="Reset zoom")).to_be_visible()
 
 
-def test_links_zoom_and_move_without_a_mouse(page: Page) -> None:
+def test_links_zoom_and_shift_without_a_mouse(page: Page) -> None:
     page.goto("/?range=1h&queue=mail")
     for name in ("Closer", "Earlier", "Wider", "Later"):
         before = page.url
