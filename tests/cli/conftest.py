@@ -14,7 +14,7 @@ from forge_jobs.backends.url import open_store
 from forge_jobs.cli.commands import run
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from tests.cli.shell import Shell
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 _NUMBERS = itertools.count(1)
 
@@ -52,10 +52,10 @@ class InProcess:
         captured = self.capsys.readouterr()
         return CommandResult(code, captured.out, captured.err)
 
-    def fill(self, work: Callable[[Desk], Any]) -> Any:
+    def fill(self, work: Callable[[StoreHarness], Any]) -> Any:
         """Change jobs directly in the store before a command reads them."""
-        desk = Desk(open_store(self.url), SYSTEM_CLOCK)  # type: ignore[arg-type]
-        return asyncio.run(work(desk))
+        harness = StoreHarness(open_store(self.url), SYSTEM_CLOCK)  # type: ignore[arg-type]
+        return asyncio.run(work(harness))
 
 
 @pytest.fixture

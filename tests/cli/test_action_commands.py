@@ -6,21 +6,21 @@ import pytest
 
 from forge_jobs.ops import queries
 from tests.cli.conftest import InProcess
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 UNKNOWN = "01JABCDEFGHJKMNPQRSTVWXYZ0"
 
 
 def dead(count: int):
-    async def work(desk: Desk) -> list[str]:
-        return await desk.dead_jobs(count)
+    async def work(harness: StoreHarness) -> list[str]:
+        return await harness.dead_jobs(count)
 
     return work
 
 
 def status(in_process: InProcess, job_id: str) -> str:
-    async def work(desk: Desk) -> str:
-        return (await queries.existing(desk.store, job_id)).status
+    async def work(harness: StoreHarness) -> str:
+        return (await queries.existing(harness.store, job_id)).status
 
     return in_process.fill(work)
 
@@ -33,7 +33,7 @@ def test_retry_by_id(in_process: InProcess) -> None:
 
 
 def test_retry_of_an_unsuitable_job_prints_the_reason(in_process: InProcess) -> None:
-    (waiting,) = in_process.fill(lambda desk: desk.some(1))
+    (waiting,) = in_process.fill(lambda harness: harness.enqueue(1))
     answer = in_process.forge("jobs", "retry", waiting)
     assert answer.code == 1
     assert "0 jobs back in line, 1 skipped." in answer.out
@@ -87,7 +87,7 @@ def test_A6_states_an_action_does_not_apply_to_are_refused(
 
 
 def test_cancel_run_now_and_duplicate(in_process: InProcess) -> None:
-    first, second = in_process.fill(lambda desk: desk.some(2, delay_s=600))
+    first, second = in_process.fill(lambda harness: harness.enqueue(2, delay_s=600))
     assert in_process.forge("jobs", "run-now", first).out == "1 job made due.\n"
     assert status(in_process, first) == "pending"
     assert in_process.forge("jobs", "cancel", second, "--json").data["changed"] == 1
@@ -108,7 +108,7 @@ def test_older_and_newer_jobs(in_process: InProcess) -> None:
 
 
 def test_settings_of_a_queue(in_process: InProcess) -> None:
-    in_process.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    in_process.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     words = ["--workers", "3", "--retain-done", "2d", "--retain-dead", "forever"]
     data = in_process.forge("queues", "set", "mail", *words, "--backoff", "5s:10m", "--json").data
     assert (data["slots"], data["retain_done_s"], data["retain_dead_s"]) == (3, 172_800, None)
@@ -138,7 +138,7 @@ def test_settings_of_a_queue(in_process: InProcess) -> None:
 def test_wrong_settings_name_the_field(
     in_process: InProcess, words: list[str], complaint: str
 ) -> None:
-    in_process.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    in_process.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     answer = in_process.forge("queues", "set", *words)
     assert answer.code == 2
     assert complaint in answer.err
@@ -146,7 +146,7 @@ def test_wrong_settings_name_the_field(
 
 
 def test_pause_resume_unthrottle(in_process: InProcess) -> None:
-    in_process.fill(lambda desk: desk.store.queues.ensure("mail", slots=10))
+    in_process.fill(lambda harness: harness.store.queues.ensure("mail", slots=10))
     assert in_process.forge("queues", "pause", "mail", "--json").data["paused"] is True
     assert in_process.forge("queues", "resume", "mail", "--json").data["paused"] is False
     assert (
@@ -182,7 +182,7 @@ def test_arguments_may_come_from_stdin(
 
 
 def test_a_kind_goes_to_its_published_queue_or_the_default(in_process: InProcess) -> None:
-    in_process.fill(lambda desk: desk.store.queues.publish({"send": "mail"}))
+    in_process.fill(lambda harness: harness.store.queues.publish({"send": "mail"}))
     for kind, queue in (("send", "mail"), ("unheard_of", "default")):
         job_id = in_process.forge("enqueue", kind).out.strip()
         assert in_process.forge("jobs", "show", job_id, "--json").data["queue"] == queue

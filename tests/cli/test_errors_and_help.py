@@ -119,5 +119,5 @@ def test_bare_groups_print_their_help(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_tables_have_no_colour_outside_a_terminal(in_process: InProcess) -> None:
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     assert "\x1b" not in in_process.forge("jobs", "list").out

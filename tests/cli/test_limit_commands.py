@@ -9,11 +9,11 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.outcome import Throttled
 from tests.cli.conftest import InProcess
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 
 def test_no_limits_yet(in_process: InProcess) -> None:
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     assert "No rate limits yet" in in_process.forge("limits", "list").out
     nothing = {"rate_limits": [], "limits": [], "scopes": []}
     assert in_process.forge("limits", "list", "--json").data == nothing
@@ -23,7 +23,7 @@ def test_an_operator_sets_drains_and_sees(
     in_process: InProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "forge_jobs.audit")
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     made = in_process.forge("limits", "set", "smtp", "50/m", "--json").data
     assert (made["scope"], made["rate"], made["burst"], made["available"]) == (
         "smtp", "50/m", 50, 50,
@@ -41,11 +41,13 @@ def test_an_operator_sets_drains_and_sees(
 
 
 def test_code_does_not_overwrite_an_operators_limit(in_process: InProcess) -> None:
-    async def ensure(desk: Desk) -> float:
-        bucket = await desk.store.schedules.ensure_token_bucket("smtp", capacity=9, refill_per_s=9)
+    async def ensure(harness: StoreHarness) -> float:
+        bucket = await harness.store.schedules.ensure_token_bucket(
+            "smtp", capacity=9, refill_per_s=9
+        )
         return bucket.capacity
 
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     in_process.forge("limits", "set", "smtp", "5/s")
     assert in_process.fill(ensure) == 5
 
@@ -63,22 +65,22 @@ def test_code_does_not_overwrite_an_operators_limit(in_process: InProcess) -> No
 def test_invalid_rate_limits_are_refused(
     in_process: InProcess, words: list[str], code: int, complaint: str
 ) -> None:
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     answer = in_process.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err
 
 
 def test_an_operator_limits_a_task_and_opens_a_scope(in_process: InProcess) -> None:
-    async def throttle(desk: Desk) -> None:
+    async def throttle(harness: StoreHarness) -> None:
         declared = Declared(name="task:send", concurrency=9, scopes=("smtp",))
-        await desk.store.limits.publish([declared])
-        await desk.store.queues.publish({"send": "mail"})
-        await desk.add(NewJob(kind="send", queue="mail"))
-        await desk.hire("mail")
-        (claimed,) = await desk.claim()
+        await harness.store.limits.publish([declared])
+        await harness.store.queues.publish({"send": "mail"})
+        await harness.enqueue_jobs(NewJob(kind="send", queue="mail"))
+        await harness.register_worker("mail")
+        (claimed,) = await harness.claim()
         told = Throttled(retry_after=600, scope="smtp")
-        await desk._exchange(finish=[decide(claimed, told, now=desk.clock.now())])
+        await harness._exchange(finish=[decide(claimed, told, now=harness.clock.now())])
 
     in_process.fill(throttle)
     made = in_process.forge(
@@ -111,7 +113,7 @@ def test_an_operator_limits_a_task_and_opens_a_scope(in_process: InProcess) -> N
 def test_invalid_limits_are_refused(
     in_process: InProcess, words: list[str], code: int, complaint: str
 ) -> None:
-    in_process.fill(lambda desk: desk.some(1))
+    in_process.fill(lambda harness: harness.enqueue(1))
     answer = in_process.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err

@@ -4,22 +4,24 @@ import pytest
 
 from forge_jobs.core.status import JobStatus
 from tests.cli.conftest import InProcess
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 LONG = "a-queue-with-a-name-that-is-as-long-as-a-name-of-a-queue-can-be"
 
 
-async def jobs_in_every_state(desk: Desk) -> list[str]:
-    await desk.store.queues.ensure("mail", slots=20)
-    await desk.hire("mail", host_id="01M7GHXFNY0000000000003Q9F", label="shop-worker-1.4-01M7GHXF")
-    dead = await desk.dead_jobs(2, payload=b'{"to":"a@b.c","password":"hunter2"}', tags=("vip",))
-    await desk.some(4)
-    await desk.some(1, delay_s=700)
-    await desk.some(2, queue=LONG, kind="transcode_every_picture_of_the_shop_into_webp")
-    first, second, _ = await desk.claim(count=3)
-    await desk.succeed(first, b'{"sent":1}')
-    await desk.fail(second, "the mail server hung up\n  in a second line")
-    await desk.operator.pause(LONG)
+async def jobs_in_every_state(harness: StoreHarness) -> list[str]:
+    await harness.store.queues.ensure("mail", slots=20)
+    await harness.register_worker(
+        "mail", host_id="01M7GHXFNY0000000000003Q9F", label="shop-worker-1.4-01M7GHXF"
+    )
+    dead = await harness.dead_jobs(2, payload=b'{"to":"a@b.c","password":"hunter2"}', tags=("vip",))
+    await harness.enqueue(4)
+    await harness.enqueue(1, delay_s=700)
+    await harness.enqueue(2, queue=LONG, kind="transcode_every_picture_of_the_shop_into_webp")
+    first, second, _ = await harness.claim(count=3)
+    await harness.succeed(first, b'{"sent":1}')
+    await harness.fail(second, "the mail server hung up\n  in a second line")
+    await harness.actions.pause(LONG)
     return dead
 
 
@@ -65,7 +67,7 @@ def test_states_by_name_and_alias(in_process: InProcess, word: str) -> None:
 
 
 def test_a_list_continues_after_its_cursor(in_process: InProcess) -> None:
-    ids = in_process.fill(lambda desk: desk.some(5))
+    ids = in_process.fill(lambda harness: harness.enqueue(5))
     first = in_process.forge("jobs", "list", "--limit", "3")
     cursor = first.out.split("--after ")[1].strip()
     rest = in_process.forge("jobs", "list", "--limit", "3", "--after", cursor, "--json").data

@@ -23,7 +23,7 @@ from forge_jobs.engine.services.cleanup import cleanup_once
 from forge_jobs.kit.clock import SYSTEM_CLOCK, SystemClock, is_machine_time
 from forge_jobs.ops import audit, queries
 from forge_jobs.ops.actions import JobActions
-from forge_jobs.ops.metrics import events
+from forge_jobs.ops.metrics import recent_minutes
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
@@ -150,9 +150,9 @@ async def test_r2_ops_queries_use_the_servers_time(forge: Forge) -> None:
     assert abs(seen.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
     assert seen.lag_s < 300
     assert [line.code for line in (await queries.job(store, waiting.id)).why] == ["no_worker"]
-    assert sum(point.done for point in (await events(store, minutes=5)).points) == 1
+    assert sum(point.done for point in (await recent_minutes(store, minutes=5)).points) == 1
     await JobActions(store, actor="test", clock=forge.clock).cancel(Selection(ids=(waiting.id,)))
-    entry = (await audit.entries(store)).entries[0]
+    entry = (await audit.read_entries(store)).entries[0]
     assert abs(entry.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
 
 

@@ -16,7 +16,7 @@ from forge_jobs.core.histogram import (
     merged,
     middle_s,
 )
-from forge_jobs.ops.prometheus import LE_S
+from forge_jobs.ops.prometheus import BUCKET_BOUNDS_S
 
 spans = st.lists(st.floats(0, 2e6, allow_nan=False), max_size=60)
 
@@ -36,7 +36,7 @@ def test_postgres_has_the_same_bounds() -> None:
 
 
 def test_prometheus_bounds_are_ours() -> None:
-    assert set(LE_S) <= set(BOUNDS)
+    assert set(BUCKET_BOUNDS_S) <= set(BOUNDS)
 
 
 @given(st.lists(spans, max_size=6))

@@ -12,7 +12,7 @@ from forge_jobs import Forge, NotWritable, ServerTooOld
 from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.ops.doctor import Severity, examine
-from forge_jobs.ops.storage import storage
+from forge_jobs.ops.storage import read_storage
 from scripts import postgres_servers
 from tests.cli.conftest import InProcess
 from tests.cli.shell import Shell
@@ -94,7 +94,7 @@ async def test_u19_the_doctor_and_the_storage_page_on_the_oldest_server(
     assert findings["server"].message.startswith(f"Postgres {oldest()}.")
     assert findings["notifications"].message.startswith("they arrive, after ")
     assert {"clock", "rights", "connections", "snapshots", "bloat", "schema"} <= set(findings)
-    assert (await storage(store)).total_bytes > 0
+    assert (await read_storage(store)).total_bytes > 0
     await store.close()
 
 

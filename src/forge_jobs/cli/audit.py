@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from forge_jobs.ops.audit import AuditLine, entries
+from forge_jobs.ops.audit import AuditEntryView, read_entries
 from forge_jobs.ops.views import to_json
 
 from . import terminal
@@ -31,7 +31,7 @@ def audit(
     """
     page = with_store(
         url,
-        lambda store: entries(
+        lambda store: read_entries(
             store, actor=actor, action=action, subject=subject, limit=limit, after=after
         ),
     )
@@ -50,5 +50,5 @@ def audit(
         terminal.messages().print(f"More: --after {page.next}")
 
 
-def _detail(line: AuditLine) -> str:
+def _detail(line: AuditEntryView) -> str:
     return " ".join(f"{name}={value}" for name, value in line.detail.items() if value is not None)

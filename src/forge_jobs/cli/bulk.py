@@ -13,7 +13,15 @@ from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.ops import queries
-from forge_jobs.ops.actions import APPLIES, BATCH, Action, Copied, JobActions, OnProgress, Store
+from forge_jobs.ops.actions import (
+    APPLIES_TO,
+    BATCH_SIZE,
+    Action,
+    DuplicateResult,
+    JobActions,
+    OnProgress,
+    Store,
+)
 
 from . import terminal
 from .exit_codes import FAILED, OK, Stop
@@ -144,17 +152,19 @@ async def _run(store: Store, request: _BulkRequest) -> int:
     return FAILED if by_id_failed else OK
 
 
-async def _apply(operator: JobActions, request: _BulkRequest, progress: OnProgress) -> Copied:
+async def _apply(
+    operator: JobActions, request: _BulkRequest, progress: OnProgress
+) -> DuplicateResult:
     selection = request.selection
     match request.action:
         case Action.RETRY:
-            return Copied(await operator.retry(selection, progress=progress))
+            return DuplicateResult(await operator.retry(selection, progress=progress))
         case Action.CANCEL:
-            return Copied(await operator.cancel(selection, progress=progress))
+            return DuplicateResult(await operator.cancel(selection, progress=progress))
         case Action.DELETE:
-            return Copied(await operator.delete(selection, progress=progress))
+            return DuplicateResult(await operator.delete(selection, progress=progress))
         case Action.RUN_NOW:
-            return Copied(await operator.run_now(selection, progress=progress))
+            return DuplicateResult(await operator.run_now(selection, progress=progress))
         case Action.DUPLICATE:
             return await operator.duplicate(selection, progress=progress)
         case _:
@@ -188,7 +198,7 @@ def _print_size(request: _BulkRequest, size: CappedCount) -> int:
     return OK
 
 
-def _print_json(request: _BulkRequest, copied: Copied) -> None:
+def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     document: dict[str, object] = {
         "action": request.action,
@@ -202,7 +212,7 @@ def _print_json(request: _BulkRequest, copied: Copied) -> None:
     terminal.write_json(json.dumps(document).encode())
 
 
-def _print(request: _BulkRequest, copied: Copied) -> None:
+def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     parts = [f"{terminal.plural(acted.changed, 'job')} {_LABELS[request.action][1]}"]
     if acted.requested:
@@ -220,8 +230,8 @@ async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
     """Print why nothing happened, for a single job named by id."""
     if len(request.selection.ids) != 1 or not acted.skipped:
         return
-    record = await queries.existing(store, request.selection.ids[0])
-    allowed = APPLIES[request.action]
+    record = await queries.get_record(store, request.selection.ids[0])
+    allowed = APPLIES_TO[request.action]
     if record.status in allowed:
         text = "another live job holds its dedupe key"
     else:
@@ -234,7 +244,7 @@ class _ProgressBar:
 
     def __init__(self, request: _BulkRequest, size: CappedCount) -> None:
         screen = terminal.messages()
-        wanted = size.jobs > BATCH and screen.is_terminal and not request.as_json
+        wanted = size.jobs > BATCH_SIZE and screen.is_terminal and not request.as_json
         self._bar = (
             Progress(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=screen

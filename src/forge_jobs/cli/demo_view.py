@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from forge_jobs.core.status import LIVE, TERMINAL, JobStatus
-from forge_jobs.ops.views import JobLine, Overview
+from forge_jobs.ops.views import JobSummary, Overview
 
 from . import terminal
 from .queues import queue_table
@@ -33,7 +33,7 @@ class DemoState:
     elapsed_s: float
     enqueued: int
     overview: Overview
-    failures: Sequence[JobLine]
+    failures: Sequence[JobSummary]
 
     @property
     def ended(self) -> int:

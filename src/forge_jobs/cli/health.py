@@ -85,7 +85,7 @@ def _print_stats(overview: Overview, kinds: tuple[KindView, ...]) -> None:
 async def _read_stats(store: Store, minutes: int) -> tuple[Overview, tuple[KindView, ...]]:
     overview = await queries.overview(store, minutes=minutes)
     until = overview.minutes[-1].at + timedelta(minutes=1)
-    return overview, await metrics.kinds(store, since=overview.minutes[0].at, until=until)
+    return overview, await metrics.by_kind(store, since=overview.minutes[0].at, until=until)
 
 
 def doctor(url: Url = None, as_json: AsJson = False) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
-from forge_jobs.ops.views import JobLine, JobsPage, JobView, Reason
+from forge_jobs.ops.views import JobsPage, JobSummary, JobView, Reason
 
 from . import terminal
 from .options import (
@@ -127,7 +127,7 @@ def _print_page(page: JobsPage, now: datetime) -> None:
         out.print(f"\nMore: repeat with --after {page.next}", soft_wrap=True)
 
 
-def _when(job: JobLine, now: datetime) -> str:
+def _when(job: JobSummary, now: datetime) -> str:
     match job.status:
         case JobStatus.SCHEDULED | JobStatus.FAILED:
             return terminal.ago(job.run_at, now) if job.run_at > now else "due"

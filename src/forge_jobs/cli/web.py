@@ -43,7 +43,7 @@ def web(
     from forge_jobs.web.access.credentials import from_environment
 
     standalone.check_host(host, from_environment())
-    standalone.check_pages()
+    standalone.check_page_files()
     from forge_jobs.app import Forge
 
     forge = Forge(url)
@@ -99,11 +99,11 @@ def token(
     import_standalone()
     from forge_jobs.kit.entropy import SECRET_ENTROPY
     from forge_jobs.web.access.hashes import hash_token, new_token
-    from forge_jobs.web.access.identity import role_named
+    from forge_jobs.web.access.identity import parse_role
 
     if not name.isprintable() or not name or set(name) & set(":,"):
         raise Stop(f"the name {name!r} must not hold commas or colons", code="bad_name")
-    word = role_named(role, source="--role").word
+    word = parse_role(role, source="--role").word
     secret = new_token(SECRET_ENTROPY)
     typer.echo(f"token            {secret}")
     typer.echo(f"FORGE_WEB_TOKENS {name}:{word}:{hash_token(secret)}")

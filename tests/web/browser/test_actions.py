@@ -1,4 +1,4 @@
-"""What an operator does, in a real browser."""
+"""Operator actions in a real browser."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_dead_job_is_found_read_retried_and_seen_done(page: Page, site: Site) 
     expect(row).to_have_count(0)
 
 
-def test_a_paused_queue_stops_and_goes_on(page: Page, site: Site) -> None:
+def test_a_queue_is_paused_and_resumed(page: Page, site: Site) -> None:
     page.goto("/queues")
     card = page.locator("#q-quick")
     card.get_by_role("button", name="Pause").click()
@@ -145,9 +145,9 @@ def test_a_job_is_copied_with_other_data(page: Page, site: Site) -> None:
     page.get_by_text("Enqueue a copy with other data").click()
     page.get_by_label("Payload of the copy").fill('{"number": 42}')
     page.get_by_role("button", name="Enqueue the copy").click()
-    said = page.locator("#notices .notice").first
-    expect(said).to_contain_text("enqueued as")
-    copy = (said.text_content() or "").split()[2]
+    messages = page.locator("#notices .notice").first
+    expect(messages).to_contain_text("enqueued as")
+    copy = (messages.text_content() or "").split()[2]
     page.goto(f"/jobs/{copy}")
     expect(page.locator("#view")).to_contain_text('"number": 42')
     expect(page.locator(".lead .status")).to_have_text("done")
@@ -171,7 +171,7 @@ def test_limits_are_set_drained_and_lifted(page: Page, site: Site) -> None:
     expect(bound).to_have_count(0)
 
 
-def test_a_worker_is_quieted_and_goes_on(page: Page, site: Site) -> None:
+def test_a_worker_is_quieted_and_claims_again(page: Page, site: Site) -> None:
     page.goto("/workers")
     page.get_by_role("button", name="Quiet").click()
     expect(page.locator(".worker .tag.warn")).to_have_text("quiet")
@@ -179,7 +179,7 @@ def test_a_worker_is_quieted_and_goes_on(page: Page, site: Site) -> None:
     expect(page.locator(".worker .tag.warn")).to_have_count(0)
 
 
-def test_bad_input_is_answered_and_nothing_is_lost(page: Page, site: Site) -> None:
+def test_invalid_input_shows_a_notice_and_is_kept(page: Page, site: Site) -> None:
     page.goto("/cron")
     page.get_by_text("New schedule").click()
     form = page.locator("#new-schedule")
@@ -190,7 +190,7 @@ def test_bad_input_is_answered_and_nothing_is_lost(page: Page, site: Site) -> No
     expect(form.get_by_label("Kind")).to_have_value("note")
 
 
-def test_a_payload_is_searched_and_says_how_far(page: Page, site: Site) -> None:
+def test_a_search_in_payloads_shows_its_progress(page: Page, site: Site) -> None:
     (found, _) = site.enqueue(
         job("note", "quick", number=77001), job("note", "quick", number=77002)
     )
@@ -214,8 +214,8 @@ def test_a_throttle_is_counted_down_and_cleared(page: Page, site: Site) -> None:
     site.wait_for(0, JobStatus.RUNNING, queue="echo")
 
 
-def test_a_queue_that_nobody_serves_is_named(page: Page, site: Site) -> None:
-    site.ask(lambda store: store.queues.ensure("lonely", slots=2))
+def test_an_unserved_queue_is_named(page: Page, site: Site) -> None:
+    site.run_on_store(lambda store: store.queues.ensure("lonely", slots=2))
     page.goto("/workers")
     expect(page.locator("#view .banner.bad")).to_contain_text("No living worker serves lonely")
     expect(page.locator("#view .banner.bad")).to_contain_text("forge worker APP --queues lonely")

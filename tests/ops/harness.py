@@ -1,4 +1,4 @@
-"""A store at an operator's desk, and a hand that moves its jobs as workers would."""
+"""A store with operator actions, and methods that change its jobs as a worker would."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 
-class Notebook:
-    """An audit that remembers."""
+class AuditRecorder:
+    """An audit that collects its entries."""
 
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
@@ -25,27 +25,27 @@ class Notebook:
 
 
 @dataclass
-class Desk:
-    """Store, clock, operator and one worker by hand."""
+class StoreHarness:
+    """Store, clock, actions and one registered worker."""
 
     store: Store
     clock: MovableClock
-    audit: Notebook = field(default_factory=Notebook)
+    audit: AuditRecorder = field(default_factory=AuditRecorder)
     owner: int | None = None
     number: int = 0
 
     @property
-    def operator(self) -> JobActions:
+    def actions(self) -> JobActions:
         return JobActions(self.store, actor="ada", audit=self.audit, clock=self.clock)
 
-    async def add(self, *jobs: NewJob) -> list[str]:
+    async def enqueue_jobs(self, *jobs: NewJob) -> list[str]:
         return [job.id for job in await self.store.jobs.enqueue(jobs)]
 
-    async def some(self, count: int, **fields: object) -> list[str]:
+    async def enqueue(self, count: int, **fields: object) -> list[str]:
         wanted = {"kind": "send", "queue": "mail", **fields}
-        return await self.add(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
+        return await self.enqueue_jobs(*(NewJob(**wanted) for _ in range(count)))  # type: ignore[arg-type]
 
-    async def hire(
+    async def register_worker(
         self, *queues: str, host_id: str = "01HOSTA", label: str = "web-worker-1-a"
     ) -> int:
         self.owner = await self.store.processes.register(
@@ -72,10 +72,10 @@ class Desk:
         await self._exchange(release=[Claim(job.key, job.epoch)])
 
     async def dead_jobs(self, count: int, **fields: object) -> list[str]:
-        """Jobs that a worker took and gave up on."""
-        ids = await self.some(count, **fields)
+        """Enqueue jobs that a worker claims and finishes as dead."""
+        ids = await self.enqueue(count, **fields)
         if self.owner is None:
-            await self.hire("mail", "video")
+            await self.register_worker("mail", "video")
         for job in await self.claim(str(fields.get("queue", "mail")), count):
             await self.kill(job)
         return ids

@@ -1,4 +1,4 @@
-"""Looking around: live changes, colours, keys, weight."""
+"""Live updates, themes, reduced motion, and the size of static files."""
 
 import gzip
 from pathlib import Path
@@ -37,16 +37,16 @@ def test_colours_follow_the_choice_and_stay(page: Page) -> None:
     assert grounds[0] != grounds[1]
 
 
-def test_reduced_motion_is_kept(browser: Browser, site: Site) -> None:
+def test_reduced_motion_is_respected(browser: Browser, site: Site) -> None:
     moving = "getComputedStyle(document.querySelector('.dot.live')).animationName"
-    for wish, expected in (("reduce", False), ("no-preference", True)):
-        choice: Any = wish
+    for preference, expected in (("reduce", False), ("no-preference", True)):
+        choice: Any = preference
         with open_window(browser, site.address, reduced_motion=choice) as page:
             page.goto("/queues")
             assert (page.evaluate(moving) != "none") is expected
 
 
-def test_what_is_served_is_small() -> None:
+def test_static_files_are_small() -> None:
     static = ROOT / "src" / "forge_jobs" / "web" / "static"
     files = [one for one in static.rglob("*") if one.suffix in (".js", ".css", ".svg")]
     assert len(files) >= 9

@@ -1,4 +1,4 @@
-"""Searching among many: one look is bounded, and a page goes from look to look by itself."""
+"""Search among many jobs: one request is bounded, and the script repeats it until a match."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,18 +9,18 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.web.browser.test_every_page import AXE, picture, violations
 from tests.web.browser.window import open_window
-from tests.web.panel import on_a_socket, panel
+from tests.web.harness import serve_on_socket, web_harness
 
-# Three looks and a little.
+# A little more than three bounded reads.
 COMMON = 15_500
 
 
 @pytest.fixture(scope="module")
 def crowd() -> Iterator[str]:
-    """Many jobs, and below all of them a rare one."""
-    with panel(auth=None) as made, on_a_socket(made.app) as address:
+    """Many jobs, and one with a rare tag that is older than all of them."""
+    with web_harness(auth=None) as created, serve_on_socket(created.app) as address:
 
-        @made.forge.task
+        @created.forge.task
         async def note(number: int) -> None:
             return None
 
@@ -43,7 +43,7 @@ def test_a_rare_tag_is_found_by_one_click(page: Page) -> None:
     assert "after=" in urlsplit(page.url).query
 
 
-def test_a_search_without_a_find_says_that_it_saw_everything(page: Page) -> None:
+def test_a_search_without_a_match_says_that_it_read_all_jobs(page: Page) -> None:
     page.goto("/jobs?tag=nobody")
     before = page.url
     page.get_by_role("link", name="Search on").click()
@@ -54,13 +54,13 @@ def test_a_search_without_a_find_says_that_it_saw_everything(page: Page) -> None
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_a_search_stops_when_asked_and_goes_on_from_there(
+def test_a_search_stops_on_request_and_continues_from_there(
     browser: Browser, crowd: str, colours: Any
 ) -> None:
     with open_window(browser, crowd, color_scheme=colours, bypass_csp=True) as page:
         page.goto("/jobs?tag=rare")
         page.add_script_tag(path=AXE)
-        # whatever a look takes, this one takes long enough to be stopped
+        # slow enough to be stopped, however fast the machine is
         held: list[str] = []
         page.route("**/jobs?*after=*", lambda route: held.append(route.request.url))
         page.get_by_role("link", name="Search on").click()
@@ -76,7 +76,7 @@ def test_a_search_stops_when_asked_and_goes_on_from_there(
         expect(page.locator("tr[id] .tag")).to_have_text("rare")
 
 
-def test_without_scripts_each_click_is_a_look(browser: Browser, crowd: str) -> None:
+def test_without_scripts_each_click_is_one_bounded_read(browser: Browser, crowd: str) -> None:
     with open_window(browser, crowd, java_script_enabled=False) as page:
         page.goto("/jobs?tag=rare")
         for _ in range(3):

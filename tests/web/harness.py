@@ -1,4 +1,4 @@
-"""A Mission Control with three people who hold tokens, for tests; in process or on a socket."""
+"""A Mission Control with a token for each role, for tests; in process or on a socket."""
 
 import asyncio
 import socket
@@ -17,15 +17,15 @@ from forge_jobs.web import Credentials, Identity, Role, mission_control
 from forge_jobs.web.access.hashes import hash_token
 from forge_jobs.web.app import MissionControl
 
-PEOPLE = {Role.VIEWER: "vera", Role.OPERATOR: "otto", Role.ADMIN: "ada"}
+NAMES = {Role.VIEWER: "vera", Role.OPERATOR: "otto", Role.ADMIN: "ada"}
 PASSWORD = "correct horse battery"
-FAR = ("10.1.2.3", 4711)
+REMOTE_CLIENT = ("10.1.2.3", 4711)
 
 
 @cache
 def credentials() -> Credentials:
-    """The same for all: making them is dear on purpose."""
-    tokens = {hash_token(token(role)): Identity(name, role) for role, name in PEOPLE.items()}
+    """Cached, because hashing is deliberately expensive."""
+    tokens = {hash_token(token(role)): Identity(name, role) for role, name in NAMES.items()}
     return Credentials({Role.ADMIN: PASSWORD}, tokens)
 
 
@@ -34,13 +34,13 @@ def token(role: Role) -> str:
 
 
 @dataclass
-class Panel:
-    """A Forge, its Mission Control, and ways to ask it."""
+class WebHarness:
+    """A Forge, its Mission Control, and clients of it."""
 
     forge: Forge
     app: MissionControl
 
-    def __enter__(self) -> "Panel":
+    def __enter__(self) -> "WebHarness":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -48,7 +48,7 @@ class Panel:
 
     @asynccontextmanager
     async def client(self, role: Role | None, root: str = "") -> AsyncGenerator[httpx.AsyncClient]:
-        transport = httpx.ASGITransport(self.app, client=FAR, root_path=root)
+        transport = httpx.ASGITransport(self.app, client=REMOTE_CLIENT, root_path=root)
         headers = {} if role is None else {"authorization": f"Bearer {token(role)}"}
         async with httpx.AsyncClient(
             transport=transport, base_url="http://jobs.example", headers=headers
@@ -56,23 +56,23 @@ class Panel:
             yield client
 
 
-def panel(url: str = "memory://", **options: Any) -> Panel:
+def web_harness(url: str = "memory://", **options: Any) -> WebHarness:
     forge = Forge(url)
     options.setdefault("auth", credentials())
-    return Panel(forge, mission_control(forge, **options))
+    return WebHarness(forge, mission_control(forge, **options))
 
 
 @contextmanager
-def on_a_socket(app: Any) -> Generator[str]:
-    """The app behind a real server on a thread of its own; its address."""
-    place = socket.create_server(("127.0.0.1", 0))
+def serve_on_socket(app: Any) -> Generator[str]:
+    """Serve the app with uvicorn on its own thread; yields its URL."""
+    sock = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="error", lifespan="off", access_log=False)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[place]),))
+    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[sock]),))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{place.getsockname()[1]}"
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(30)
-        place.close()
+        sock.close()

@@ -1,4 +1,4 @@
-"""O3: a link that somebody else made does not lead a person, or a script, away from the pages."""
+"""O3: a forged link does not redirect the browser to another site or to a script."""
 
 import re
 from urllib.parse import quote
@@ -9,14 +9,14 @@ from starlette.responses import PlainTextResponse
 
 from tests.web.browser.site import Site
 from tests.web.browser.window import open_window
-from tests.web.panel import PASSWORD, on_a_socket
+from tests.web.harness import PASSWORD, serve_on_socket
 
 
 @pytest.mark.parametrize("form", ["http://{}/taken", "//{}/taken", "/\\{}/taken"])
-def test_o3_leaving_a_preview_or_logging_in_stays_on_the_site(
+def test_o3_closing_a_preview_or_logging_in_stays_on_the_site(
     browser: Browser, site: Site, form: str
 ) -> None:
-    with on_a_socket(PlainTextResponse("taken")) as foreign:
+    with serve_on_socket(PlainTextResponse("taken")) as foreign:
         back = quote(form.format(foreign.removeprefix("http://")))
         with open_window(browser, site.address) as page:
             page.goto(f"/bulk/retry?status=dead&back={back}")
@@ -30,7 +30,7 @@ def test_o3_leaving_a_preview_or_logging_in_stays_on_the_site(
             expect(page).to_have_url(f"{site.staff_address}/")
 
 
-def test_o3_a_script_is_not_a_place_to_go(browser: Browser, site: Site) -> None:
+def test_o3_a_script_is_not_a_redirect_target(browser: Browser, site: Site) -> None:
     with open_window(browser, site.address) as page:
         page.goto(f"/bulk/retry?status=dead&back={quote('javascript:document.title=1')}")
         link = page.get_by_role("link", name="Leave it")

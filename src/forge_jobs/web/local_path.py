@@ -1,17 +1,18 @@
-"""Where a person may be sent: paths of this site alone."""
+"""Validates redirect targets: only paths of this site are allowed."""
 
 from typing import Final
 from urllib.parse import unquote
 
-FIRST_PAGE: Final = "/"
+HOME: Final = "/"
 
 
-def local_path(text: str, instead: str = FIRST_PAGE) -> str:
+def local_path(text: str, instead: str = HOME) -> str:
     """The text if it is a path of this site, with or without a query; else ``instead``.
 
-    For everything that comes from a request and ends in a redirect, a header or a link. Browsers
-    take a backslash for a slash and drop tabs and line ends, and some proxies decode a path before
-    they pass it on: so neither may be in it, plain or encoded, nor an empty or a dotted segment.
+    For every value from a request that ends in a redirect, a header or a link. Browsers treat a
+    backslash as a slash and drop tabs and line ends, and some proxies decode a path before they
+    forward it. So backslashes, control characters, empty segments and dot segments are refused,
+    plain or encoded.
     """
     if not text.startswith("/") or not text.isprintable() or "\\" in text:
         return instead
