@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forge_jobs.testing.time import Time, frozen, moving
 
     from .assertions import assert_enqueued, enqueued, refute_enqueued
-    from .inline import inline
+    from .inline_mode import inline
 
 __all__ = ["Time", "assert_enqueued", "enqueued", "frozen", "inline", "moving", "refute_enqueued"]
 
@@ -22,7 +22,7 @@ _HOMES = {
     "assert_enqueued": "assertions",
     "enqueued": "assertions",
     "refute_enqueued": "assertions",
-    "inline": "inline",
+    "inline": "inline_mode",
     "Time": "time",
     "frozen": "time",
     "moving": "time",
