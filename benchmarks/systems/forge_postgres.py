@@ -88,7 +88,7 @@ class ForgePostgresSystem(ForgeSystem):
 
     def durability(self) -> dict[str, Any]:
         """What our own connections answer."""
-        server: Any = self._app.forge.sender.access
+        server: Any = self._app.forge.client.access
 
         async def ask(store: Any) -> str:
             [row] = await store._server.ask("SHOW synchronous_commit", writes=False)

@@ -113,7 +113,7 @@ async def test_a_result_that_is_late(forge: Forge) -> None:
             await asyncio.to_thread(job.result, timeout)
     with pytest.raises(BadDuration, match="timeout"):
         await job.aresult(timeout=-1)
-    assert forge.sender.poller._waiters == {}
+    assert forge.client.poller._waiters == {}
 
 
 async def test_zero_means_look_once(forge: Forge) -> None:
@@ -251,7 +251,7 @@ async def test_one_look_serves_everyone_who_waits(
     assert await asyncio.gather(*waiters) == [*range(200), *[0] * 50]
     assert max(counting.looks) == 200, "one call asks for each awaited job once"
     async with asyncio.timeout(60):
-        while forge.sender.poller._running:
+        while forge.client.poller._running:
             await asyncio.sleep(0.01)
     after = len(counting.looks)
     await asyncio.sleep(0.3)

@@ -11,18 +11,20 @@ from forge_jobs.app.cron import CronOptions, Declarations, T
 from forge_jobs.app.decorator import TaskDecorator
 from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
 from forge_jobs.backends.url import open_store
-from forge_jobs.client.enqueue import JobEnqueuer
 from forge_jobs.client.job import Job
+from forge_jobs.client.job_client import JobClient, ReadResult
 from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
 from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
-from forge_jobs.core import names, payload
+from forge_jobs.core import names
 from forge_jobs.core.errors import BadOption, Refused
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Declared, queue_limit
 from forge_jobs.core.retry import Retry
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.running.hooks import HookT, check_run_hook
 from forge_jobs.engine.running.rate_limit import RateLimit, RateLimiter
 from forge_jobs.engine.running.registry import Handler, HandlerRegistry, JobHandler
@@ -30,9 +32,9 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.store import Store
 
-from .kind_queues import KindQueues
 from .local_run import LocalRuns
 from .task_registration import TaskRegistration
 
@@ -67,21 +69,23 @@ class Forge:
         self.registry = HandlerRegistry()
         self._url = url
         self._made = None if url is None else self._store_at(url)
-        self._access = StoreAccess(self._make_store, migrate=config.auto_migrate)
-        self._access.around = self.registry.around_enqueue
-        self._access.greet = self._publish_limits
-        self._declared: dict[str, int] = {}
-        # Whoever waits for a result waits in real time, whatever clock a test puts in place.
-        self.sender = JobEnqueuer(self._access, SYSTEM_CLOCK)
-        self._limiter: RateLimiter | None = None
-        local = LocalRuns(self._access, self.clock, entropy, self._request, self.limiter)
-        self._registration = TaskRegistration(self.registry, self.sender, local)
-        self._kinds = KindQueues(
-            self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
+        self._access = StoreAccess(
+            self._make_store, migrate=config.auto_migrate, on_open=self._publish_limits
         )
-        self._declarations = Declarations(self._registration.tasks)
+        self.enqueuer = Enqueuer(self._access, self.registry.around_enqueue)
+        self._declared: dict[str, int] = {}
+        # A caller waits for a result in real time, whatever clock a test puts in place.
+        self.client = JobClient(self._access, self.enqueuer, SYSTEM_CLOCK)
+        self._limiter: RateLimiter | None = None
+        tasks: dict[str, Task[..., Any]] = {}
+        self._requests = JobRequests(
+            self.registry, PublishedKindsCache(self._access, SYSTEM_CLOCK), tasks=tasks
+        )
+        local = LocalRuns(self.enqueuer, self.clock, entropy, self._requests.request, self.limiter)
+        self._registration = TaskRegistration(tasks, self.registry, self.client, local)
+        self._declarations = Declarations(tasks)
         self.task = TaskDecorator(self._registration.register, {})
-        self._access.at_fork(self.sender.workers.clear)
+        self._access.at_fork(self.client.workers.clear)
         self._access.at_fork(lambda: setattr(self, "_limiter", None))
 
     def __repr__(self) -> str:
@@ -95,33 +99,24 @@ class Forge:
         The queue is that of the local task, else the one a worker published for the kind, else
         ``default``. Arguments are checked here only if the task is registered here.
         """
-        task = self._registration.tasks.get(names.kind_name(kind))
-        if task is not None:
-            job = task.using(**options).bind_payload(payload)
-            return self.sender.send(job, task.signature.read_result, options.get("tx"))
         fields = job_fields(options, where="forge.enqueue(...)")
-        body = _body(kind, payload)
-        queue = fields.pop("queue", None) or self._kinds.find(kind)
-        job = self._kinds.bound(NewJob(kind=kind, queue=queue, payload=body, **fields))
-        return self.sender.send(job, None, options.get("tx"))
+        self._refresh_unknown(kind)
+        job = self._request(kind, payload, fields)
+        return self.client.enqueue(job, self._reader(kind), options.get("tx"))
 
     async def aenqueue(
         self, kind: str, payload: object = None, **options: Unpack[JobOptions]
     ) -> Job[Any]:
         """``enqueue`` for coroutines."""
-        task = self._registration.tasks.get(names.kind_name(kind))
-        if task is not None:
-            job = task.using(**options).bind_payload(payload)
-            return await self.sender.asend(job, task.signature.read_result, options.get("tx"))
         fields = job_fields(options, where="forge.aenqueue(...)")
-        body = _body(kind, payload)
-        queue = fields.pop("queue", None) or await self._kinds.afind(kind)
-        job = await self._kinds.abound(NewJob(kind=kind, queue=queue, payload=body, **fields))
-        return await self.sender.asend(job, None, options.get("tx"))
+        if not self._requests.is_current(kind):
+            await self._requests.refresh()
+        job = self._request(kind, payload, fields)
+        return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
         """The handle of a stored job; ``refresh`` tells whether it exists."""
-        return Job(self.sender, job_id)
+        return Job(self.client, job_id)
 
     # ------------------------------------------------------------------ tasks and queues
 
@@ -132,12 +127,13 @@ class Forge:
 
     def queue_of(self, kind: str) -> str:
         """The queue of a kind: its task's here, else what a worker published, else ``default``."""
-        return self._kinds.find(kind)
+        self._refresh_unknown(kind)
+        return self._requests.route(kind)
 
     def request(self, kind: str, payload: object = None) -> NewJob:
         """The request that ``enqueue`` would store for a kind and a payload."""
-        self._kinds.find(kind)
-        return self._kinds.request(kind, payload)
+        self._refresh_unknown(kind)
+        return self._request(kind, payload, {})
 
     def handler(self, kind: str) -> Handler | None:
         """What runs jobs of that kind here."""
@@ -221,7 +217,7 @@ class Forge:
         """The schedules in the store: create, edit, enable, disable, delete, trigger, list."""
         from forge_jobs.app.schedules import Schedules
 
-        return Schedules(self.sender, self._declarations, self._kinds.local)
+        return Schedules(self.client, self._declarations, self._requests.declared_queue)
 
     # ------------------------------------------------------------------ hooks
 
@@ -268,15 +264,13 @@ class Forge:
         """
         return Worker(
             WorkerPlan(
-                sender=self.sender,
+                client=self.client,
                 registry=self.registry,
-                router=self._kinds,
-                requests=self._kinds,
+                requests=self._requests,
                 clock=self.clock,
                 entropy=self.entropy,
                 settings=settings or self.settings,
                 queues=lambda: self._queues(queues, slots),
-                learn=self._kinds.learn,
                 schedules=lambda: self._declarations.with_file(config.schedules()),
                 prefix=prefix,
                 version=version,
@@ -292,7 +286,7 @@ class Forge:
         """Run everything that is due, here and now, and what that enqueues; for tests."""
         from forge_jobs.engine.drain import drain
 
-        await self._kinds.learn()
+        await self._requests.refresh()
         return await drain(
             await self._access.aready(),
             self.registry,
@@ -301,8 +295,7 @@ class Forge:
             settings=self.settings,
             queues=None if queues is None else list(queues),
             limit=limit,
-            router=self._kinds,
-            requests=self._kinds,
+            requests=self._requests,
         )
 
     # ------------------------------------------------------------------ the store
@@ -360,7 +353,7 @@ class Forge:
         await self.aclose()
 
     def _check_idle(self) -> None:
-        if self.sender.workers:
+        if self.client.workers:
             raise Refused("a worker of this Forge is running: leave its `async with` first")
 
     def _make_store(self) -> Store:
@@ -374,8 +367,18 @@ class Forge:
         if declared:
             await store.limits.publish(declared)
 
-    def _request(self, kind: str, value: object) -> NewJob:
-        return self._kinds.request(kind, value)
+    def _request(self, kind: str, payload: object, fields: Mapping[str, Any]) -> NewJob:
+        value: object = dict[str, Any]() if payload is None else payload
+        what = f"forge.enqueue({kind!r}): the payload"
+        return self._requests.request(kind, value, fields, what=what)
+
+    def _refresh_unknown(self, kind: str) -> None:
+        if not self._requests.is_current(kind):
+            self._access.run(lambda store: self._requests.refresh())
+
+    def _reader(self, kind: str) -> ReadResult | None:
+        task = self._registration.tasks.get(kind)
+        return None if task is None else task.signature.read_result
 
     def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
         default = (
@@ -392,9 +395,3 @@ class Forge:
             used = {task.queue: None for task in self._registration.tasks.values()}
             raise no_queues(list(used))
         return chosen
-
-
-def _body(kind: str, value: object) -> bytes:
-    if value is None:
-        return b"{}"
-    return payload.encode(value, what=f"forge.enqueue({kind!r}): the payload")

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import LogLine, NewJob
 from forge_jobs.engine.running.context import Context, JobInfo, RunEnvironment
 from forge_jobs.engine.running.rate_limit import RateLimiter
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
+from forge_jobs.store.enqueuer import Enqueuer
 
 HOST_ID = "local"
 
@@ -32,25 +32,25 @@ class _LocalLink:
 class LocalRun:
     """One plain call. What it put off with ``ctx.on_done`` is enqueued once it has succeeded."""
 
-    def __init__(self, context: Context, link: _LocalLink, access: StoreAccess) -> None:
+    def __init__(self, context: Context, link: _LocalLink, enqueuer: Enqueuer) -> None:
         self.context = context
         self._link = link
-        self._access = access
+        self._enqueuer = enqueuer
 
     def succeeded(self) -> None:
         if self._link.carried:
-            self._access.enqueue(self._link.carried)
+            self._enqueuer.enqueue(self._link.carried)
 
     async def asucceeded(self) -> None:
         if self._link.carried:
-            await self._access.aenqueue(self._link.carried)
+            await self._enqueuer.aenqueue(self._link.carried)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRuns:
     """Makes the runs of plain calls."""
 
-    access: StoreAccess
+    enqueuer: Enqueuer
     clock: Clock
     entropy: Entropy
     request: Callable[[str, Any], NewJob]
@@ -71,9 +71,9 @@ class LocalRuns:
             host_id=HOST_ID,
             tag=0,
             clock=self.clock,
-            enqueuer=self.access,
+            enqueuer=self.enqueuer,
             request=self.request,
             limiter=self.limiter,
         )
         link = _LocalLink()
-        return LocalRun(Context(info, link, around), link, self.access)
+        return LocalRun(Context(info, link, around), link, self.enqueuer)

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from msgspec import UNSET
 
 from forge_jobs.app.cron import Declarations, ScheduleOptions
-from forge_jobs.client.enqueue import JobEnqueuer
 from forge_jobs.client.job import Job
+from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import check_names
 from forge_jobs.client.task import Task
 from forge_jobs.core.instant import Duration, seconds
@@ -44,11 +44,11 @@ class Schedules:
 
     def __init__(
         self,
-        sender: JobEnqueuer,
+        client: JobClient,
         declarations: Declarations,
         queue_of: Callable[[str], str | None],
     ) -> None:
-        self._sender = sender
+        self._client = client
         self._declarations = declarations
         self._queue_of = queue_of
 
@@ -143,8 +143,8 @@ class Schedules:
         return await (await self._table()).history(name, limit=limit)
 
     async def _trigger(self, table: ScheduleActions, name: str) -> Fire:
-        prepared = self._sender.access.prepared
-        return await table.trigger(name, queue_of=self._queue_of, prepared=prepared)
+        prepare = self._client.enqueuer.prepare
+        return await table.trigger(name, queue_of=self._queue_of, prepare=prepare)
 
     async def _edit(self, table: ScheduleActions, name: str, changes: CronEdit) -> ScheduleView:
         where = f"forge.schedules.edit({name!r})"
@@ -166,13 +166,13 @@ class Schedules:
         def on_store(store: Store) -> Coroutine[Any, Any, T]:
             return work(ScheduleActions(store, actor=_ACTOR))
 
-        return self._sender.access.run(on_store)
+        return self._client.access.run(on_store)
 
     async def _table(self) -> ScheduleActions:
-        return ScheduleActions(await self._sender.access.aready(), actor=_ACTOR)
+        return ScheduleActions(await self._client.access.aready(), actor=_ACTOR)
 
     def _job(self, fire: Fire) -> Job[Any]:
-        return Job(self._sender, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)
+        return Job(self._client, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)
 
     def _said(
         self, name: str, expression: str, task: str | Task[..., Any], options: ScheduleOptions

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forge_jobs.client.enqueue import JobEnqueuer
+from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import TaskSettings, task_settings
 from forge_jobs.client.signature import Signature
 from forge_jobs.client.task import AsyncTask, DefTask, MakeLocal, Task
@@ -25,11 +25,15 @@ class TaskRegistration:
     """Makes tasks and keeps them by kind."""
 
     def __init__(
-        self, registry: HandlerRegistry, sender: JobEnqueuer, make_local: MakeLocal
+        self,
+        tasks: dict[str, Task[..., Any]],
+        registry: HandlerRegistry,
+        client: JobClient,
+        make_local: MakeLocal,
     ) -> None:
-        self.tasks: dict[str, Task[..., Any]] = {}
+        self.tasks = tasks
         self._registry = registry
-        self._sender = sender
+        self._client = client
         self._make_local = make_local
 
     def register(
@@ -53,7 +57,7 @@ class TaskRegistration:
             kind=kind,
             settings=settings,
             signature=signature,
-            sender=self._sender,
+            client=self._client,
             make_local=self._make_local,
             on_dead=self._successor(options.get("on_dead"), kind),
         )

@@ -2,18 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forge_jobs import config
-from forge_jobs.client.enqueue import JobEnqueuer, LocalWorker
+from forge_jobs.client.job_client import JobClient, LocalWorker
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.engine.requests.by_kind import RequestFactory
-from forge_jobs.engine.requests.routing import Router
+from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
@@ -24,18 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
-    """Everything a worker is started with; ``queues`` is settled when it starts, ``learn`` reads
-    which queue other workers' kinds go to."""
+    """Everything a worker is started with; ``queues`` is called when it starts."""
 
-    sender: JobEnqueuer
+    client: JobClient
     registry: HandlerRegistry
-    router: Router
-    requests: RequestFactory
+    requests: JobRequests
     clock: Clock
     entropy: Entropy
     settings: EngineSettings
     queues: Callable[[], Mapping[str, int]]
-    learn: Callable[[], Awaitable[None]]
     schedules: Callable[[], Sequence[CronSpec]] = tuple
     prefix: str | None = None
     version: str | None = None
@@ -60,7 +56,7 @@ class Worker:
         runtime = await self._runtime()
         self._handle = await runtime.start()
         self._local = LocalWorker(asyncio.get_running_loop(), self._handle.request_cancel)
-        self._plan.sender.workers.append(self._local)
+        self._plan.client.workers.append(self._local)
         return self._handle
 
     async def __aexit__(
@@ -81,8 +77,8 @@ class Worker:
         try:
             await handle.shutdown_graceful(self._plan.shutdown_timeout_s)
         finally:
-            if local in self._plan.sender.workers:
-                self._plan.sender.workers.remove(local)
+            if local in self._plan.client.workers:
+                self._plan.client.workers.remove(local)
 
     async def _runtime(self) -> "QueueRuntime":
         # Producers never pay for the engine: it is imported where a worker starts.
@@ -90,12 +86,11 @@ class Worker:
 
         plan = self._plan
         queues = plan.queues()
-        access = plan.sender.access
-        await plan.learn()
+        access = plan.client.access
+        await plan.requests.refresh()
         runtime = QueueRuntime(
             await access.aready(),
             plan.registry,
-            plan.router,
             settings=plan.settings,
             clock=plan.clock,
             entropy=plan.entropy,

@@ -139,7 +139,7 @@ async def _serve_open(
     forge: Forge, given: argparse.Namespace, line: ParentLine | None, stopping: Stopping
 ) -> None:
     await forge.aready()
-    io = forge.sender.access.io
+    io = forge.client.access.io
     serving = False
     # Held on to: an event loop keeps only weak references to what runs on it.
     background: list[Future[Any]] = []

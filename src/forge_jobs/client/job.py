@@ -16,7 +16,7 @@ from forge_jobs.store.jobs import Peek
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .enqueue import JobEnqueuer
+    from .job_client import JobClient
 
 R = TypeVar("R")
 _REASON = "cancelled by the application"
@@ -29,11 +29,11 @@ class Job(Generic[R]):
     is what the last ``refresh`` saw.
     """
 
-    __slots__ = ("_read", "_record", "_sender", "_status", "duplicate", "id")
+    __slots__ = ("_client", "_read", "_record", "_status", "duplicate", "id")
 
     def __init__(
         self,
-        sender: "JobEnqueuer",
+        client: "JobClient",
         job_id: str,
         read: "Callable[[bytes], R] | None" = None,
         duplicate: bool = False,
@@ -41,7 +41,7 @@ class Job(Generic[R]):
     ) -> None:
         self.id = job_id
         self.duplicate = duplicate
-        self._sender = sender
+        self._client = client
         self._read = read
         self._status = status
         self._record: JobRecord | None = None
@@ -57,11 +57,11 @@ class Job(Generic[R]):
 
     def refresh(self) -> "Job[R]":
         """Read the job again. NotFound when it does not exist any more."""
-        return self.take(self._sender.access.run(lambda store: store.jobs.get(self.id)))
+        return self.take(self._client.access.run(lambda store: store.jobs.get(self.id)))
 
     async def arefresh(self) -> "Job[R]":
         """``refresh`` for coroutines."""
-        store = await self._sender.access.aready()
+        store = await self._client.access.aready()
         return self.take(await store.jobs.get(self.id))
 
     def take(self, record: JobRecord | None) -> "Job[R]":
@@ -79,11 +79,11 @@ class Job(Generic[R]):
         time, NotFound when there is no such job (any more).
         """
         timeout_s = None if timeout is None else seconds(timeout, field="timeout")
-        self._sender.check_may_block("job.result()", "await job.aresult()")
+        self._client.check_may_block("job.result()", "await job.aresult()")
         if timeout_s == 0:
-            (peek,) = self._sender.access.run(lambda store: store.jobs.peek([self.id]))
+            (peek,) = self._client.access.run(lambda store: store.jobs.peek([self.id]))
             return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, ThreadResult[Peek]()
+        poller, end = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, end)
             if end.wait(timeout_s):
@@ -98,10 +98,10 @@ class Job(Generic[R]):
         """``result`` for coroutines."""
         timeout_s = None if timeout is None else seconds(timeout, field="timeout")
         if timeout_s == 0:
-            store = await self._sender.access.aready()
+            store = await self._client.access.aready()
             (peek,) = await store.jobs.peek([self.id])
             return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, ThreadResult[Peek]()
+        poller, end = self._client.poller, ThreadResult[Peek]()
         try:
             poller.wait(self.id, end)
             async with asyncio.timeout(timeout_s):
@@ -118,22 +118,22 @@ class Job(Generic[R]):
         """
         chosen = Selection(ids=(self.id,))
         return self._cancelled(
-            self._sender.access.run(lambda store: store.jobs.cancel(chosen, reason=reason, limit=1))
+            self._client.access.run(lambda store: store.jobs.cancel(chosen, reason=reason, limit=1))
         )
 
     async def acancel(self, reason: str = _REASON) -> bool:
         """``cancel`` for coroutines."""
-        store = await self._sender.access.aready()
+        store = await self._client.access.aready()
         chosen = Selection(ids=(self.id,))
         return self._cancelled(await store.jobs.cancel(chosen, reason=reason, limit=1))
 
     def logs(self) -> list[LogLine]:
         """The lines its handlers wrote with ``ctx.log``, oldest first."""
-        return self._sender.access.run(lambda store: store.metrics.logs(self.id))
+        return self._client.access.run(lambda store: store.metrics.logs(self.id))
 
     async def alogs(self) -> list[LogLine]:
         """``logs`` for coroutines."""
-        return await (await self._sender.access.aready()).metrics.logs(self.id)
+        return await (await self._client.access.aready()).metrics.logs(self.id)
 
     @property
     def status(self) -> JobStatus:
@@ -230,7 +230,7 @@ class Job(Generic[R]):
         if acted.missing:
             raise self._gone()
         if acted.requested:
-            self._sender.stop_here(self.id)
+            self._client.cancel_local(self.id)
         return bool(acted.changed or acted.requested)
 
     def _too_late(self, timeout_s: float | None) -> ResultTimeout:

@@ -11,18 +11,17 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from forge_jobs.core.errors import Closed, Refused
-from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.kit.hooks import Hooks
 from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.store import Store
 
 T = TypeVar("T")
+OnOpen: TypeAlias = Callable[[Store], Coroutine[Any, Any, None]]
 
 
 class StoreAccess:
@@ -33,15 +32,19 @@ class StoreAccess:
     be written on the calling thread.
     """
 
-    def __init__(self, make_store: Callable[[], Store], *, migrate: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        make_store: Callable[[], Store],
+        *,
+        migrate: Callable[[], bool],
+        on_open: OnOpen | None = None,
+    ) -> None:
         self._make_store = make_store
         self._migrate = migrate
+        self._on_open = on_open
         self._store: Store | None = None
         self._closed = False
         self._at_fork: list[Callable[[], None]] = []
-        self.around: Hooks[NewJob, Enqueued] = Hooks()
-        # What this program tells a store that it has just opened.
-        self.greet: Callable[[Store], Coroutine[Any, Any, None]] | None = None
         self._reset()
         _LIVING.add(self)
 
@@ -52,7 +55,7 @@ class StoreAccess:
         self._opening: ThreadResult[Store] | None = None
         # On the I/O loop: one opening or closing at a time, also of callers who were interrupted.
         self._changing = asyncio.Lock()
-        self._opened: Store | None = None
+        self.opened: Store | None = None
         self.direct: Store | None = None
 
     @property
@@ -66,7 +69,7 @@ class StoreAccess:
 
     def ready(self) -> Store:
         """The open store, for synchronous code."""
-        opened = self._opened
+        opened = self.opened
         if opened is not None and not sys.is_finalizing():
             return opened
         self._check_thread()
@@ -74,7 +77,7 @@ class StoreAccess:
 
     async def aready(self) -> Store:
         """The open store, for coroutines."""
-        opened = self._opened
+        opened = self.opened
         if opened is not None:
             return opened
         return await self._open().arrived()
@@ -103,30 +106,6 @@ class StoreAccess:
         except RuntimeError as error:
             # Either we noticed that the interpreter ends, or Python refused to start a thread.
             raise Closed(_ENDING) from error
-
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs, from synchronous code; durable when it returns."""
-        return self.around.call(jobs, self._enqueue) if self.around else self._enqueue(jobs)
-
-    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        direct = self.direct
-        if direct is not None and not sys.is_finalizing():
-            return direct.enqueue_sync(jobs)
-        store = self.ready()
-        if store.capabilities.sync_enqueue:
-            return store.enqueue_sync(jobs)
-        return self.run(lambda store: store.jobs.enqueue(jobs))
-
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs, from a coroutine; concurrent calls share a commit."""
-        store = self._opened or await self.aready()
-        if self.around:
-            return await self.around.acall(jobs, store.jobs.enqueue)
-        return await store.jobs.enqueue(jobs)
-
-    def prepared(self, job: NewJob) -> NewJob:
-        """What hooks make of a job that is stored together with an ending."""
-        return self.around.prepared(job) if self.around else job
 
     def close(self) -> None:
         """Let go of everything; later calls raise Closed. Closing twice is fine."""
@@ -159,7 +138,7 @@ class StoreAccess:
         """At exit: close the store in good order; a later call opens it again if it still can."""
         with self._guard:
             opening = self._opening
-            self._opened = self.direct = self._opening = None
+            self.opened = self.direct = self._opening = None
         if opening is not None and opening.done and not opening.failed:
             self.io.call(opening.result().close, _AT_EXIT_S)
 
@@ -171,7 +150,7 @@ class StoreAccess:
     def _end(self) -> None:
         with self._guard:
             self._closed = True
-            self._opened = self.direct = self._opening = None
+            self.opened = self.direct = self._opening = None
 
     def _closing(self) -> ThreadResult[None]:
         """Cancelled if the thread ends meanwhile: a close that was interrupted still ends it."""
@@ -186,7 +165,7 @@ class StoreAccess:
         """Close the store and end this thread, whether or not anybody still waits for it."""
         try:
             async with self._changing:
-                self._opened = self.direct = None
+                self.opened = self.direct = None
                 # Also when it was not opened here: somebody may have opened ``store`` by hand.
                 if self._store is not None:
                     await self._store.close()
@@ -211,12 +190,12 @@ class StoreAccess:
         async with self._changing:
             if self._closed:
                 raise Closed(_CLOSED)
-            if self._opened is None:
+            if self.opened is None:
                 await store.open(migrate=migrate)
-                if self.greet is not None:
-                    await self.greet(store)
-                self._opened = store
-                self.direct = store if store.capabilities.sync_enqueue else None
+                if self._on_open is not None:
+                    await self._on_open(store)
+                self.opened = store
+                self.direct = store if store.capabilities.sync_calls else None
         return store
 
     def _check_thread(self) -> None:

@@ -11,8 +11,8 @@ from forge_jobs.core.job import NewJob, Successor
 from forge_jobs.core.limit_key import limit_key
 from forge_jobs.core.limits import published
 
-from .enqueue import JobEnqueuer
 from .job import Job
+from .job_client import JobClient
 from .options import JobOptions, TaskSettings, job_fields
 from .signature import NOTHING, Signature
 
@@ -28,7 +28,7 @@ class Sendable(Generic[P, R]):
     """What a task and a task with options have in common: calls become jobs."""
 
     _signature: Signature
-    _sender: JobEnqueuer
+    _client: JobClient
     _template: NewJob
     _limit: int
     _read: Callable[[bytes], Any]
@@ -54,23 +54,23 @@ class Sendable(Generic[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from synchronous code."""
         job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
-        return self._sender.send(job, self._read, self._tx)
+        return self._client.enqueue(job, self._read, self._tx)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store this call as a job, from a coroutine."""
         job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
-        return await self._sender.asend(job, self._read, self._tx)
+        return await self._client.aenqueue(job, self._read, self._tx)
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """Store many calls in one commit, order kept; all of them or none.
 
         Each call is a tuple of arguments, or a mapping of arguments by name.
         """
-        return self._sender.send_many(self._bound(calls), self._read, self._tx)
+        return self._client.enqueue_many(self._bound(calls), self._read, self._tx)
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """``enqueue_many`` for coroutines."""
-        return await self._sender.asend_many(self._bound(calls), self._read, self._tx)
+        return await self._client.aenqueue_many(self._bound(calls), self._read, self._tx)
 
     def _bound(self, calls: Iterable[Call]) -> list[NewJob]:
         encode, template, limit, made = (
@@ -108,7 +108,7 @@ class TaskWith(Sendable[P, R]):
         self.task = task
         self._options = options
         self._signature = task.signature
-        self._sender = task.sender
+        self._client = task.client
         self._limit = task.settings.payload_limit
         self._read = task.signature.read_result
         self._template = _replace(task.template, **job_fields(options))
@@ -145,7 +145,7 @@ class Task(Sendable[P, R]):
         kind: str,
         settings: TaskSettings,
         signature: Signature,
-        sender: JobEnqueuer,
+        client: JobClient,
         make_local: MakeLocal,
         on_dead: Successor | None = None,
     ) -> None:
@@ -154,10 +154,10 @@ class Task(Sendable[P, R]):
         self.function = function
         self.settings = settings
         self.signature = signature
-        self.sender = sender
+        self.client = client
         self._make_local = make_local
         self._signature = signature
-        self._sender = sender
+        self._client = client
         self._limit = settings.payload_limit
         self._read = signature.read_result
         self._tx = None

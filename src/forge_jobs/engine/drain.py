@@ -19,6 +19,7 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoThread
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.processes import ProcessStats
 from forge_jobs.store.store import Store
 
@@ -26,10 +27,10 @@ from .claiming.dispatcher import Dispatcher
 from .claiming.exchange_loop import ExchangeLoop
 from .claiming.local_queue import LocalQueue
 from .liveness.registration import ProcessInfo, Registration
-from .requests.by_kind import ByKind, RequestFactory
-from .requests.published_kinds import PublishedKinds, Spawn
+from .requests.job_requests import JobRequests
+from .requests.opened_store import OpenedStore
+from .requests.published_kinds_cache import PublishedKindsCache
 from .requests.routing import DefaultRouter, Router
-from .requests.store_enqueuer import StoreEnqueuer
 from .running.context import RunEnvironment
 from .running.in_flight import InFlightJobs, InFlightParts
 from .running.job_loop import JobLoop
@@ -96,7 +97,8 @@ class _DrainProcess:
         clock: Clock,
         entropy: Entropy,
         settings: EngineSettings,
-        requests: Callable[[Spawn], RequestFactory],
+        router: Router | None,
+        requests: JobRequests | None,
     ) -> None:
         job_loop = JobLoop(asyncio.get_running_loop())
         self._clock = clock
@@ -114,14 +116,17 @@ class _DrainProcess:
         # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored from elsewhere.
         self.aside = IoThread()
         limiter = RateLimiter(store_of(store), here, declared=registry.rate_limits, clock=clock)
+        if requests is None:
+            kinds = PublishedKindsCache(OpenedStore(store, here), clock)
+            requests = JobRequests(registry, kinds, router=router or DefaultRouter())
         self.floor = InFlightJobs(
             InFlightParts(settings, clock, entropy, self.member.standing, self.journal),
             RunEnvironment(
                 self.member.host_id,
                 store.tag,
                 clock,
-                StoreEnqueuer(store, self.aside, registry.around_enqueue),
-                requests(here.spawn).request,
+                Enqueuer(OpenedStore(store, self.aside), registry.around_enqueue),
+                requests.request,
                 limiter=lambda: limiter,
             ),
             job_loop,
@@ -183,7 +188,7 @@ async def drain(
     queues: Sequence[str] | None = None,
     limit: int | None = None,
     router: Router | None = None,
-    requests: RequestFactory | None = None,
+    requests: JobRequests | None = None,
 ) -> DrainReport:
     """Run what is due, and what that enqueues, until nothing is left; at most ``limit`` jobs.
 
@@ -195,11 +200,6 @@ async def drain(
     names = await _queues(store, registry) if queues is None else [*map(queue_name, queues)]
     if not names:
         return DrainReport()
-
-    def by_kind(spawn: Spawn) -> RequestFactory:
-        others = PublishedKinds(store_of(store), spawn, clock)
-        return requests or ByKind(registry, router or DefaultRouter(), others)
-
     visit = _DrainProcess(
         store,
         registry,
@@ -207,7 +207,8 @@ async def drain(
         clock=clock,
         entropy=entropy,
         settings=settings or EngineSettings(),
-        requests=by_kind,
+        router=router,
+        requests=requests,
     )
     visit.exchange_loop.claims_left = limit
     await visit.member.join()

@@ -25,6 +25,7 @@ from forge_jobs.kit.service import (
     run_service,
 )
 from forge_jobs.kit.wake import WakeFlag
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.processes import ProcessStats
 from forge_jobs.store.store import Store
 
@@ -37,10 +38,9 @@ from .liveness.loop_watch import LoopWatch
 from .liveness.registration import ProcessInfo, Registration
 from .liveness.shutdown import Shutdown
 from .liveness.usage import Cores, read_usage
-from .requests.by_kind import RequestFactory
 from .requests.declared_schedules import ensure_schedules
-from .requests.routing import Router
-from .running.context import Enqueuer, RunEnvironment
+from .requests.job_requests import JobRequests
+from .running.context import RunEnvironment
 from .running.in_flight import InFlightJobs, InFlightParts
 from .running.job_loop import JobLoop
 from .running.local_cancel import LocalCancels
@@ -69,26 +69,16 @@ class ProcessParts:
 
     store: Store
     handlers: HandlerRegistry
-    router: Router
     queues: Mapping[str, int]
     settings: EngineSettings
     clock: Clock
     entropy: Entropy
     io: IoPort
     enqueuer: Enqueuer
-    requests: RequestFactory
+    requests: JobRequests
     card: ProcessInfo
     replaces: str | None = None
     schedules: Sequence[CronSpec] = ()
-
-    def queue_of(self, kind: str) -> str:
-        """The queue of a kind: what its task says, else the router."""
-        return self.queue_known(kind) or self.router.route(kind)
-
-    def queue_known(self, kind: str) -> str | None:
-        """The queue of a kind if its task is known here and says it."""
-        handler = self.handlers.get(kind)
-        return None if handler is None else handler.queue
 
 
 class WorkerProcess:
@@ -162,7 +152,7 @@ class WorkerProcess:
         for name, slots in plan.queues.items():
             await plan.store.queues.ensure(name, slots=slots)
         await plan.store.queues.publish(
-            {kind: plan.queue_of(kind) for kind in plan.handlers.kinds()}
+            {kind: plan.requests.route(kind) for kind in plan.handlers.kinds()}
         )
         await publish_limits(plan.store, plan.handlers)
         await ensure_schedules(plan.store, plan.schedules)
@@ -344,10 +334,9 @@ class WorkerProcess:
             Unserved(store, clock=plan.clock),
             Cron(
                 store,
-                queue_of=plan.queue_known,
-                router=plan.router,
+                requests=plan.requests,
                 entropy=plan.entropy,
-                prepared=plan.enqueuer.prepared,
+                prepare=plan.enqueuer.prepare,
             ),
         ]
 

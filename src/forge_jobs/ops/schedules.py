@@ -10,16 +10,14 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
-from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.schedule_ticks import checked, first_tick, job_for
+from forge_jobs.core.schedule_ticks import checked, first_tick
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
@@ -184,17 +182,15 @@ class ScheduleActions:
         name: str,
         *,
         queue_of: Callable[[str], str | None] = lambda kind: None,
-        prepared: Callable[[NewJob], NewJob] = lambda job: job,
+        prepare: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> Fire:
         """Store its job now, by the rules of a tick: same queue, limits and overlap policy.
-        ``prepared`` is what hooks make of it."""
+        ``queue_of`` names the queue that the program's own task declares for a kind; ``prepare``
+        applies the hooks to the job."""
         known = await self._known(name)
-        queue = known.queue or queue_of(known.kind)
-        if queue is None:
-            queue = (await self._store.queues.kinds()).get(known.kind, DEFAULT_QUEUE)
-        limits = {limit.name: limit for limit in await self._store.limits.all()}
-        job = bound(job_for(known, queue=queue), limits.get(task_limit(known.kind)))
-        fire = await self._store.schedules.trigger(name, prepared(job))
+        kinds = await PublishedKinds.read(self._store)
+        job = kinds.scheduled_job(known, declared=queue_of(known.kind))
+        fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
             raise _not_found(name)
         await self._note("run schedule", name, {"job": fire.job_id, "outcome": fire.outcome})

@@ -4,7 +4,6 @@ There is no second way of claiming: each round is an exchange like a worker's, f
 """
 
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 from forge_jobs.client.store_access import StoreAccess
@@ -13,7 +12,6 @@ from forge_jobs.core.errors import Conflict, LeaseLost, NotFound, Refused, Store
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, JobRecord
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 from forge_jobs.store.store import Store
 
@@ -62,16 +60,10 @@ class Claiming:
         self._queue = queue
         self._seats = seats
         self._clock = clock
-        self._direct: Callable[[Exchange], Exchanged] | None = None
         self._reap_at = 0.0
         self._judge_at = 0.0
         self._fold_at = clock.mono() + _FOLD_EVERY_S
         self.control_version = 0
-
-    def opened(self) -> None:
-        """The store is there: find out whether it can be written on the calling thread."""
-        jobs = self._access.ready().jobs
-        self._direct = jobs.exchange_sync if isinstance(jobs, DirectJobs) else None
 
     # ---------------------------------------------------------------- getting
 
@@ -92,7 +84,7 @@ class Claiming:
         if now < self._judge_at:
             return False
         self._reap_at = now + _REAP_EVERY_S
-        if now >= self._fold_at and self._direct is None:
+        if now >= self._fold_at and not self._access.ready().capabilities.sync_calls:
             # Stores that are written on the calling thread do it by themselves.
             self._fold_at = now + _FOLD_EVERY_S
             self._access.start(self._roll_up)
@@ -204,9 +196,9 @@ class Claiming:
 
     def _exchange(self, request: Exchange) -> Exchanged:
         try:
-            if self._direct is not None:
-                self._access.ready()
-                answer = self._direct(request)
+            store = self._access.ready()
+            if store.capabilities.sync_calls:
+                answer = store.exchange_sync(request)
             else:
                 answer = self._access.run(lambda store: self._exchange_there(store, request))
         except StoreError:

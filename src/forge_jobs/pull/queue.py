@@ -12,7 +12,6 @@ from typing import Final
 from forge_jobs import config
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.store_access import StoreAccess
-from forge_jobs.client.transaction import enqueue_in
 from forge_jobs.core import payload as json
 from forge_jobs.core.errors import ForgeError, NotFound, Refused
 from forge_jobs.core.instant import SECOND, Duration, seconds
@@ -22,6 +21,7 @@ from forge_jobs.core.selection import Acted, Selection
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
@@ -65,6 +65,7 @@ class JobQueue:
     ) -> None:
         self.name = table_name(table)
         self.access = access
+        self._enqueuer = Enqueuer(access)
         self.clock = clock
         self.entropy = entropy
         self.retry_rule = retry
@@ -81,7 +82,6 @@ class JobQueue:
         )
         access.at_fork(self._forget_parent)
         access.run(self._prepare)
-        self._claiming.opened()
         _LIVING.add(self)
 
     @classmethod
@@ -166,8 +166,8 @@ class JobQueue:
             dedupe_key=dedupe_key,
         )
         if tx is not None:
-            return enqueue_in(self.access.ready(), tx, (job,))[0].id
-        return self.access.enqueue((job,))[0].id
+            return self._enqueuer.enqueue_in(tx, (job,))[0].id
+        return self._enqueuer.enqueue((job,))[0].id
 
     def enqueue_many(
         self,
@@ -190,7 +190,7 @@ class JobQueue:
             )
             for body in payloads
         ]
-        return [stored.id for stored in self.access.enqueue(jobs)] if jobs else []
+        return [stored.id for stored in self._enqueuer.enqueue(jobs)] if jobs else []
 
     # ---------------------------------------------------------------- dequeue
 

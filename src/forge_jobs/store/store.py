@@ -9,7 +9,7 @@ from msgspec import Struct
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 
-from .jobs import JobStore
+from .jobs import Exchange, Exchanged, JobStore
 from .limits import LimitStore
 from .metrics import MetricsStore
 from .processes import ProcessStore
@@ -24,7 +24,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """What tests and callers may ask for instead of a backend's name.
 
     ``durable``: survives the end of the process. ``multi_process``: several processes share it.
-    ``sync_enqueue``: ``enqueue_sync`` is there. ``transactions``: names of the
+    ``sync_calls``: ``enqueue_sync`` and ``exchange_sync`` are there. ``transactions``: names of the
     connection types that ``enqueue_in`` accepts. ``apart``: a server does the work, so that it and
     the caller can work at the same time.
     """
@@ -32,7 +32,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     name: str
     durable: bool
     multi_process: bool
-    sync_enqueue: bool
+    sync_calls: bool
     transactions: tuple[str, ...] = ()
     apart: bool = False
 
@@ -147,13 +147,23 @@ class Store(Protocol):
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``jobs.enqueue`` on the calling thread, without an event loop and on the shortest path;
-        opens the store by itself. Only where ``capabilities.sync_enqueue``."""
+        opens the store by itself. Only where ``capabilities.sync_calls``."""
+        ...
+
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        """``jobs.exchange`` on the calling thread, without an event loop; opens the store by
+        itself. Only where ``capabilities.sync_calls``."""
         ...
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs inside the caller's own open transaction: they exist if and only if it
-        commits. BadOption for a connection this backend does not know, or one to another database.
+        commits. BadOption for a connection this backend does not know, one to another database, or
+        one that must be awaited.
         """
+        ...
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """``enqueue_in`` for coroutines; also takes the connections that must be awaited."""
         ...
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:

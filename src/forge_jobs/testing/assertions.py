@@ -34,7 +34,7 @@ def enqueued(
     """
     found = _found(forge, task, queue, status, tag)
     return [
-        Job(forge.sender, record.id, None, False, record.status).take(record)
+        Job(forge.client, record.id, None, False, record.status).take(record)
         for record in found
         if _fits(record, arguments) and (where is None or where(record))
     ]
@@ -116,7 +116,7 @@ def _found(
             if cursor is None:
                 return records
 
-    return sorted(forge.sender.access.run(read), key=lambda record: record.key)
+    return sorted(forge.client.access.run(read), key=lambda record: record.key)
 
 
 def _kind(task: "Task[..., Any] | str") -> str:

@@ -22,13 +22,13 @@ def inline(forge: Forge, *, raises: bool = True) -> Generator[None, None, None]:
     Jobs are stored, claimed and finished as ever; one that is due later stays scheduled. With
     ``raises`` a job that did not succeed raises JobFailed from the call that enqueued it.
     """
-    if forge.sender.at_once is not None:
+    if forge.client.inline_mode is not None:
         raise Refused("inline mode is on already for this Forge")
-    forge.sender.at_once = _InPlace(forge, raises=raises)
+    forge.client.inline_mode = _InPlace(forge, raises=raises)
     try:
         yield
     finally:
-        forge.sender.at_once = None
+        forge.client.inline_mode = None
 
 
 class _InPlace:

@@ -9,6 +9,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.store import Capabilities, Notify, Subscription
 
 from . import schema, user_transactions
@@ -43,7 +44,7 @@ class SqliteStore:
         name="sqlite",
         durable=True,
         multi_process=True,
-        sync_enqueue=True,
+        sync_calls=True,
         transactions=("sqlite3.Connection",),
     )
 
@@ -124,6 +125,11 @@ class SqliteStore:
             self._open_here()
         return self.jobs.enqueue_sync(jobs)
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        if not self._open:
+            self._open_here()
+        return self.jobs.exchange_sync(request)
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if not self._open:
             self._open_here()
@@ -133,6 +139,9 @@ class SqliteStore:
         # The ring comes before the commit: listeners look more often for a while.
         self._watch.announce(woken, operated=False, uncommitted=True)
         return answers
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.enqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         return self._watch.listen(queues, notify)

@@ -26,7 +26,7 @@ LINE_LONGEST = 4_096
 NOTE_LONGEST = 512
 
 
-class Enqueuer(Protocol):
+class HandlerEnqueuer(Protocol):
     """Stores new jobs on behalf of handlers."""
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -37,8 +37,8 @@ class Enqueuer(Protocol):
         """From a coroutine."""
         ...
 
-    def prepared(self, job: NewJob) -> NewJob:
-        """A job that is stored together with an ending, as hooks want it."""
+    def prepare(self, job: NewJob) -> NewJob:
+        """The job as the hooks change it, for one that is stored together with a finish."""
         ...
 
 
@@ -79,7 +79,7 @@ class RunEnvironment:
     host_id: str
     tag: int
     clock: Clock
-    enqueuer: Enqueuer
+    enqueuer: HandlerEnqueuer
     request: Callable[[str, Any], NewJob]
     shared: dict[object, Any] = field(default_factory=dict[object, Any])
     limiter: "Callable[[], RateLimiter] | None" = None
@@ -224,7 +224,7 @@ class Context:
 
     def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
-        self._link.carry(self._around.enqueuer.prepared(self._bound(task, args, kwargs)))
+        self._link.carry(self._around.enqueuer.prepare(self._bound(task, args, kwargs)))
 
     def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
         """Store a job now, from synchronous code; a kind takes its payload as one argument."""

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
-from forge_jobs.core.limits import Limit, task_limit
-from forge_jobs.core.schedule_ticks import due, first_tick, job_for
+from forge_jobs.core.schedule_ticks import due, first_tick
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.opened_store import OpenedStore
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.requests.routing import Router
+from forge_jobs.engine.running.registry import HandlerRegistry
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.service import Next, Scope
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
@@ -27,8 +29,7 @@ _RETRY_S = 1.0
 # Behind the tick, never before it: store time and ours may differ by the length of a call.
 _LATE_S = 0.002
 
-QueueOf = Callable[[str], str | None]
-Prepared = Callable[[NewJob], NewJob]
+Prepare = Callable[[NewJob], NewJob]
 
 
 def _as_it_is(job: NewJob) -> NewJob:
@@ -54,8 +55,7 @@ class CronTickReport(Struct, frozen=True, kw_only=True):
 class Cron:
     """Exactly one fire per tick follows from the guard in the store, not from the leadership.
 
-    ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have
-    published counts, then the router. ``prepared`` is what hooks make of a job.
+    ``requests`` makes the jobs of ticks; ``prepare`` applies the hooks to them.
     """
 
     name = "cron"
@@ -65,22 +65,20 @@ class Cron:
         self,
         store: Store,
         *,
-        queue_of: QueueOf,
-        router: Router,
+        requests: JobRequests,
         entropy: Entropy,
         look_s: float = _LOOK_S,
-        prepared: Prepared = _as_it_is,
+        prepare: Prepare = _as_it_is,
     ) -> None:
         self._store = store
         self._look_s = look_s
-        self._queue_of = queue_of
-        self._router = router
+        self._requests = requests
         self._entropy = entropy
-        self._prepared = prepared
+        self._prepare = prepare
 
     async def tick(self) -> Next:
         """Fire what is due, then sleep until the next tick."""
-        look = _Look(self._store, self._queue_of, self._router, self._entropy, self._prepared)
+        look = _Look(self._store, self._requests, self._entropy, self._prepare)
         report = await look.go()
         # One schedule that cannot be fired is tried again soon; the others keep their times.
         most_s = self._look_s if look.trouble is None else _RETRY_S
@@ -101,8 +99,10 @@ async def cron_tick_once(
     says. Raises what the store raises if nothing could be done.
     """
     total = CronTickReport()
+    kinds = PublishedKindsCache(OpenedStore(storage), SYSTEM_CLOCK)
+    requests = JobRequests(HandlerRegistry(), kinds, router=router)
     while True:
-        look = _Look(storage, lambda kind: None, router, entropy)
+        look = _Look(storage, requests, entropy)
         step = await look.go()
         total = CronTickReport(
             fired=total.fired + step.fired,
@@ -124,18 +124,14 @@ class _Look:
     def __init__(
         self,
         store: Store,
-        queue_of: QueueOf,
-        router: Router | None,
+        requests: JobRequests,
         entropy: Entropy,
-        prepared: Prepared = _as_it_is,
+        prepare: Prepare = _as_it_is,
     ) -> None:
         self._store = store
-        self._queue_of = queue_of
-        self._router = router
+        self._requests = requests
         self._entropy = entropy
-        self._prepared = prepared
-        self._published: dict[str, str] = {}
-        self._limits: dict[str, Limit] = {}
+        self._prepare = prepare
         self._counts = dict.fromkeys(FireOutcome, 0)
         self._missed = self._seeded = self._errors = 0
         self._next_due: Instant | None = None
@@ -147,7 +143,7 @@ class _Look:
     async def go(self) -> CronTickReport:
         found = await self._store.schedules.due(limit=_LIMIT)
         if found.schedules:
-            await self._learn()
+            await self._requests.refresh()
             # A slow answer must not make a tick look less late than it is: nothing but the fire
             # itself lies between this look and it.
             found = await self._store.schedules.due(limit=_LIMIT)
@@ -182,11 +178,9 @@ class _Look:
         if len(said.ticks) > _MAX_SHOTS:
             next_at, self.more = said.ticks[_MAX_SHOTS], True
         if ticks:
-            queue = self._queue(schedule)
-            limit = self._limits.get(task_limit(schedule.kind))
-            jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
+            jobs = [self._job(schedule, tick) for tick in ticks]
             try:
-                shots = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
+                shots = [NewFire(tick, self._prepare(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook that refuses is no fault of the schedule's: its tick waits.
                 self._fail(schedule, error)
@@ -208,13 +202,11 @@ class _Look:
         else:
             self._next_due = min(self._next_due or next_at, next_at)
 
-    def _job(
-        self, schedule: Schedule, tick: Instant, queue: str, limit: Limit | None
-    ) -> tuple[Instant, NewJob]:
+    def _job(self, schedule: Schedule, tick: Instant) -> tuple[Instant, NewJob]:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
         # A job that is due takes its place in the line now, however late the tick is.
         later = run_at if run_at > self.now else None
-        return tick, bound(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
+        return tick, self._requests.scheduled_job(schedule, tick=tick, run_at=later)
 
     async def _seed(self, schedule: Schedule) -> None:
         next_at = first_tick(schedule, self.now, last_at=schedule.last_at)
@@ -254,18 +246,6 @@ class _Look:
             self.now = (await self._store.schedules.due(limit=1)).now
         except StoreError:
             self._stale = True
-
-    async def _learn(self) -> None:
-        """What workers have published about kinds."""
-        self._published = await self._store.queues.kinds()
-        self._limits = {limit.name: limit for limit in await self._store.limits.all()}
-
-    def _queue(self, schedule: Schedule) -> str:
-        known = schedule.queue or self._queue_of(schedule.kind)
-        known = known or self._published.get(schedule.kind)
-        if known is not None:
-            return known
-        return DEFAULT_QUEUE if self._router is None else self._router.route(schedule.kind)
 
     def _count(self, schedule: Schedule, fires: Sequence[Fire], missed: int) -> None:
         for fire in fires:

@@ -7,7 +7,6 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Done, Failed, Snooze, Throttled
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Verdict, Want
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
@@ -85,14 +84,14 @@ class TestClaims:
     async def test_a_round_without_an_event_loop_is_the_same_round(
         self, store: Store, worker: Worker
     ) -> None:
-        if not isinstance(store.jobs, DirectJobs):
+        if not store.capabilities.sync_calls:
             return
         answer = await enqueue(store)
         ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
-        [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
+        [job] = (await asyncio.to_thread(store.exchange_sync, ask)).claims
         assert job.key == answer.key
         end = Exchange(owner=worker.key, number=2, finish=[worker.finish(job)])
-        told = await asyncio.to_thread(store.jobs.exchange_sync, end)
+        told = await asyncio.to_thread(store.exchange_sync, end)
         assert list(told.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
