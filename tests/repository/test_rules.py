@@ -20,6 +20,7 @@ def house(project_root: Path, tmp_path: Path) -> Path:
     (tmp_path / "scripts" / "import_contracts.py").write_text(contracts.read_text())
     rooms = ["", "core", "kit", "store", "client", "engine", "ops", "handlers", "cli", "web"]
     rooms += ["testing", "backends", "backends/memory", "backends/sqlite"]
+    rooms += ["engine/claiming", "engine/running"]
     for room in rooms:
         folder = tmp_path / "src" / "forge_jobs" / room
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,8 +53,12 @@ def test_allowed_imports_pass(house: Path) -> None:
     package = house / "src" / "forge_jobs"
     (package / "__init__.py").write_text("from forge_jobs import app, core\n")
     (package / "app.py").write_text("from forge_jobs.backends import sqlite\n")
-    (package / "handlers" / "__init__.py").write_text("from forge_jobs.engine import context\n")
-    (package / "engine" / "pump.py").write_text("from forge_jobs import store, core, kit\n")
+    (package / "handlers" / "__init__.py").write_text(
+        "from forge_jobs.engine.running import context\n"
+    )
+    (package / "engine" / "claiming" / "exchange_loop.py").write_text(
+        "from forge_jobs import store, core, kit\n"
+    )
     (package / "cli" / "__init__.py").write_text("from forge_jobs import app, ops\n")
     (package / "testing" / "__init__.py").write_text("from forge_jobs import app, engine\n")
     done = lint_imports(house)
