@@ -488,7 +488,7 @@ def test_a_script_that_works_one_by_one_registers_once(
         clock.advance(20)
         queue.complete(job)
     assert len(owners) == 1
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
 
 
@@ -501,7 +501,7 @@ def test_a_script_may_hold_very_many_jobs(queue: JobQueue) -> None:
         assert queue.heartbeat(job)
         queue.complete(job)
     assert queue.counts()["completed"] == 150
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
 
 

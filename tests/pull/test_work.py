@@ -317,14 +317,14 @@ def test_a_store_that_is_away_while_dequeuing_is_waited_for(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.enqueue("work")
-    take, failures = queue.take, [Unavailable("away")] * 2
+    take, failures = queue.claim_next, [Unavailable("away")] * 2
 
     def flaky(*asked: Any) -> Any:
         if failures:
             raise failures.pop()
         return take(*asked)
 
-    monkeypatch.setattr(queue, "take", flaky)
+    monkeypatch.setattr(queue, "claim_next", flaky)
     with working(queue, lambda job: None, poll=0.1):
         until(lambda: queue.counts()["completed"] == 1)
     assert failures == []
@@ -335,8 +335,8 @@ def test_complete_fails_after_success_and_the_handler_is_not_run_again(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     queue.enqueue_many("work", range(10))
-    claiming: Any = queue._claiming
-    exchange, failures, runs = claiming._exchange, [4, 4, 7], list[int]()
+    claimer: Any = queue._claimer
+    exchange, failures, runs = claimer._exchange, [4, 4, 7], list[int]()
 
     def flaky(request: Any) -> Any:
         if request.finish and failures and len(runs) == failures[0]:
@@ -347,7 +347,7 @@ def test_complete_fails_after_success_and_the_handler_is_not_run_again(
             raise Unavailable("away")
         return exchange(request)
 
-    monkeypatch.setattr(claiming, "_exchange", flaky)
+    monkeypatch.setattr(claimer, "_exchange", flaky)
     with working(queue, lambda job: runs.append(job.payload)):
         until(lambda: queue.counts()["completed"] == 10)
     assert (sorted(runs), failures) == (list(range(10)), [])
@@ -384,7 +384,7 @@ def test_a_pool_leaves_nothing_behind(queue: JobQueue) -> None:
     queue.enqueue_many("work", range(20))
     with working(queue, lambda job: None, workers=3):
         until(lambda: queue.counts()["completed"] == 20)
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
     until(lambda: threading.active_count() <= before + 1)
 
