@@ -283,7 +283,7 @@ async def test_a_long_outage_reaches_who_waits(
 
     handle = await job.aenqueue()
     store = await forge.aready()
-    monkeypatch.setattr(result_poller, "OUTAGE_S", 0.2)
+    monkeypatch.setattr(result_poller, "MAX_OUTAGE_S", 0.2)
     counting = Counting(store.jobs, refuse=10_000)
     monkeypatch.setattr(store, "jobs", counting)
     with pytest.raises(Unavailable):

@@ -1,7 +1,7 @@
-"""One process's way to its store: opened on first use, from any thread, loop or forked child.
+"""Gives a process access to its store: opened on first use, from any thread, loop or forked child.
 
-Synchronous calls either write on the calling thread (``enqueue_sync``) or cross over to the I/O
-thread and wait there; coroutines use the store on their own loop.
+Synchronous calls either write on the calling thread (``enqueue_sync``) or run a coroutine on the
+I/O thread and wait for it. Coroutines use the store on their own loop.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ OnOpen: TypeAlias = Callable[[Store], Coroutine[Any, Any, None]]
 class StoreAccess:
     """The store of a Forge, shared by its tasks, its job handles and its workers.
 
-    ``make_store`` is called once, on first use; ``migrate`` says whether opening may change the
-    schema. A failed opening is tried again by the next call. ``direct`` is the open store if it can
-    be written on the calling thread.
+    Implements ``StorePort``. ``make_store`` is called once, on first use; ``migrate`` says whether
+    opening may change the schema; ``on_open`` is awaited with the store each time it was opened. A
+    failed opening is retried by the next call.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class StoreAccess:
         self._closed = False
         self._at_fork: list[Callable[[], None]] = []
         self._reset()
-        _LIVING.add(self)
+        _ALL.add(self)
 
     def _reset(self) -> None:
         self.io = IoThread()
         self.pid = os.getpid()
         self._guard = threading.Lock()
         self._opening: ThreadResult[Store] | None = None
-        # On the I/O loop: one opening or closing at a time, also of callers who were interrupted.
+        # On the I/O loop: one opening or closing at a time, also those of interrupted callers.
         self._changing = asyncio.Lock()
         self.opened: Store | None = None
         self.direct: Store | None = None
 
     @property
     def store(self) -> Store:
-        """The store, perhaps not opened yet."""
+        """The store; not necessarily open."""
         if self._store is None:
             with self._guard:
                 if self._store is None:
@@ -85,8 +85,8 @@ class StoreAccess:
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
 
-        An exception that a signal handler raises here ends the wait; the coroutine goes on, so that
-        what it does happens whole.
+        An exception from a signal handler ends the wait; the coroutine goes on, so that its effect
+        is never half done.
         """
         store = self.ready()
         self._check_thread()
@@ -104,38 +104,38 @@ class StoreAccess:
         try:
             return self.io.spawn(work)
         except RuntimeError as error:
-            # Either we noticed that the interpreter ends, or Python refused to start a thread.
+            # The interpreter is shutting down, or Python refuses to start a thread.
             raise Closed(_ENDING) from error
 
     def close(self) -> None:
-        """Let go of everything; later calls raise Closed. Closing twice is fine."""
+        """Close the store and end the I/O thread; later calls raise Closed. Idempotent."""
         if sys.is_finalizing():
             return
         self._check_thread()
-        self._end()
+        self._mark_closed()
         if self._store is not None:
             try:
-                self._closing().result()
+                self._start_closing().result()
             except CancelledError:
                 self.io.close()
                 with contextlib.suppress(CancelledError):
-                    self._closing().result()
+                    self._start_closing().result()
         self.io.close()
 
     async def aclose(self) -> None:
-        """The same for coroutines: the loop goes on meanwhile."""
-        self._end()
+        """``close`` for coroutines; does not block the event loop."""
+        self._mark_closed()
         if self._store is not None:
             try:
-                await self._closing().arrived()
+                await self._start_closing().arrived()
             except CancelledError:
                 await asyncio.to_thread(self.io.close)
                 with contextlib.suppress(CancelledError):
-                    await self._closing().arrived()
+                    await self._start_closing().arrived()
         await asyncio.to_thread(self.io.close)
 
-    def rest(self) -> None:
-        """At exit: close the store in good order; a later call opens it again if it still can."""
+    def close_at_exit(self) -> None:
+        """At exit: close the store; a later call opens it again if it still can."""
         with self._guard:
             opening = self._opening
             self.opened = self.direct = self._opening = None
@@ -147,26 +147,27 @@ class StoreAccess:
         """Whether ``close`` was called."""
         return self._closed
 
-    def _end(self) -> None:
+    def _mark_closed(self) -> None:
         with self._guard:
             self._closed = True
             self.opened = self.direct = self._opening = None
 
-    def _closing(self) -> ThreadResult[None]:
-        """Cancelled if the thread ends meanwhile: a close that was interrupted still ends it."""
+    def _start_closing(self) -> ThreadResult[None]:
+        """Start closing on the I/O thread. The result is cancelled if an earlier, interrupted close
+        ends the thread meanwhile."""
         try:
-            return self.io.start(self._close_there)
+            return self.io.start(self._close_on_io)
         except RuntimeError:
-            # The thread of a close that was interrupted has just ended: a new one looks again.
+            # An interrupted close has just ended the thread: a new thread closes what is left.
             self.io.close()
-            return self.io.start(self._close_there)
+            return self.io.start(self._close_on_io)
 
-    async def _close_there(self) -> None:
-        """Close the store and end this thread, whether or not anybody still waits for it."""
+    async def _close_on_io(self) -> None:
+        """Close the store and end this thread, whether or not the caller still waits."""
         try:
             async with self._changing:
                 self.opened = self.direct = None
-                # Also when it was not opened here: somebody may have opened ``store`` by hand.
+                # Also when it was not opened here: ``store`` may have been opened directly.
                 if self._store is not None:
                     await self._store.close()
         finally:
@@ -182,11 +183,11 @@ class StoreAccess:
             opening = self._opening
             if opening is None or opening.failed:
                 migrate = self._migrate()
-                opening = self.start(lambda: self._open_there(store, migrate))
+                opening = self.start(lambda: self._open_on_io(store, migrate))
                 self._opening = opening
         return opening
 
-    async def _open_there(self, store: Store, migrate: bool) -> Store:
+    async def _open_on_io(self, store: Store, migrate: bool) -> Store:
         async with self._changing:
             if self._closed:
                 raise Closed(_CLOSED)
@@ -205,14 +206,15 @@ class StoreAccess:
             )
 
     def at_fork(self, forget: Callable[[], None]) -> None:
-        """Have ``forget`` called in every forked child, after the store was let go."""
+        """Call ``forget`` in every forked child, after the parent's connections were dropped."""
         self._at_fork.append(forget)
 
     def forget_parent(self) -> None:
-        """In a forked child: drop thread and connections unclosed; the next use makes new ones."""
-        # The thread's event loop is the parent's: closing it, as the garbage collector would, would
-        # take sockets out of the parent's loop.
-        _parents.append(self.io)
+        """In a forked child: drop the thread and connections without closing them; the next use
+        makes new ones."""
+        # The event loop belongs to the parent. Keep it referenced: if the garbage collector closed
+        # it, that would unregister sockets from the parent's epoll.
+        _PARENT_THREADS.append(self.io)
         self._reset()
         if self._store is not None:
             self._store.after_fork()
@@ -224,22 +226,22 @@ _IO_NAME = "forge-io"
 _AT_EXIT_S = 2.0
 _CLOSED = "this Forge was closed: make a new one"
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
-_LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
-_parents: list[IoThread] = []
+_ALL: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
+_PARENT_THREADS: list[IoThread] = []
 
 
 def _after_fork() -> None:
-    for access in list(_LIVING):
-        # An error here would be printed and could not be caught by whoever forks.
+    for access in list(_ALL):
+        # An error here would be printed and could not be caught by the code that forks.
         with contextlib.suppress(Exception):
             access.forget_parent()
 
 
 def _at_exit() -> None:
-    for access in list(_LIVING):
-        # The end of the program is no place for complaints: nothing acknowledged is at stake.
+    for access in list(_ALL):
+        # Errors at exit help nobody: everything acknowledged is durable already.
         with contextlib.suppress(Exception):
-            access.rest()
+            access.close_at_exit()
 
 
 atexit.register(_at_exit)

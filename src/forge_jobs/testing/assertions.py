@@ -34,7 +34,7 @@ def enqueued(
     """
     found = _found(forge, task, queue, status, tag)
     return [
-        Job(forge.client, record.id, None, False, record.status).take(record)
+        Job(forge.client, record.id, None, False, record.status).update(record)
         for record in found
         if _fits(record, arguments) and (where is None or where(record))
     ]
