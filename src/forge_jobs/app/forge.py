@@ -1,4 +1,4 @@
-"""Forge: the object a user holds."""
+"""Forge: tasks, their store, and the workers that run them, in one object."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
-from forge_jobs.app.cron import CronOptions, Declarations, T
+from forge_jobs.app.cron import CronOptions, DeclaredSchedules, T
 from forge_jobs.app.decorator import TaskDecorator
-from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
+from forge_jobs.app.worker import Queues, Worker, WorkerOptions, served_queues
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.job import Job
 from forge_jobs.client.job_client import JobClient, ReadResult
@@ -42,17 +42,28 @@ if TYPE_CHECKING:
     from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
 
-Queues = Iterable[str] | Mapping[str, int]
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
 class Forge:
-    """Tasks, their store, and the workers that run them.
+    """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
-    ``Forge()`` takes its address from FORGE_URL, else DATABASE_URL, else forge.toml, else uses
-    ``sqlite:///forge.db``. Nothing is opened before the first use; the first use also creates or
-    upgrades the tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and
-    forked children alike.
+    ::
+
+        forge = Forge("sqlite:///jobs.db")  # or postgresql://user@host/db, memory://
+
+        @forge.task(queue="mail", max_attempts=5)
+        async def send(to: str) -> None: ...
+
+        job = send.enqueue("a@b.c")
+
+        async with forge.worker(queues=["mail"]):
+            await job.aresult(timeout=10)
+
+    Without ``url`` the address is FORGE_URL, else DATABASE_URL, else that of forge.toml, else
+    ``sqlite:///forge.db``. The store is opened on first use, which also creates or upgrades the
+    tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and forked
+    children. Methods whose names begin with ``a`` are for coroutines.
     """
 
     def __init__(
@@ -83,7 +94,7 @@ class Forge:
         )
         local = LocalRuns(self.enqueuer, self.clock, entropy, self._requests.request, self.limiter)
         self._registration = TaskRegistration(tasks, self.registry, self.client, local)
-        self._declarations = Declarations(tasks)
+        self._schedules = DeclaredSchedules(tasks)
         self.task = TaskDecorator(self._registration.register, {})
         self._access.at_fork(self.client.workers.clear)
         self._access.at_fork(lambda: setattr(self, "_limiter", None))
@@ -94,10 +105,11 @@ class Forge:
     # ------------------------------------------------------------------ enqueue
 
     def enqueue(self, kind: str, payload: object = None, **options: Unpack[JobOptions]) -> Job[Any]:
-        """Store a job by its kind, for producers without the code; ``queue=`` overrides.
+        """Store a job by its kind, for producers that do not have the task's code.
 
-        The queue is that of the local task, else the one a worker published for the kind, else
-        ``default``. Arguments are checked here only if the task is registered here.
+        ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``. The queue
+        is that of the task, else the one that workers have published for the kind, else
+        ``default``; ``queue=`` overrides it. Arguments are checked if the task is registered here.
         """
         fields = job_fields(options, where="forge.enqueue(...)")
         self._refresh_unknown(kind)
@@ -115,18 +127,18 @@ class Forge:
         return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a stored job; ``refresh`` tells whether it exists."""
+        """The handle of a stored job, by id; nothing is read before ``refresh``."""
         return Job(self.client, job_id)
 
     # ------------------------------------------------------------------ tasks and queues
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """Every task by kind."""
+        """All registered tasks, by kind."""
         return dict(self._registration.tasks)
 
     def queue_of(self, kind: str) -> str:
-        """The queue of a kind: its task's here, else what a worker published, else ``default``."""
+        """The queue of a kind: that of its task, else the published one, else ``default``."""
         self._refresh_unknown(kind)
         return self._requests.route(kind)
 
@@ -136,7 +148,7 @@ class Forge:
         return self._request(kind, payload, {})
 
     def handler(self, kind: str) -> Handler | None:
-        """What runs jobs of that kind here."""
+        """The handler that runs jobs of this kind in this process."""
         return self.registry.get(kind)
 
     def register(
@@ -147,7 +159,7 @@ class Forge:
         timeout: Duration | None = None,
         retry: Retry | None = None,
     ) -> None:
-        """Let workers run jobs with a handler object: a ready-made one, or one of your own.
+        """Register a handler object, ready-made or your own, for the jobs of its kind.
 
         ``forge.register(CmdExecHandler(commands={...}), queue="shell")``, then
         ``forge.enqueue("cmd_exec", {...})``.
@@ -171,8 +183,8 @@ class Forge:
         """Declare a queue that workers of this Forge serve, with its cluster-wide slots.
 
         ``concurrency`` bounds how many of its jobs run at once and ``rate`` ("50/m") how often
-        they start, over all processes and exactly. Where the queue has settings in the store
-        already, its slots stay, and so do limits that an operator set.
+        they start, exactly and over all processes. Slots that the queue has in the store already
+        stay, and so do limits that an operator set.
         """
         where = f"forge.queue({name!r})"
         check_names(unknown, ("slots", "concurrency", "rate"), where=where)
@@ -187,15 +199,15 @@ class Forge:
     def rate_limit(self, scope: str, rate: str, *, burst: float | None = None) -> None:
         """Declare a rate limit for ``ctx.rate_limit``: ``forge.rate_limit("smtp", "50/m")``.
 
-        It counts over the whole cluster. ``burst`` is how many may be taken at once; without it as
-        many as the rate names. Where the scope exists in the store already, that stays: operators
-        change it with ``forge limits set``.
+        It holds for the whole cluster. ``burst`` is how many permits may be taken at once; by
+        default the number in the rate. A scope that exists in the store already stays as it is:
+        operators change it with ``forge limits set``.
         """
         names.key_text("scope", scope)
         self.registry.rate_limits[scope] = RateLimit.of(scope, rate, burst)
 
     def limiter(self) -> RateLimiter:
-        """Permits for code outside a worker: plain calls of tasks, and ``cpu=True`` children."""
+        """The rate limiter for code outside a worker: plain calls, and ``cpu=True`` children."""
         if self._limiter is None:
             access = self._access
             self._limiter = RateLimiter(
@@ -204,36 +216,36 @@ class Forge:
         return self._limiter
 
     def cron(self, expression: str, **options: Unpack[CronOptions]) -> Callable[[T], T]:
-        """Run a task by the calendar: ``@forge.cron("0 9 * * mon-fri", tz="Europe/Paris")`` above
+        """Run a task on a schedule: put ``@forge.cron("0 9 * * mon-fri", tz="Europe/Paris")`` above
         ``@forge.task()``.
 
-        The schedule is stored when a worker starts. ``name`` defaults to the kind; ``payload``
-        holds the task's arguments by name; see docs/cron.md for the rest.
+        The schedule is stored when a worker starts. ``name`` defaults to the kind; the other
+        options are those of ``ScheduleOptions``; see docs/cron.md.
         """
-        return self._declarations.decorator(expression, options)
+        return self._schedules.decorator(expression, options)
 
     @property
     def schedules(self) -> "Schedules":
         """The schedules in the store: create, edit, enable, disable, delete, trigger, list."""
         from forge_jobs.app.schedules import Schedules
 
-        return Schedules(self.client, self._declarations, self._requests.declared_queue)
+        return Schedules(self.client, self._schedules, self._requests.declared_queue)
 
     # ------------------------------------------------------------------ hooks
 
     def around_run(self, hook: HookT) -> HookT:
-        """Surround every run: ``@forge.around_run`` on a generator function that takes the Context
-        and yields once, where the job runs. Hooks nest in the order of their registration; what one
-        raises is the outcome of the job. ``async def`` hooks surround ``async def`` tasks only.
+        """Wrap every run: ``@forge.around_run`` on a generator function that takes the Context and
+        yields once, where the job runs. Hooks nest in the order of their registration; what one
+        raises is the outcome of the job. ``async def`` hooks wrap ``async def`` tasks only.
         """
         check_run_hook(hook)
         self.registry.surround(hook)
         return hook
 
     def around_enqueue(self, hook: EnqueueHook) -> EnqueueHook:
-        """Surround every enqueue: ``@forge.around_enqueue`` on a generator function that takes a
-        NewJob and yields it once, changed or not; the ``yield`` gives what was stored. An error
-        before the ``yield`` refuses the job, one after it is only logged.
+        """Wrap every enqueue: ``@forge.around_enqueue`` on a generator function that takes a NewJob
+        and yields it once, changed or not; the ``yield`` returns what was stored. An error before
+        the ``yield`` refuses the job, one after it is only logged.
         """
         if not inspect.isgeneratorfunction(hook):
             raise BadOption(
@@ -258,12 +270,13 @@ class Forge:
     ) -> Worker:
         """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
 
-        ``slots`` counts for queues that name no number of their own. Without ``queues``: those of
-        FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
-        the host_id of a worker that is known to be dead.
+        Leaving the block stops it gracefully: running jobs get ``shutdown_timeout`` to finish, the
+        rest are released. ``slots`` counts for queues without a number. Without ``queues``: those
+        of FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
+        the host_id of a worker that is known to be dead; its jobs are free at once.
         """
         return Worker(
-            WorkerPlan(
+            WorkerOptions(
                 client=self.client,
                 registry=self.registry,
                 requests=self._requests,
@@ -271,7 +284,7 @@ class Forge:
                 entropy=self.entropy,
                 settings=settings or self.settings,
                 queues=lambda: self._queues(queues, slots),
-                schedules=lambda: self._declarations.with_file(config.schedules()),
+                schedules=lambda: self._schedules.with_file(config.schedules()),
                 prefix=prefix,
                 version=version,
                 worker_id=worker_id,
@@ -283,7 +296,7 @@ class Forge:
     async def drain(
         self, queues: Iterable[str] | None = None, *, limit: int | None = None
     ) -> "DrainReport":
-        """Run everything that is due, here and now, and what that enqueues; for tests."""
+        """Run all jobs that are due, and the jobs they enqueue, on this event loop; for tests."""
         from forge_jobs.engine.drain import drain
 
         await self._requests.refresh()
@@ -302,18 +315,18 @@ class Forge:
 
     @property
     def url(self) -> str:
-        """The address in use. It may hold a password: show it through ``kit.redact`` only."""
+        """The address in use. It may hold a password: print it through ``kit.redact`` only."""
         if self._url is None:
             self._url = config.load().url
         return self._url
 
     @property
     def store(self) -> Store:
-        """The store, perhaps not opened yet; ``ready`` opens it."""
+        """The store; not necessarily open (``ready`` opens it)."""
         return self._access.store
 
     def ready(self) -> Store:
-        """Open the store now, from synchronous code; errors show here instead of at first use."""
+        """Open the store now instead of on first use; raises what opening raises."""
         return self._access.ready()
 
     async def aready(self) -> Store:
@@ -321,7 +334,7 @@ class Forge:
         return await self._access.aready()
 
     def close(self) -> None:
-        """Let go of connections and the I/O thread; later calls raise Closed."""
+        """Close the store and end the I/O thread; later calls raise Closed."""
         self._check_idle()
         self._access.close()
 
@@ -381,17 +394,5 @@ class Forge:
         return None if task is None else task.signature.read_result
 
     def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
-        default = (
-            config.DEFAULT_QUEUE_WORKERS
-            if slots is None
-            else config.slot_count(slots, source="slots")
-        )
-        if queues is not None:
-            chosen = config.parse_queues(queues, slots=self._declared, default=default)
-        else:
-            settings = config.load()
-            chosen = {**({} if settings.queues_from_env else self._declared), **settings.queues}
-        if not chosen:
-            used = {task.queue: None for task in self._registration.tasks.values()}
-            raise no_queues(list(used))
-        return chosen
+        task_queues = {task.queue: None for task in self._registration.tasks.values()}
+        return served_queues(queues, slots, self._declared, list(task_queues))

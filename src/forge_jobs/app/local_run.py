@@ -1,4 +1,4 @@
-"""What stands in for a worker when a task is called like a plain function."""
+"""Runs of tasks that are called like plain functions, without a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ HOST_ID = "local"
 
 @dataclass(slots=True)
 class _LocalLink:
-    """Nobody can cancel a plain call, and nothing is written while it runs."""
+    """The link of a plain call: it cannot be cancelled, and progress and log lines are dropped."""
 
     carried: list[NewJob] = field(default_factory=list[NewJob])
     stop_reason: str | None = None
@@ -30,7 +30,7 @@ class _LocalLink:
 
 
 class LocalRun:
-    """One plain call. What it put off with ``ctx.on_done`` is enqueued once it has succeeded."""
+    """One plain call. Jobs given to ``ctx.on_done`` are enqueued once it has succeeded."""
 
     def __init__(self, context: Context, link: _LocalLink, enqueuer: Enqueuer) -> None:
         self.context = context
@@ -38,17 +38,19 @@ class LocalRun:
         self._enqueuer = enqueuer
 
     def succeeded(self) -> None:
+        """Enqueue what ``ctx.on_done`` was given."""
         if self._link.carried:
             self._enqueuer.enqueue(self._link.carried)
 
     async def asucceeded(self) -> None:
+        """``succeeded`` for coroutines."""
         if self._link.carried:
             await self._enqueuer.aenqueue(self._link.carried)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRuns:
-    """Makes the runs of plain calls."""
+    """Makes the contexts of plain calls."""
 
     enqueuer: Enqueuer
     clock: Clock
@@ -67,7 +69,7 @@ class LocalRuns:
             enqueued_at=to_datetime(now),
             tags=template.tags,
         )
-        around = RunEnvironment(
+        environment = RunEnvironment(
             host_id=HOST_ID,
             tag=0,
             clock=self.clock,
@@ -76,4 +78,4 @@ class LocalRuns:
             limiter=self.limiter,
         )
         link = _LocalLink()
-        return LocalRun(Context(info, link, around), link, self.enqueuer)
+        return LocalRun(Context(info, link, environment), link, self.enqueuer)

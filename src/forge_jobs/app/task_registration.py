@@ -1,4 +1,4 @@
-"""From a function and options to a task and the handler that runs it."""
+"""Registers functions: makes a task and the handler that runs its jobs."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ _MAIN = "__main__"
 
 
 class TaskRegistration:
-    """Makes tasks and keeps them by kind."""
+    """Makes tasks and adds them to ``tasks``, by kind."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TaskRegistration:
         options: Mapping[str, Any],
         scope: Mapping[str, object] | None = None,
     ) -> Task[..., Any]:
-        """A task for ``function``, known from now on by its kind."""
+        """Make and register the task of a function. BadOption, BadName or KindTaken."""
         _check_function(function)
         kind = names.kind_name(options.get("kind", getattr(function, "__name__", None)))
         settings = task_settings(options, where=f"task {kind!r}")
@@ -125,7 +125,7 @@ def _handler(
 
 
 def _child(function: Callable[..., Any], kind: str) -> ChildTarget | None:
-    """Where another process finds the function again; None when it cannot."""
+    """Where a child process can import the function from; None when it cannot."""
     name = getattr(function, "__qualname__", "<lambda>")
     if "<" in name:
         return None
