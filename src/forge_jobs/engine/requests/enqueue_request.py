@@ -1,4 +1,4 @@
-"""The lower-level request for a job: a kind and a plain payload, without a task behind it."""
+"""EnqueueRequest: a job by its kind and a plain payload, for ``QueueRuntime``."""
 
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -20,7 +20,11 @@ FinalizeOutcome: TypeAlias = Finish
 
 
 class EnqueueRequest(Struct, frozen=True, kw_only=True):
-    """One job to store. ``queue`` None: the router decides. Lower ``priority`` goes first."""
+    """One job to store, by its kind.
+
+    ``payload`` is any JSON value. ``queue`` None: the runtime's router names it. Lower ``priority``
+    is claimed first. ``delay`` or ``scheduled_at`` (an aware datetime), not both, starts it later.
+    """
 
     kind: str
     payload: Any = {}
