@@ -20,7 +20,7 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix check bench storm sim fmt lock clean
+.PHONY: help setup demo test matrix check cover bench storm sim fmt lock clean
 
 help: ## Show this list
 	@echo "Forge Jobs: durable background jobs for Python."
@@ -50,6 +50,12 @@ check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and si
 	@$(BIN)/lint-imports --no-logo
 	@echo "Checking sizes and names ..."
 	@$(PY) scripts/check_shape.py
+
+cover: setup ## Branch coverage of the suite without browser and processes (T="tests/core" narrows it)
+	@rm -f .coverage .coverage.*
+	@$(PY) -m coverage run -m pytest -q -p no:cacheprovider $(if $(T),$(T),-m "not processes and not slow" --ignore tests/web/browser)
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
 
 bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench ## Measure against the targets, with peers in the same run
 	@$(PY) -m benchmarks $(ARGS)

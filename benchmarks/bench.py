@@ -140,7 +140,7 @@ def open_bench(size: Size, chosen: frozenset[str] | None = None) -> Iterator[Ben
         shutil.rmtree(home, ignore_errors=True)
 
 
-def settle(store: Path) -> None:
+def prepare_database(store: Path) -> None:
     """The same for everyone before the clock starts: statistics, and the log folded in."""
     for path in databases(store):
         connection = sqlite3.connect(path, isolation_level=None)
@@ -148,10 +148,10 @@ def settle(store: Path) -> None:
             connection.execute("ANALYZE")
         finally:
             connection.close()
-    fold_log(store)
+    truncate_log(store)
 
 
-def fold_log(store: Path) -> None:
+def truncate_log(store: Path) -> None:
     """Move the write-ahead log into the database and leave it empty."""
     for path in databases(store):
         connection = sqlite3.connect(path, isolation_level=None)
@@ -171,4 +171,13 @@ def in_turn(items: list[str], number: int) -> list[str]:
     return items[shift:] + items[:shift]
 
 
-__all__ = ["OURS", "Bench", "Measure", "Size", "fold_log", "in_turn", "open_bench", "settle"]
+__all__ = [
+    "OURS",
+    "Bench",
+    "Measure",
+    "Size",
+    "in_turn",
+    "open_bench",
+    "prepare_database",
+    "truncate_log",
+]

@@ -72,7 +72,7 @@ def database(server: PrivateServer, store: Path) -> Iterator[Path]:
         server.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def settle(store: Path) -> None:
+def prepare_tables(store: Path) -> None:
     """The same for everyone before the clock starts: dead rows away, statistics, a checkpoint."""
     with psycopg.connect(address(store), autocommit=True) as link:
         link.execute("VACUUM ANALYZE")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from benchmarks.bench import OURS, Size, open_bench, settle
+from benchmarks.bench import OURS, Size, open_bench, prepare_database
 from benchmarks.processes import start_child
 from benchmarks.systems import load
 
@@ -72,10 +72,10 @@ class Sampler:
         spent, self._last = now - self._last, now
         self._samples += 1
         if frame is not None:
-            self._top[place(frame)] += spent
+            self._top[frame_name(frame)] += spent
         seen: set[str] = set()
         while frame is not None:
-            seen.add(place(frame))
+            seen.add(frame_name(frame))
             frame = frame.f_back
         for where in seen:
             self._anywhere[where] += spent
@@ -115,7 +115,7 @@ class Tracer:
 PROFILERS: dict[str, Callable[[], Profiler]] = {"sample": Sampler, "trace": Tracer}
 
 
-def place(frame: FrameType) -> str:
+def frame_name(frame: FrameType) -> str:
     path = Path(frame.f_code.co_filename)
     return f"{'/'.join(path.parts[-2:])}:{frame.f_code.co_qualname}"
 
@@ -132,7 +132,7 @@ def profile(name: str) -> int:
                 if verb == "drain":
                     with bench.agent(OURS, store, LEVEL) as producer:
                         producer.ask("seed", jobs=jobs, kind=kind)
-                    settle(store)
+                    prepare_database(store)
                 child = start_child(
                     ["benchmarks.profiling", str(store), verb, str(jobs), how],
                     bench.home / "profile.log",

@@ -102,6 +102,6 @@ DOOR_P99_POSTGRES = Target(
 )
 
 
-def beside(key: str, text: str, unit: str = "×") -> Target:
+def untargeted(key: str, text: str, unit: str = "×") -> Target:
     """A comparison that no target asks for."""
     return Target(key, text, None, None, unit)

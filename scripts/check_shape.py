@@ -1,13 +1,19 @@
-"""Check what no linter checks: length of files and functions, width of contracts, module names."""
+"""Check what no linter checks: sizes, width of contracts, names of modules and classes."""
 
 import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import retired_words
+
 FILE_LINES = 400
 FUNCTION_LINES = 60
 CONTRACT_METHODS = 14
+# Folders whose names are checked against docs/glossary.md.
+NAMED = ("src", "benchmarks", "scripts", "rigs", "tests")
+# The pull queue has its own public job in the words of pull queues.
+TWICE_ALLOWED = {"Job", "JobStatus"}
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 
 
@@ -42,6 +48,30 @@ def problems(root: Path) -> Iterator[str]:
                     )
 
 
+def retired_names(root: Path) -> Iterator[str]:
+    """Names of modules, classes and top-level functions that contain a retired word."""
+    for folder in NAMED:
+        for found in retired_words.occurrences(root / folder, root):
+            if found.kind != "test function":
+                yield f"{found}: the glossary says {found.instead}"
+
+
+def doubled_classes(root: Path) -> Iterator[str]:
+    """Class names that stand for two things in the library, outside the backends."""
+    seen: dict[str, str] = {}
+    package = root / "src" / "forge_jobs"
+    for path in sorted(package.rglob("*.py")):
+        if "backends" in path.relative_to(package).parts:
+            continue
+        where = path.relative_to(root).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), where)):
+            if isinstance(node, ast.ClassDef):
+                name = node.name.lstrip("_")
+                first = seen.setdefault(name, where)
+                if first != where and name not in TWICE_ALLOWED:
+                    yield f"{where}:{node.lineno}: {first} has a class {name} already"
+
+
 def _is_protocol(node: ast.ClassDef) -> bool:
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
     names = [base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in bases]
@@ -50,7 +80,7 @@ def _is_protocol(node: ast.ClassDef) -> bool:
 
 def main() -> int:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
-    found = list(problems(root))
+    found = [*problems(root), *retired_names(root), *doubled_classes(root)]
     for problem in found:
         print(problem, file=sys.stderr)
     return 1 if found else 0

@@ -44,7 +44,7 @@ def main() -> int:
 def bring() -> None:
     """For a build: nothing where the pinned files are in place, else fetch them in a folder of its
     own, so that a node_modules beside package.json stays as it is."""
-    if in_place():
+    if is_installed():
         return
     found = npm()
     if found is None:
@@ -57,7 +57,7 @@ def bring() -> None:
         copy(folder / "node_modules")
 
 
-def in_place() -> bool:
+def is_installed() -> bool:
     """Whether every file is there, from the packages that package-lock.json pins, unchanged."""
     try:
         kept = json.loads(VERSIONS.read_text())

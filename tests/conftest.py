@@ -10,11 +10,11 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
-from tests.postgres.places import places
+from tests.postgres.schemas import schemas
 from tests.postgres.server import oldest_postgres, postgres
 from tests.stores import any_url, shared_url
 
-__all__ = ["any_url", "oldest_postgres", "places", "postgres", "shared_url"]
+__all__ = ["any_url", "oldest_postgres", "postgres", "schemas", "shared_url"]
 
 # A developer's own FORGE_URL or DATABASE_URL must reach no test and no child of a test.
 for name in list(os.environ):

@@ -31,7 +31,7 @@ def _address(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
             yield f"sqlite:///{folder}/jobs.db"
         case _:
             # Asked for only now: a run without Postgres tests starts no server.
-            places = request.getfixturevalue("places")
-            schema = places.take()
-            yield places.url(schema)
-            places.give_back(schema)
+            schemas = request.getfixturevalue("schemas")
+            schema = schemas.take()
+            yield schemas.url(schema)
+            schemas.give_back(schema)

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import targets
-from benchmarks.bench import OURS, Bench, fold_log, settle
+from benchmarks.bench import OURS, Bench, prepare_database, truncate_log
 from benchmarks.figures import Figure, Outcome, Series, paired
 from benchmarks.systems import forge_rows
 
@@ -53,7 +53,7 @@ class Depth:
             agent.ask("seed", jobs=1)
             agent.ask("seed_later", jobs=1)
         forge_rows.multiply(store, rows - 1)
-        settle(store)
+        prepare_database(store)
         found, wanted = forge_rows.by_status(store), ("pending", "scheduled", "done")
         if found != dict.fromkeys(wanted, rows):
             raise ValueError(f"depth: wanted {rows} rows of each of {wanted}, made {found}")
@@ -92,9 +92,9 @@ class Depth:
             with bench.agent(OURS, store, LEVEL) as producer:
                 producer.ask("seed", jobs=added)
             if label == FULL_TABLE:
-                fold_log(store)  # its statistics are from the set-up and still true
+                truncate_log(store)  # its statistics are from the set-up and still true
             else:
-                settle(store)
+                prepare_database(store)
             with bench.agent(OURS, store, LEVEL) as worker:
                 worker.send("drain", jobs=jobs, skip=SKIP)
                 worker.event("up")

@@ -80,14 +80,14 @@ class Drain:
         self, series: Series, best_full: tuple[str, float] | None, our_normal: float | None
     ) -> list[Outcome]:
         """Comparisons without a bar: our default level, and every other NORMAL peer."""
-        default = targets.beside(
+        default = targets.untargeted(
             f"{self.name}-default", f"{self.what}, our default level, to the best FULL peer"
         )
         found = [ratio(default, series.median(self.ours_default, "jobs/s"), best_full)]
         for one in peers_normal(0):
             if one.label != JUDGED_NORMAL and series.of(one.label, "jobs/s"):
                 rows = "rows kept" if one.keeps else "rows thrown away"
-                target = targets.beside(
+                target = targets.untargeted(
                     f"{self.name}-normal-{one.label}",
                     f"{self.what}, NORMAL, to {one.label} ({rows})",
                 )

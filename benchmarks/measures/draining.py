@@ -9,22 +9,30 @@ finish (which at FULL is on the disk before anybody can see it).
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import OURS, Bench, settle
+from benchmarks.bench import OURS, Bench, prepare_database
 from benchmarks.figures import Figure
+from benchmarks.processes import Agent
 from benchmarks.systems import forge_rows
+from benchmarks.systems.forge_loads import Load, Rows
 
 DRAIN_SECONDS = 60.0
+
+
+class Late(RuntimeError):
+    """The jobs were due before the worker was up: a longer lead is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """One system in one setting. `keeps`: finished rows are still there at the end.
 
-    `source`: the folder with the package to measure, if not the installed one.
+    `source`: the folder with the package to measure, if not the installed one. `load`: what the
+    jobs are, if not no-op jobs; only ours has loads.
     """
 
     label: str
@@ -36,6 +44,7 @@ class Contender:
     drain: dict[str, Any] = field(default_factory=dict[str, Any])
     environment: dict[str, str] = field(default_factory=dict[str, str])
     source: Path | None = None
+    load: Load | None = None
 
 
 def peers_full(jobs: int) -> list[Contender]:
@@ -69,8 +78,10 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
         with bench.agent(
             contender.system, store, contender.synchronous, source=contender.source
         ) as producer:
-            producer.ask("seed", DRAIN_SECONDS, jobs=contender.jobs, **contender.seed)
-        settle(store)
+            seeded = seed(producer, contender, DRAIN_SECONDS)
+        if contender.load is not None:
+            check_load(contender, "seeded", forge_rows.state(store), problems)
+        prepare_database(store)
         with bench.agent(
             contender.system,
             store,
@@ -78,8 +89,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
             environment=contender.environment,
             source=contender.source,
         ) as worker:
-            worker.send("drain", jobs=contender.jobs, **contender.drain)
-            up = worker.event("up", DRAIN_SECONDS)
+            up = begin(worker, contender, seeded, DRAIN_SECONDS)
             if contender.system == OURS:
                 ended = forge_rows.await_empty(store, DRAIN_SECONDS)
                 done = worker.answer(DRAIN_SECONDS)
@@ -89,6 +99,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
                 note_durability(bench, contender, worker.ask("durability"))
         if contender.system == OURS:
             check_rows(contender, forge_rows.counts(store), problems)
+            check_load(contender, "ended", forge_rows.state(store), problems)
             problems += [f"{contender.label}: {wrong}" for wrong in forge_rows.discord(store)]
         else:
             with bench.agent(contender.system, store, contender.synchronous) as reader:
@@ -97,6 +108,28 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
         Figure(contender.label, "jobs/s", done["jobs"] / done["seconds"], "/s"),
         Figure(contender.label, "cpu", done["cpu"] / done["jobs"] * 1e6, "µs/job"),
     ]
+
+
+def seed(producer: Agent, contender: Contender, seconds: float) -> dict[str, Any]:
+    """Store the jobs; what the worker has to know about them."""
+    load = {} if contender.load is None else {"load": contender.load.name}
+    told = producer.ask("seed", seconds, jobs=contender.jobs, **load, **contender.seed)
+    if "due" in told and told["due"] < time.time():
+        raise Late(f"{contender.label}: the jobs were due before the last was stored")
+    return {**load, **told}
+
+
+def begin(
+    worker: Agent, contender: Contender, seeded: dict[str, Any], seconds: float
+) -> dict[str, Any]:
+    """Start the drain; what the worker tells when it is up."""
+    jobs = contender.jobs
+    calls = jobs if contender.load is None else contender.load.calls(jobs)
+    worker.send("drain", jobs=calls, **seeded, **contender.drain)
+    up = worker.event("up", seconds)
+    if up.get("late"):
+        raise Late(f"{contender.label}: the jobs were due before the worker was up")
+    return up
 
 
 def note_durability(bench: Bench, contender: Contender, level: dict[str, Any]) -> None:
@@ -113,3 +146,12 @@ def check_rows(contender: Contender, rows: dict[str, Any], problems: list[str]) 
         problems.append(
             f"{contender.label}: {rows['finished']} finished rows for {contender.jobs} jobs"
         )
+
+
+def check_load(contender: Contender, when: str, rows: Rows, problems: list[str]) -> None:
+    """`when`: seeded or ended. Jobs by state, their attempts and the dedupe keys that are taken."""
+    load = Load() if contender.load is None else contender.load
+    expected = load.seeded(contender.jobs) if when == "seeded" else load.ended(contender.jobs)
+    wanted = {name: number for name, number in expected.items() if number}
+    if rows != wanted:
+        problems.append(f"{contender.label}: {when} rows are {rows} instead of {wanted}")

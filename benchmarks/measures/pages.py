@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import postgres, targets
-from benchmarks.bench import OURS, Bench, fold_log, settle
+from benchmarks.bench import OURS, Bench, prepare_database, truncate_log
 from benchmarks.figures import Figure, Outcome, Series, Target, paired, percentile
 from benchmarks.processes import Agent, start_child
 from benchmarks.systems import OURS_POSTGRES, crowd
@@ -65,11 +65,11 @@ class Pages:
 
     def fill(self, store: Path, rows: int, minutes: int) -> None:
         crowd.fill_sqlite(store, rows, minutes)
-        settle(store)
+        prepare_database(store)
 
     def rest(self, store: Path) -> None:
         """The same before every window."""
-        fold_log(store)
+        truncate_log(store)
 
     def round(self, bench: Bench, number: int) -> list[Figure]:
         if self._store is None:
@@ -172,16 +172,16 @@ class PostgresPages(Pages):
 
     def fill(self, store: Path, rows: int, minutes: int) -> None:
         crowd.fill_postgres(store, rows, minutes)
-        postgres.settle(store)
+        postgres.prepare_database(store)
 
     def rest(self, store: Path) -> None:
-        postgres.settle(store)
+        postgres.prepare_database(store)
 
 
 @contextmanager
 def onlookers(bench: Bench, address: str, pages: list[str]) -> Iterator[None]:
     """A process with a window on each of these pages."""
-    arguments = ["benchmarks.onlookers", address, *pages]
+    arguments = ["benchmarks.page_readers", address, *pages]
     child = start_child(arguments, bench.home / "onlookers.log", {})
     agent = Agent(child, "onlookers")
     try:

@@ -54,7 +54,7 @@ class Pool:
 
     def judge(self, series: Series) -> list[Outcome]:
         warm, each = series.median(WARM, "jobs/s"), series.best([EACH], "jobs/s")
-        beside = targets.beside("pool-bare", "a warm Python child, to subprocess alone")
+        beside = targets.untargeted("pool-bare", "a warm Python child, to subprocess alone")
         return [
             ratio(targets.POOL, warm, each),
             ratio(beside, warm, series.best([BARE], "jobs/s")),

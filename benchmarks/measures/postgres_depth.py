@@ -54,7 +54,7 @@ class PostgresDepth:
             agent.ask("seed", jobs=1)
             agent.ask("seed_later", jobs=1)
         forge_postgres_rows.multiply(store, rows - 1)
-        postgres.settle(store)
+        postgres.prepare_tables(store)
         found = forge_postgres_rows.by_status(store)
         if found != dict.fromkeys(WANTED, rows):
             raise ValueError(f"depth: wanted {rows} rows of each of {WANTED}, made {found}")
@@ -92,7 +92,7 @@ class PostgresDepth:
                 store = stack.enter_context(bench.database())
             with bench.agent(OURS_POSTGRES, store, LEVEL) as producer:
                 producer.ask("seed", jobs=added)
-            postgres.settle(store)
+            postgres.prepare_tables(store)
             with bench.agent(OURS_POSTGRES, store, LEVEL) as worker:
                 worker.send("drain", jobs=jobs, skip=SKIP)
                 worker.event("up")

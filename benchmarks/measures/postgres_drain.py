@@ -12,7 +12,7 @@ from __future__ import annotations
 from benchmarks import postgres, targets
 from benchmarks.bench import Bench, in_turn
 from benchmarks.figures import Figure, Outcome, Series, ratio
-from benchmarks.measures.draining import Contender, check_rows
+from benchmarks.measures.draining import Contender, begin, check_load, check_rows, seed
 from benchmarks.processes import AgentError
 from benchmarks.systems import OURS_POSTGRES, RAW, forge_postgres_rows
 
@@ -79,8 +79,10 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
     """Seed, settle, drain, check the rows; jobs per second and processor time per job."""
     with bench.database() as store:
         with bench.agent(contender.system, store, LEVEL, source=contender.source) as producer:
-            producer.ask("seed", SECONDS, jobs=contender.jobs)
-        postgres.settle(store)
+            seeded = seed(producer, contender, SECONDS)
+        if contender.load is not None:
+            check_load(contender, "seeded", forge_postgres_rows.state(store), problems)
+        postgres.prepare_tables(store)
         with bench.agent(
             contender.system,
             store,
@@ -88,8 +90,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
             environment=contender.environment,
             source=contender.source,
         ) as worker:
-            worker.send("drain", jobs=contender.jobs, **contender.drain)
-            up = worker.event("up", SECONDS)
+            up = begin(worker, contender, seeded, SECONDS)
             if contender.system == OURS_POSTGRES:
                 worker.event("handled", SECONDS)
                 ended = forge_postgres_rows.await_finished(store, SECONDS)
@@ -101,6 +102,7 @@ def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[
         bench.say(f"{contender.system}: synchronous_commit {level} (on its own connection)")
         if contender.system == OURS_POSTGRES:
             check_rows(contender, forge_postgres_rows.counts(store), problems)
+            check_load(contender, "ended", forge_postgres_rows.state(store), problems)
             wrong = forge_postgres_rows.discord(store)
             problems += [f"{contender.label}: {one}" for one in wrong]
         else:

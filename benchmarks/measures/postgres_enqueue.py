@@ -148,7 +148,7 @@ class PostgresEnqueue:
     def judge(self, series: Series) -> list[Outcome]:
         peers = [label for label in SYSTEMS if label != OWN]
         callers = f"{CALLERS} callers/s"
-        sync = targets.beside("postgres-sync", "Postgres: one by one from synchronous code")
+        sync = targets.untargeted("postgres-sync", "Postgres: one by one from synchronous code")
         return [
             _paired(series, targets.POSTGRES_BULK, BULK, peers),
             _paired(series, targets.POSTGRES_ONE, ONE, peers),

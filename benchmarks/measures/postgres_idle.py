@@ -96,7 +96,7 @@ class PostgresIdle:
     def judge(self, series: Series) -> list[Outcome]:
         """p50 is the median of the rounds; p99 needs all samples of all rounds together."""
         each = series.of(OWN, "each")
-        cpu = targets.beside("postgres-idle-cpu", "Postgres: CPU of two idle workers", "%")
+        cpu = targets.untargeted("postgres-idle-cpu", "Postgres: CPU of two idle workers", "%")
         return [
             Outcome(targets.POSTGRES_P50, series.median(OWN, "p50")),
             Outcome(

@@ -51,7 +51,7 @@ class PostgresSnapshot:
         with bench.database() as store, ExitStack() as stack:
             with bench.agent(OURS_POSTGRES, store, LEVEL) as producer:
                 producer.ask("seed", SECONDS, jobs=jobs)
-            postgres.settle(store)
+            postgres.prepare_tables(store)
             if label == HELD:
                 holder = stack.enter_context(psycopg.connect(postgres.address(store)))
                 holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

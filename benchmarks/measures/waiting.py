@@ -52,14 +52,14 @@ class Waiting:
         return self._problems
 
     def judge(self, series: Series) -> list[Outcome]:
-        at_full = targets.beside("await-full", "await 10 ms, every transaction FULL", "%")
+        at_full = targets.untargeted("await-full", "await 10 ms, every transaction FULL", "%")
         outcomes = list[Outcome]()
         for target, label in ((targets.AWAIT, OURS_DEFAULT), (at_full, OURS_FULL)):
             rate = series.median(label, "jobs/s")
             share = None if rate is None else rate / POSSIBLE * 100
             outcomes.append(Outcome(target, share, "" if rate is None else f"{rate:,.0f}/s"))
         own, alone = series.median(OURS_DEFAULT, "jobs/s"), series.best([BARE], "jobs/s")
-        to_bare = targets.beside("await-bare", "await 10 ms, to asyncio alone")
+        to_bare = targets.untargeted("await-bare", "await 10 ms, to asyncio alone")
         return [*outcomes, ratio(to_bare, own, alone)]
 
 

@@ -21,11 +21,11 @@ RAW = "raw-sql"
 GATEWAY = "gateway"
 OWN = frozenset({OURS, OURS_POSTGRES, RAW, GATEWAY})
 PACKAGES = {
-    "forge": "forge_jobs.backends.sqlite",
+    "forge": "forge_jobs",
     "huey": "huey",
     "litequeue": "litequeue",
     "persist-queue": "persistqueue",
-    "forge-postgres": "forge_jobs.backends.postgres",
+    "forge-postgres": "forge_jobs",
     "raw-sql": "asyncpg",
     "pgqueuer": "pgqueuer",
     "procrastinate": "procrastinate",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.systems import Announce, forge_rows
+from benchmarks.systems.forge_loads import LOADS
 from benchmarks.systems.forge_pages import Pages
 from benchmarks.systems.timing import span, trickle
 
@@ -53,7 +54,9 @@ class ForgeSystem(Pages):
         for _ in range(jobs):
             self._app.noop.enqueue()
 
-    def seed(self, jobs: int, kind: str = "noop") -> dict[str, Any]:
+    def seed(self, jobs: int, kind: str = "noop", load: str = "", **options: Any) -> dict[str, Any]:
+        if load:
+            return LOADS[load].seed(self._app, jobs, **options)
         self._put_many(jobs, kind)
         return {}
 
@@ -91,16 +94,21 @@ class ForgeSystem(Pages):
 
         return span(lambda: asyncio.run(everyone()), share * callers)
 
-    def drain(self, jobs: int, skip: int = 0, **_: Any) -> dict[str, Any]:
+    def drain(
+        self, jobs: int, skip: int = 0, load: str = "", due: float | None = None, **_: Any
+    ) -> dict[str, Any]:
         """A worker in this process until `skip + jobs` handlers were called.
 
         The processor time is that of the last `jobs` of them, or, without `skip`, from the moment
         the worker is up. Jobs handled before that are told to the parent, which does not count
-        them.
+        them. `load`: whose handlers these are. `due`: the moment at which the jobs are due; the
+        worker waits for it, and only then tells that it is up.
         """
-        return asyncio.run(self._drain(jobs, skip))
+        if load:
+            LOADS[load].register(self._app)
+        return asyncio.run(self._drain(jobs, skip, due))
 
-    async def _drain(self, jobs: int, skip: int) -> dict[str, Any]:
+    async def _drain(self, jobs: int, skip: int, due: float | None) -> dict[str, Any]:
         loop, reached = asyncio.get_running_loop(), asyncio.Event()
         cpu: dict[str, float] = {}
 
@@ -118,6 +126,12 @@ class ForgeSystem(Pages):
         tally.begin({skip: begin, skip + jobs: end} if skip else {jobs: end})
         queues = [f"{self._app.QUEUE}:{self._app.SLOTS}"]
         async with self._app.forge.worker(queues=queues):
+            if due is not None:
+                left = due - time.time()
+                if left < 0:
+                    self._announce("up", late=True)
+                    return {}
+                await asyncio.sleep(left)
             before = tally.calls
             if not skip:
                 begin()

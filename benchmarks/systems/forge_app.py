@@ -20,7 +20,7 @@ SLOTS = 100
 STAMPS = "FORGE_BENCH_STAMPS"
 
 
-class Tally:
+class CallCounter:
     """Calls so far, and what to do when their number reaches a mark; any thread may count."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Tally:
             self._marks[number]()
 
 
-TALLY = Tally()
+TALLY = CallCounter()
 forge = Forge()
 if os.environ.get("FORGE_BENCH_RATE"):
     forge.queue(QUEUE, rate=os.environ["FORGE_BENCH_RATE"])

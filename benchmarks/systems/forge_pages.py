@@ -7,9 +7,14 @@ them, without a network in between.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import socket
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 # What only the oldest jobs of a crowd have; here, so that no agent loads what fills a store.
@@ -32,6 +37,7 @@ OPEN = (
     "/dead?tag=none",
 )  # fmt: skip
 CHANGE_SECONDS = 30.0
+STOP_SECONDS = 5
 
 
 def addresses(jobs: list[str], since: str, until: str) -> list[str]:
@@ -66,15 +72,8 @@ class Pages:
 
     def open_pages(self) -> dict[str, Any]:
         """Serve until `close_pages`; the address."""
-        from forge_jobs.web import standalone
-
         self._served = ExitStack()
-        place = standalone.listen("127.0.0.1", 0)
-        return {
-            "address": self._served.enter_context(
-                standalone.served_beside_workers(self._app.forge.url, place)
-            )
-        }
+        return {"address": self._served.enter_context(_served(self._app.forge.url))}
 
     def spent(self) -> dict[str, Any]:
         """Processor seconds of this process so far."""
@@ -102,9 +101,9 @@ class Pages:
         app = mission_control(forge)
         took: dict[str, list[float]] = {}
         try:
-            for address in (await _every_address(await forge.aready()))[::every]:
+            for address in (await _every_address(app))[::every]:
                 await _get(app, address)
-                took[address] = [await _get(app, address) for _ in range(times)]
+                took[address] = [(await _get(app, address))[0] for _ in range(times)]
         finally:
             await app.aclose()
             await forge.aclose()
@@ -130,6 +129,39 @@ class Pages:
         return took
 
 
+@contextmanager
+def _served(url: str) -> Iterator[str]:
+    """Mission Control on a thread of its own; its address."""
+    import uvicorn
+
+    from forge_jobs import Forge
+    from forge_jobs.web import mission_control
+
+    forge = Forge(url)
+    app = mission_control(forge)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, lifespan="off", server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+
+    async def serve(place: socket.socket) -> None:
+        try:
+            await server.serve(sockets=[place])
+        finally:
+            await app.aclose()
+            await forge.aclose()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1_024) as place:
+        thread = threading.Thread(target=lambda: asyncio.run(serve(place)), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{place.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(STOP_SECONDS * 2)
+
+
 async def _shown(reader: asyncio.StreamReader, text: str) -> None:
     """Until the stream has held the text."""
     wanted, tail = text.encode(), b""
@@ -140,21 +172,19 @@ async def _shown(reader: asyncio.StreamReader, text: str) -> None:
         tail = tail[-len(wanted) :] + piece
 
 
-async def _every_address(store: Any) -> list[str]:
-    from forge_jobs.core.instant import to_datetime
-    from forge_jobs.core.selection import Filter
-    from forge_jobs.core.status import JobStatus
-
-    found = [await store.jobs.page(Filter(statuses=(status,)), limit=1) for status in JobStatus]
-    jobs = [job for page in found for job in page.jobs]
-    middle = max(job.enqueued_at for job in jobs) - 3 * 86_400_000_000
-    moments = (middle, middle + 3_600_000_000)
-    since, until = (to_datetime(at).strftime("%Y-%m-%dT%H:%M") for at in moments)
-    return addresses([job.id for job in jobs], since, until)
+async def _every_address(app: Any) -> list[str]:
+    """Every page; the newest job of each state stands for all of them."""
+    answers = [await _get(app, f"/api/jobs?status={state}&limit=1") for state in STATES]
+    jobs = [job for _, body in answers for job in json.loads(body)["rows"]]
+    newest = max(datetime.fromisoformat(job["enqueued_at"]) for job in jobs)
+    middle = newest.astimezone(UTC) - timedelta(days=3)
+    moments = (middle, middle + timedelta(hours=1))
+    since, until = (at.strftime("%Y-%m-%dT%H:%M") for at in moments)
+    return addresses([job["id"] for job in jobs], since, until)
 
 
-async def _get(app: Any, address: str) -> float:
-    """Milliseconds of one visit; ValueError for an answer that is not a page."""
+async def _get(app: Any, address: str) -> tuple[float, bytes]:
+    """Milliseconds of one visit and what it gave; ValueError for an answer that is not a page."""
     path, _, query = address.partition("?")
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
@@ -162,7 +192,7 @@ async def _get(app: Any, address: str) -> float:
         "query_string": query.encode(), "headers": [(b"host", b"localhost")],
         "client": ("127.0.0.1", 4711), "server": ("127.0.0.1", 80),
     }  # fmt: skip
-    status = 0
+    status, body = 0, bytearray()
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -170,10 +200,11 @@ async def _get(app: Any, address: str) -> float:
     async def send(message: Any) -> None:
         nonlocal status
         status = message.get("status", status)
+        body.extend(message.get("body", b""))
 
     started = time.perf_counter()
     await app(scope, receive, send)
     took = (time.perf_counter() - started) * 1_000
     if status != 200:
         raise ValueError(f"{address} answered {status}")
-    return took
+    return took, bytes(body)

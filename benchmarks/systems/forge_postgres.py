@@ -14,12 +14,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from benchmarks import postgres
 from benchmarks.systems import Announce, forge_postgres_rows
 from benchmarks.systems.forge import ForgeSystem
 from benchmarks.systems.timing import callers, span_async, trickle_async
 
 BATCH = 1_000
+ANSWER_SECONDS = 10.0
+Link = tuple[Any, asyncio.AbstractEventLoop]
 
 
 class ForgePostgresSystem(ForgeSystem):
@@ -29,6 +33,20 @@ class ForgePostgresSystem(ForgeSystem):
         super().__init__(directory, postgres.address(directory), announce)
         self._meter = postgres.Meter(directory)
         self._runner = asyncio.Runner()
+        self._links: list[Link] = []
+        self._keep_links()
+
+    def _keep_links(self) -> None:
+        """Remember each connection that the driver opens, with its loop."""
+        driver: Any = asyncpg
+        plain: Callable[..., Awaitable[Any]] = driver.connect
+
+        async def connect(*arguments: Any, **options: Any) -> Any:
+            made = await plain(*arguments, **options)
+            self._links.append((made, asyncio.get_running_loop()))
+            return made
+
+        driver.connect = connect
 
     def begin_server(self) -> None:
         self._meter.begin()
@@ -62,9 +80,8 @@ class ForgePostgresSystem(ForgeSystem):
 
     def drain_timed(self, jobs: int) -> dict[str, Any]:
         """`drain`, and how many milliseconds each exchange that wanted jobs took."""
-        from forge_jobs.backends.postgres.jobs import PostgresJobs
-
-        plain: Callable[[Any, Any], Awaitable[Any]] = PostgresJobs.exchange
+        jobs_of_store: Any = type(self._app.forge.store.jobs)
+        plain: Callable[[Any, Any], Awaitable[Any]] = jobs_of_store.exchange
         took: list[float] = []
 
         async def timed(store: Any, request: Any) -> Any:
@@ -74,11 +91,11 @@ class ForgePostgresSystem(ForgeSystem):
                 took.append((time.perf_counter() - started) * 1_000)
             return answer
 
-        PostgresJobs.exchange = timed
+        jobs_of_store.exchange = timed
         try:
             return {**self.drain(jobs), "milliseconds": took}
         finally:
-            PostgresJobs.exchange = plain
+            jobs_of_store.exchange = plain
 
     def trickle(self, jobs: int, gap: float) -> dict[str, Any]:
         return {"calls": self._runner.run(trickle_async(self._app.stamp.aenqueue, jobs, gap))}
@@ -87,14 +104,14 @@ class ForgePostgresSystem(ForgeSystem):
         return dict(forge_postgres_rows.counts(self._directory))
 
     def durability(self) -> dict[str, Any]:
-        """What our own connections answer."""
-        server: Any = self._app.forge.client.access
-
-        async def ask(store: Any) -> str:
-            [row] = await store._server.ask("SHOW synchronous_commit", writes=False)
-            return row[0]
-
-        return {"synchronous_commit": server.run(ask)}
+        """What one of our own connections answers: one that serves synchronous code."""
+        self._app.forge.queue_of("nobody-has-this-kind")  # reads the store, over a connection
+        for link, loop in reversed(self._links):
+            if loop.is_running() and not link.is_closed():
+                asked = link.fetchval("SHOW synchronous_commit")
+                told = asyncio.run_coroutine_threadsafe(asked, loop).result(ANSWER_SECONDS)
+                return {"synchronous_commit": told}
+        raise LookupError("none of the connections that asyncpg opened for us is in use")
 
     def close(self) -> None:
         super().close()

@@ -44,6 +44,18 @@ def counts(store: Path) -> dict[str, int]:
     return {"waiting": sum(rows.values()) - finished, "finished": finished}
 
 
+def state(store: Path) -> dict[str, int]:
+    """Rows by state, their `attempts` and the dedupe `keys` that are taken; without zeros."""
+    [(attempts, keys)] = postgres.ask(
+        store,
+        "SELECT (SELECT coalesce(sum(attempts), 0)::bigint FROM ("
+        "SELECT attempts FROM forge.jobs UNION ALL SELECT attempts FROM forge.history) AS j),"
+        " (SELECT count(*) FROM forge.dedupe)",
+    )
+    found = {**by_status(store), "attempts": attempts, "keys": keys}
+    return {name: number for name, number in found.items() if number}
+
+
 def discord(store: Path) -> list[str]:
     """Where our own counters differ from the rows: empty, or one sentence."""
     found = postgres.ask(

@@ -36,7 +36,7 @@ def connect(store: Path) -> sqlite3.Connection:
 def await_empty(store: Path, seconds: float) -> float:
     """Look every 2 ms until no unfinished job is committed; the instant on the shared clock.
 
-    Three partial indexes hold every unfinished job of these runs, and nothing else.
+    Five partial indexes hold every unfinished job of these runs, and nothing else.
     """
     connection = connect(store)
     left = (
@@ -44,6 +44,8 @@ def await_empty(store: Path, seconds: float) -> float:
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim WHERE line IS NOT NULL)"
         f" OR EXISTS (SELECT 1 FROM {TABLE} WHERE id > (SELECT folded FROM forge_marks))"
         f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_due WHERE due_at IS NOT NULL)"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_side WHERE side IS NOT NULL)"
+        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_lot WHERE lot IS NOT NULL)"
     )
     try:
         deadline = time.monotonic() + seconds
@@ -70,6 +72,20 @@ def counts(store: Path) -> dict[str, int]:
     rows = by_status(store)
     finished = sum(rows.get(status, 0) for status in FINISHED)
     return {"waiting": sum(rows.values()) - finished, "finished": finished}
+
+
+def state(store: Path) -> dict[str, int]:
+    """Rows by state, their `attempts` and the dedupe `keys` that are taken; without zeros."""
+    connection = connect(store)
+    try:
+        [attempts] = connection.execute(
+            f"SELECT coalesce(sum(attempts), 0) FROM {TABLE}"
+        ).fetchone()
+        [keys] = connection.execute("SELECT count(*) FROM forge_dedupe").fetchone()
+    finally:
+        connection.close()
+    found = {**by_status(store), "attempts": attempts, "keys": keys}
+    return {name: number for name, number in found.items() if number}
 
 
 def discord(store: Path) -> list[str]:

@@ -32,7 +32,7 @@ def open_system(directory: Path, synchronous: str, _: Announce) -> DoorSystem:
         secrets=(SECRET.encode(),),
         in_queue=True,
         require_auth=False,
-        waiting_most=10_000_000,
+        max_waiting=10_000_000,
     )
     settings = Settings(database_url=url)
 
@@ -46,7 +46,7 @@ def open_system(directory: Path, synchronous: str, _: Announce) -> DoorSystem:
             while not server.started:
                 await asyncio.sleep(0.01)
             labels = {"bot": SLUG, "outcome": "accepted"}
-            yield lambda: int(gateway.meters.value("gateway_updates_total", **labels))
+            yield lambda: int(gateway.counters.value("gateway_updates_total", **labels))
             server.should_exit = True
             await task
 

@@ -22,7 +22,7 @@ BATCH = 1_000
 STOP_SUFFIX = ".stop"
 
 
-class Tally:
+class CallCounter:
     """Calls so far. `reached` is set, and the instant kept, when there were as many as wanted."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Tally:
             self.reached.set()
 
 
-TALLY = Tally()
+TALLY = CallCounter()
 # Handlers of some peers are found by their import path, so this is a global of the module.
 STAMPS: list[Path] = []
 

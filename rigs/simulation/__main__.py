@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
+from rigs.simulation.coverage import MUST_BE_SEEN
 from rigs.simulation.cron_command import NODES as CRON_NODES
 from rigs.simulation.cron_command import run_cron
-from rigs.simulation.sightings import MUST_BE_SEEN
 from rigs.simulation.story import LAST, story
 from rigs.simulation.world import Ended, Options, simulate
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from forge_jobs.core.job import LaneOrder
-from forge_jobs.core.limits import family, task_limit
+from forge_jobs.core.limits import limit_of, task_limit
 from forge_jobs.core.status import TERMINAL, Event, JobStatus
 from rigs.simulation.bound import BURST, LIMITS, RATE_PER_S
 from rigs.simulation.checkers import Found, Violation
@@ -62,7 +62,7 @@ class _Bounds:
     def most_of(self, name: str) -> int | None:
         """How many of a group may run; of a task that is limited per key any number."""
         per_key = {limit.name for limit in LIMITS if limit.per is not None}
-        return None if name in per_key else self.max_slots.get(family(name))
+        return None if name in per_key else self.max_slots.get(limit_of(name))
 
 
 def within_limits(history: History, final: Final) -> Found:
@@ -152,4 +152,4 @@ def none_is_left(history: History, final: Final) -> Found:
     """At the end nobody waits for room."""
     for row in final.rows.values():
         if row.status is JobStatus.HELD:
-            yield Violation("starved", row.key, f"job {row.key} still waits in {row.lot}")
+            yield Violation("starved", row.key, f"job {row.key} still waits in {row.limit_bucket}")

@@ -109,7 +109,7 @@ def fenced(history: History, final: Final) -> Found:
                 )
 
 
-def legal_moves(history: History, final: Final) -> Found:
+def legal_transitions(history: History, final: Final) -> Found:
     """Only moves of the table, each from where the job stood, with the attempts the table says."""
     stood: dict[int, Moved] = {}
     for move in history.of(Moved):
@@ -117,16 +117,16 @@ def legal_moves(history: History, final: Final) -> Found:
         source = None if before is None else before.target
         if move.source != source:
             yield Violation(
-                "illegal", move.key, f"{_move(move)} although the job stood at {source}"
+                "illegal", move.key, f"{_transition(move)} although the job stood at {source}"
             )
         had = 0 if before is None else before.attempts
         rules = _RULES.get((move.source, move.event, move.target), ())
         if not rules:
-            yield Violation("illegal", move.key, f"{_move(move)} is not in the table")
+            yield Violation("illegal", move.key, f"{_transition(move)} is not in the table")
         elif not any(_attempts_after(rule.attempts, had) == move.attempts for rule in rules):
             allowed = "/".join(rule.attempts.value for rule in rules)
             yield Violation(
-                "attempts", move.key, f"{_move(move)}: {had} before, should be {allowed}"
+                "attempts", move.key, f"{_transition(move)}: {had} before, should be {allowed}"
             )
         stood[move.key] = move
 
@@ -138,7 +138,7 @@ def epochs(history: History, final: Final) -> Found:
         before = seen.get(move.key, 0)
         raised = move.event in (Event.CLAIM, Event.REAP, Event.RELEASE)
         if move.epoch < before or (raised and move.epoch == before):
-            yield Violation("epoch", move.key, f"{_move(move)} after epoch {before}")
+            yield Violation("epoch", move.key, f"{_transition(move)} after epoch {before}")
         seen[move.key] = move.epoch
 
 
@@ -159,10 +159,10 @@ def rows_agree(history: History, final: Final) -> Found:
             )
     for move in history.of(Moved):
         if (move.owner is not None) != (move.target is JobStatus.RUNNING):
-            yield Violation("owner", move.key, f"{_move(move)} leaves the owner {move.owner}")
+            yield Violation("owner", move.key, f"{_transition(move)} leaves the owner {move.owner}")
         row = final.rows.get(move.key)
         if row is not None and not 0 <= move.attempts <= row.max_attempts:
-            yield Violation("attempts", move.key, f"{_move(move)} of {row.max_attempts}")
+            yield Violation("attempts", move.key, f"{_transition(move)} of {row.max_attempts}")
 
 
 def stuck(history: History, final: Final) -> Found:
@@ -231,7 +231,7 @@ def deduplicated(history: History, final: Final) -> Found:
                 yield Violation(
                     "dedupe",
                     move.key,
-                    f"{name} is held by job {holder} and {_move(move)} takes it too",
+                    f"{name} is held by job {holder} and {_transition(move)} takes it too",
                 )
         elif live.get(name) == move.key:
             del live[name]
@@ -257,7 +257,7 @@ def reaped_the_dead(history: History, final: Final) -> Found:
                     yield Violation(
                         "reap",
                         record.key,
-                        f"{_move(record)} from process {former}, alive until {until}",
+                        f"{_transition(record)} from process {former}, alive until {until}",
                     )
             case _:
                 pass
@@ -308,7 +308,7 @@ def _claim(claim: tuple[int, int]) -> str:
     return f"job {claim[0]} epoch {claim[1]}"
 
 
-def _move(move: Moved) -> str:
+def _transition(move: Moved) -> str:
     return (
         f"job {move.key} {move.event}: {move.source} to {move.target} at {move.at}, "
         f"epoch {move.epoch}, attempts {move.attempts}"

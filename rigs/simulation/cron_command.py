@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from rigs.simulation.cron_judge import judge_cron
+from rigs.simulation.cron_checker import check_cron
 from rigs.simulation.cron_world import CronOptions, simulate_cron
 
 NODES = 5
@@ -27,7 +27,7 @@ def run_cron(
         everybody = seed % _EVERYBODY_IN == _EVERYBODY_IN - 1
         options = CronOptions(days=days, nodes=nodes, everybody=everybody)
         ended = simulate_cron(seed, options)
-        broken = judge_cron(ended)
+        broken = check_cron(ended)
         if broken:
             print(f"\nseed {seed} broke {len(broken)} promises:")
             print("\n".join(f"  {text}" for text in broken[:_MAX_SHOWN]))

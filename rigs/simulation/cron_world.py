@@ -196,7 +196,7 @@ class _CronWorld:
 
     def _leader(self) -> CronNode:
         tables = self._memory._tables  # pyright: ignore[reportPrivateUsage]
-        lead = tables.leads.get(LEAD)
+        lead = tables.leaderships.get(LEAD)
         for node in self._current:
             if lead is not None and node.key == lead.process:
                 return node
@@ -221,9 +221,9 @@ class _CronWorld:
         fire = store.schedules.fire
 
         async def fire_and_tell(
-            name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+            name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
         ) -> list[Fire] | None:
-            fires = await fire(name, tick=tick, next_at=next_at, shots=shots)
+            fires = await fire(name, tick=tick, next_at=next_at, new_fires=new_fires)
             if fires is None:
                 self._ended.lost_races += 1
             back_s = self._furthest_s - clock.skew_s

@@ -253,7 +253,7 @@ class FaultyStore:
         self.settings: SettingStore = far("settings", target.settings)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
-            target.capabilities, sync_calls=False, transactions=(), apart=apart
+            target.capabilities, sync_calls=False, transactions=(), server_side=apart
         )
 
     @property

@@ -12,7 +12,7 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
     checkers.lost,
     checkers.doubled_finishes,
     checkers.fenced,
-    checkers.legal_moves,
+    checkers.legal_transitions,
     checkers.epochs,
     checkers.rows_agree,
     checkers.stuck,
@@ -33,6 +33,6 @@ CHECKERS: Constant[tuple[Checker, ...]] = (
 )
 
 
-def judge(history: History, final: Final) -> list[Violation]:
+def check_history(history: History, final: Final) -> list[Violation]:
     """Everything that must not have happened, in the order of the judges."""
     return [violation for checker in CHECKERS for violation in checker(history, final)]

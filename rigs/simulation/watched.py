@@ -14,25 +14,25 @@ from rigs.simulation.bound import BOUND_QUEUE
 from rigs.simulation.effects import Recorder
 
 
-class WatchedBooks(Counters):
+class WatchedCounters(Counters):
     """Books that also tell a recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
-    def entered(self, row: Row, now: Instant) -> None:
-        super().entered(row, now)
+    def count_insert(self, row: Row, now: Instant) -> None:
+        super().count_insert(row, now)
         if row.queue == BOUND_QUEUE:
             self._recorder.bound(row.key, row.job)
         self._recorder.moved(row, Event.ENQUEUE, None, gone=False)
 
-    def moved(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
-        super().moved(row, source, event, now)
+    def count_transition(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
+        super().count_transition(row, source, event, now)
         self._recorder.moved(row, event, source, gone=False)
 
-    def removed(self, row: Row) -> None:
-        super().removed(row)
+    def count_delete(self, row: Row) -> None:
+        super().count_delete(row)
         self._recorder.moved(row, Event.DELETE, row.status, gone=True)
 
 
@@ -55,5 +55,5 @@ class WatchedShares(dict[tuple[int, str], Share]):
 def watch(store: MemoryStore, recorder: Recorder) -> None:
     """Put the witness into a store that is still empty."""
     tables = store._tables  # pyright: ignore[reportPrivateUsage]
-    tables.books = WatchedBooks(recorder)
+    tables.counters = WatchedCounters(recorder)
     tables.shares = WatchedShares(recorder)

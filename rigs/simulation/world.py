@@ -16,6 +16,7 @@ from rigs.simulation.bound import BOUND_QUEUE, FIRST_NUMBER, GOVERNOR, Governor,
 from rigs.simulation.chaos import Climate, Fleet
 from rigs.simulation.checkers import OPERATOR, Violation
 from rigs.simulation.clocks import SimClock, pass_time
+from rigs.simulation.coverage import sightings
 from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
 from rigs.simulation.faults import CALM, MAX_LATE_S, FaultyStore, Line
@@ -24,10 +25,9 @@ from rigs.simulation.handlers import Stage
 from rigs.simulation.history import History
 from rigs.simulation.loop import AnyTask, Realm, Stuck, VirtualLoop
 from rigs.simulation.node import Ground, Node
-from rigs.simulation.people import NORMAL_SLOTS, Operator, Producer
+from rigs.simulation.operators import NORMAL_SLOTS, Operator, Producer
 from rigs.simulation.plan import QUEUES
-from rigs.simulation.sightings import sightings
-from rigs.simulation.verdict import judge
+from rigs.simulation.verdict import check_history
 from rigs.simulation.watched import watch
 
 _LEASES_S = (3.0, 5.0, 15.0)
@@ -72,7 +72,7 @@ def simulate(seed: int, options: Options | None = None) -> Ended:
         seed,
         chosen,
         history,
-        judge(history, final),
+        check_history(history, final),
         sightings(history),
         world.ground.loop.time(),
         world.ground.loop.steps,

@@ -56,7 +56,7 @@ class Attempt:
     end: float | None = None
 
 
-def judge(evidence: Evidence) -> Judgement:
+def check(evidence: Evidence) -> Judgement:
     """Every check over one storm."""
     attempts = _attempts(evidence.entries)
     kills = _kills(evidence.entries)

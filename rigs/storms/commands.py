@@ -160,7 +160,7 @@ class Commands:
                 # A server that other tests share has children of its own, and buries them itself.
                 if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == mine.pid:
                     problems.append(f"zombie: {child.pid}")
-                elif "child_guard_main" in " ".join(child.cmdline()):
+                elif "guard_main" in " ".join(child.cmdline()):
                     problems.append(f"guard: {child.pid}")
             except psutil.NoSuchProcess:
                 continue

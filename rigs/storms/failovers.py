@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigs.storms.checks import judge
+from rigs.storms.checks import check
 from rigs.storms.databases import PostgresDatabase
 from rigs.storms.history import now
 from rigs.storms.order import Order, report
-from rigs.storms.outages import judge_outages
+from rigs.storms.outages import check_outages
 from rigs.storms.restarts import OutageOptions, OutageRig
 from rigs.storms.rig import Say, StormFailed
 from tests.postgres.server import DEFAULTS, PrivateServer
@@ -45,8 +45,8 @@ def storm(backend: str, order: Order) -> bool:
         with order.folder() as folder, replicated_pair() as pair:
             rig = FailoverRig(options, folder, pair, lambda line: print(line, flush=True))
             evidence = rig.run()
-            judgement = judge(evidence)
-            judge_outages(judgement, evidence.entries, rig.aftermath())
+            judgement = check(evidence)
+            check_outages(judgement, evidence.entries, rig.aftermath())
             if not report(judgement):
                 raise StormFailed("a promise was broken")
     except StormFailed as failure:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rigs.storms.databases import Database, open_database, states
-from rigs.storms.gateway_judge import GatewayEvidence, judge
+from rigs.storms.gateway_checks import GatewayEvidence, check_gateway
 from rigs.storms.gateway_rig import TERMINAL, GatewayRig, gateway_rig
 from rigs.storms.gateway_steps import STEPS, Step
 from rigs.storms.history import now
@@ -61,7 +61,7 @@ def storm(backend: str, order: Order) -> bool:
     try:
         with order.folder() as folder, open_database(backend, folder) as database:
             evidence = asyncio.run(_whole(options, folder, database))
-            judgement = judge(evidence)
+            judgement = check_gateway(evidence)
             reached = {entry["step"] for entry in evidence.entries if entry["op"] == "struck"}
             if options.kills >= len(STEPS):
                 judgement.findings["steps never reached"] = [*(STEPS.keys() - reached)]
@@ -76,7 +76,7 @@ def storm(backend: str, order: Order) -> bool:
 async def _whole(options: GatewayOptions, folder: Path, database: Database) -> GatewayEvidence:
     async with gateway_rig(folder, database, SLUGS, attempts=ATTEMPTS) as rig:
         await _rage(rig, options)
-        await _calm(rig, options)
+        await _wait_until_idle(rig, options)
         return await rig.evidence()
 
 
@@ -130,7 +130,7 @@ def write(rig: GatewayRig, chance: random.Random, share: int, chats: int) -> Non
             rig.users.say(chance.choice(SLUGS), chance.randint(1, chats))
 
 
-async def _calm(rig: GatewayRig, options: GatewayOptions) -> None:
+async def _wait_until_idle(rig: GatewayRig, options: GatewayOptions) -> None:
     """A gateway that nobody kills: whatever is left is done within the bound."""
     await rig.begin()
     rig.say(f"Calm: {rig.users.missing():,} answers are due.")

@@ -34,7 +34,7 @@ from telegram_gateway.masking import log_to
 for _late in (
     "anyio._backends._asyncio", "asyncpg", "forge_jobs.backends.postgres.store",
     "forge_jobs.backends.sqlite.store", "forge_jobs.engine.runtime", "psycopg",
-    "telegram_gateway.keeping.postgres", "telegram_gateway.keeping.sqlite", "uvicorn.lifespan.off",
+    "telegram_gateway.storage.postgres", "telegram_gateway.storage.sqlite", "uvicorn.lifespan.off",
     "uvicorn.protocols.websockets.auto",
 ):  # fmt: skip
     import_module(_late)
@@ -42,14 +42,14 @@ for _late in (
 
 def main() -> None:
     """Until standard input ends."""
-    door = socket.create_server(("127.0.0.1", 0), backlog=1_024)
-    _say(port=door.getsockname()[1])
+    receiver = socket.create_server(("127.0.0.1", 0), backlog=1_024)
+    _say(port=receiver.getsockname()[1])
     # What all lives share is not looked through again by each of them.
     gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            _live(json.loads(line), door)
+            _live(json.loads(line), receiver)
         _say(pid=pid)
         _, status = os.waitpid(pid, 0)
         _say(status=os.waitstatus_to_exitcode(status))
@@ -59,7 +59,7 @@ def _say(**said: Any) -> None:
     print(json.dumps(said), flush=True)
 
 
-def _live(order: dict[str, Any], door: socket.socket) -> None:
+def _live(order: dict[str, Any], receiver: socket.socket) -> None:
     """Serve until SIGTERM, or until the step is reached. Never returns."""
     code = 1
     try:
@@ -77,7 +77,7 @@ def _live(order: dict[str, Any], door: socket.socket) -> None:
                 history.write("armed", step=order["step"])
 
             signal.signal(signal.SIGUSR1, arm)
-        asyncio.run(_serve(order["environment"], door))
+        asyncio.run(_serve(order["environment"], receiver))
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -86,7 +86,7 @@ def _live(order: dict[str, Any], door: socket.socket) -> None:
         os._exit(code)
 
 
-async def _serve(environment: dict[str, str], door: socket.socket) -> None:
+async def _serve(environment: dict[str, str], receiver: socket.socket) -> None:
     settings, bots, _ = load(environment)
     gateway = Gateway(settings, bots)
     log_to(None, gateway.mask, level=settings.log_level, as_json=False)
@@ -94,7 +94,7 @@ async def _serve(environment: dict[str, str], door: socket.socket) -> None:
     whole = server.serve
 
     async def serve_here(self: Any) -> None:
-        await whole(self, sockets=[door])
+        await whole(self, sockets=[receiver])
 
     server.serve = serve_here
     # Whoever gave the orders is gone when its pipe ends; nobody would end this life then.

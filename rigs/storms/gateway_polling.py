@@ -10,7 +10,7 @@ from httpcore2._async.http11 import AsyncHTTP11Connection
 from rigs.storms.gateway_steps import Step, Strike, after
 from telegram_gateway import polling
 from telegram_gateway.bot_api import BotApi
-from telegram_gateway.door import Door
+from telegram_gateway.update_receiver import UpdateReceiver
 
 
 def _fetched(strike: Strike) -> None:
@@ -18,7 +18,7 @@ def _fetched(strike: Strike) -> None:
 
 
 def _half_taken(strike: Strike) -> None:
-    after(Door, "take", strike)
+    after(UpdateReceiver, "take", strike)
 
 
 def _taken(strike: Strike) -> None:

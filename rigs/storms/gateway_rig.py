@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from forge_jobs import JobRecord, open_storage
-from rigs.storms.books import every_job
+from rigs.storms.counters import every_job
 from rigs.storms.databases import Database
-from rigs.storms.gateway_judge import GatewayEvidence, Place, StoredUpdate
+from rigs.storms.gateway_checks import GatewayEvidence, Place, StoredUpdate
 from rigs.storms.history import History, now, read_all
 from rigs.storms.rig import ROOT, Say, StormFailed
 from telegram_gateway.fake import FakeBot, FakeTelegram, fake_telegram
@@ -294,9 +294,9 @@ async def gateway_rig(
 
 
 async def _set_webhook(fake: FakeTelegram, bot: FakeBot, url: str) -> None:
-    from telegram_gateway.fake.given import Given
+    from telegram_gateway.fake.call_parameters import CallParameters
 
-    await fake.perform(bot, "setWebhook", Given({"url": url, "secret_token": SECRET}))
+    await fake.perform(bot, "setWebhook", CallParameters({"url": url, "secret_token": SECRET}))
 
 
 def _environment(

@@ -4,25 +4,25 @@ import asyncio
 from typing import Any
 
 from telegram_gateway.config import Ordering
-from telegram_gateway.door import Door, Verdict
 from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.queueing import BotQueue
+from telegram_gateway.update_receiver import UpdateReceiver, UpdateVerdict
 
 
 def _acknowledge_early() -> None:
     """200 first, the database later: a crash in between loses the update."""
-    whole = Door.take
-    later: set[asyncio.Task[Verdict]] = set()
+    whole = UpdateReceiver.take
+    later: set[asyncio.Task[UpdateVerdict]] = set()
 
-    async def take(self: Door, desk: Any, body: bytes) -> Verdict:
-        async def at_leisure() -> Verdict:
+    async def take(self: UpdateReceiver, runtime: Any, body: bytes) -> UpdateVerdict:
+        async def at_leisure() -> UpdateVerdict:
             await asyncio.sleep(0.2)
-            return await whole(self, desk, body)
+            return await whole(self, runtime, body)
 
         later.add(asyncio.create_task(at_leisure()))
-        return Verdict.ACCEPTED
+        return UpdateVerdict.ACCEPTED
 
-    Door.take = take
+    UpdateReceiver.take = take
 
 
 def _forget_lanes() -> None:

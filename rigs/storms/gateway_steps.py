@@ -29,10 +29,10 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange
 from rigs.storms.history import History
 from telegram_gateway.bot_api import BotApi
-from telegram_gateway.door import Door
 from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.janitor import Janitor
 from telegram_gateway.queueing import BotQueue
+from telegram_gateway.update_receiver import UpdateReceiver
 from telegram_gateway.webhook import Webhook
 
 STORES = (SqliteJobs, PostgresJobs)
@@ -184,7 +184,7 @@ def _half_read(strike: Strike) -> None:
 
 
 def _read(strike: Strike) -> None:
-    before(Door, "take", strike)
+    before(UpdateReceiver, "take", strike)
 
 
 def _inserting(strike: Strike) -> None:
@@ -240,7 +240,7 @@ def _worked(strike: Strike) -> None:
     after(BotQueue, "_answered", strike)
 
 
-def _ending(strike: Strike) -> None:
+def _on_finish(strike: Strike) -> None:
     """The update's end and its answers are written and not committed."""
     after(ExchangeOperation, "__call__", strike, lambda _, one, *__: _ends(one._request, "update."))
     after(Exchanger, "_in_steps", strike, lambda _, __, ___, ask, *____: _ends(ask, "update."))
@@ -355,7 +355,7 @@ STEPS = {
         Step("claimed", "update claimed, handler not begun", _claimed),
         Step("running", "handler begun; the service was asked", _running),
         Step("worked", "handler done, nothing of it written", _worked),
-        Step("ending", "end and answers written, not committed", _ending),
+        Step("ending", "end and answers written, not committed", _on_finish),
         Step("ended", "end and answers committed, nothing sent", _ended),
         Step("dying", "death and notice written, not committed", _dying, dying=True),
         Step("died", "death and notice committed", _died, dying=True),

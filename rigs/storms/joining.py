@@ -66,7 +66,7 @@ def storm(backend: str, order: Order) -> bool:
         with order.folder() as folder, open_database(backend, folder) as database:
             rig = JoinRig(options, folder, database)
             asyncio.run(rig.run())
-            found = judge(read_all(folder), options.slots, rig.killed)
+            found = check_transactions(read_all(folder), options.slots, rig.killed)
             print(f"  runs {found.runs}, at most {found.peak} of {options.slots} at once")
             print(f"  share moved after a stop     {rig.slowest_s['stop']:.1f} s")
             print(f"  share moved after a kill     {rig.slowest_s['kill']:.1f} s")
@@ -80,7 +80,9 @@ def storm(backend: str, order: Order) -> bool:
     return True
 
 
-def judge(entries: list[dict[str, Any]], slots: int, killed: dict[int, float]) -> Judgement:
+def check_transactions(
+    entries: list[dict[str, Any]], slots: int, killed: dict[int, float]
+) -> Judgement:
     """Count who runs at each start. A kill ends the runs of its process at the instant it is
     sent: nobody can hear of the death before."""
     found = Judgement()

@@ -7,8 +7,8 @@ a kill interrupted starts again within the lease and five seconds.
 import time
 from dataclasses import dataclass
 
-from rigs.storms import books
-from rigs.storms.checks import judge
+from rigs.storms import counters
+from rigs.storms.checks import check
 from rigs.storms.databases import open_database
 from rigs.storms.history import now
 from rigs.storms.order import Order, report
@@ -48,8 +48,8 @@ def storm(backend: str, order: Order) -> bool:
     try:
         with order.folder() as folder, open_database(backend, folder) as database:
             rig = KillRig(options, folder, database, lambda line: print(line, flush=True))
-            judgement = judge(rig.run())
-            judgement.findings["books unlike the rows"] = books.differences(database.url)
+            judgement = check(rig.run())
+            judgement.findings["books unlike the rows"] = counters.differences(database.url)
             if not report(judgement):
                 raise StormFailed("a promise was broken")
     except StormFailed as failure:

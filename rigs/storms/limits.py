@@ -75,7 +75,7 @@ def storm(backend: str, order: Order) -> bool:
     try:
         with order.folder() as folder, open_database(backend, folder) as database:
             asyncio.run(_Rig(options, folder, database).run())
-            judge(read_all(folder), options)
+            check_limits(read_all(folder), options)
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
@@ -85,7 +85,7 @@ def storm(backend: str, order: Order) -> bool:
 # ------------------------------------------------------------------------------------ the judges
 
 
-def judge(entries: list[dict[str, Any]], options: LimitOptions) -> None:
+def check_limits(entries: list[dict[str, Any]], options: LimitOptions) -> None:
     """StormFailed for the first promise that was broken."""
     runs = _runs(entries)
     print(f"  runs: {', '.join(f'{len(of):,} {sort}' for sort, of in sorted(runs.items()))}")

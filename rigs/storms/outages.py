@@ -32,7 +32,7 @@ class Aftermath:
     woken: tuple[int, int]
 
 
-def judge_outages(judgement: Judgement, entries: Iterable[Entry], aftermath: Aftermath) -> None:
+def check_outages(judgement: Judgement, entries: Iterable[Entry], aftermath: Aftermath) -> None:
     """Add what an outage must not do to what holds for every storm."""
     ups = [entry for entry in entries if entry["op"] == "up"]
     findings, figures = judgement.findings, judgement.figures

@@ -53,20 +53,20 @@ def storm(backend: str, order: Order) -> bool:
     try:
         with order.folder() as folder, open_database(backend, folder) as database:
             asyncio.run(_Rig(options, folder, database).run())
-            _judge(read_all(folder), options)
+            _check(read_all(folder), options)
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
     return True
 
 
-def _judge(entries: list[dict[str, Any]], options: RateOptions) -> None:
+def _check(entries: list[dict[str, Any]], options: RateOptions) -> None:
     times = [entry["at"] for entry in entries if entry["op"] == "granted"]
     if not times:
         raise StormFailed("no permit was granted")
     span_s = times[-1] - times[0]
     allowed = options.burst + options.rate * span_s
-    worst = _most_beyond(times, options.rate)
+    worst = _max_excess(times, options.rate)
     asked = len(times) / (options.rate * span_s)
     print(f"  granted {len(times)} in {span_s:.1f} s, allowed {allowed:.0f} ({asked:.0%} of rate)")
     print(f"  most beyond the rate in any span: {worst:.0f}")
@@ -82,7 +82,7 @@ def _judge(entries: list[dict[str, Any]], options: RateOptions) -> None:
         raise StormFailed(f"only {len(askers)} processes asked: nothing was shown")
 
 
-def _most_beyond(times: list[float], rate: float) -> float:
+def _max_excess(times: list[float], rate: float) -> float:
     """By how many permits the fullest span exceeds what the rate gives in it."""
     worst, least = 0.0, 0.0
     for count, at in enumerate(times):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 
-from rigs.storms import books, databases
-from rigs.storms.checks import judge
+from rigs.storms import counters, databases
+from rigs.storms.checks import check
 from rigs.storms.databases import PostgresDatabase, on_server
 from rigs.storms.history import now
 from rigs.storms.order import Order, report
-from rigs.storms.outages import Aftermath, judge_outages
+from rigs.storms.outages import Aftermath, check_outages
 from rigs.storms.rig import Options, Rig, Say, StormFailed
 from rigs.storms.standin import stand_in
 from tests.postgres.server import PrivateServer, private_server
@@ -82,9 +82,9 @@ def storm(backend: str, order: Order) -> bool:
         with order.folder() as folder, private_server() as server:
             rig = RestartRig(options, folder, server, lambda line: print(line, flush=True))
             evidence = rig.run()
-            judgement = judge(evidence)
-            judge_outages(judgement, evidence.entries, rig.aftermath())
-            found = books.differences(rig.database.url)
+            judgement = check(evidence)
+            check_outages(judgement, evidence.entries, rig.aftermath())
+            found = counters.differences(rig.database.url)
             judgement.findings["books unlike the rows"] = found
             if not report(judgement):
                 raise StormFailed("a promise was broken")

@@ -60,7 +60,7 @@ def storm(backend: str, order: Order) -> bool:
         with order.folder() as folder, open_database(backend, folder) as database:
             rig = _Rig(options, folder, database, LEADER[backend])
             jobs = asyncio.run(rig.run())
-            _judge(jobs, [entry["job"] for entry in read_all(folder)], options)
+            _check_ticks(jobs, [entry["job"] for entry in read_all(folder)], options)
             print(f"  {rig.kills} kills of the coordinator")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
@@ -68,7 +68,7 @@ def storm(backend: str, order: Order) -> bool:
     return True
 
 
-def _judge(jobs: list[JobRecord], ran: list[str], options: CronStorm) -> None:
+def _check_ticks(jobs: list[JobRecord], ran: list[str], options: CronStorm) -> None:
     counted = Counter(_tick(job) for job in jobs)
     ticks = sorted(counted)
     twice = [tick for tick in ticks if counted[tick] > 1]

@@ -38,7 +38,7 @@ class Forbidden(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where to connect, and what to say there: ``url`` has the address in place of the name."""
 
     url: str
@@ -46,14 +46,16 @@ class Place:
     tls_name: str
 
 
-async def look_up(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """The addresses of a name, by the system's resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
-async def checked_place(url: str, networks: Networks | None, resolve: Resolve = look_up) -> Place:
+async def checked_endpoint(
+    url: str, networks: Networks | None, resolve: Resolve = resolve_host
+) -> Endpoint:
     """Where a request may go. Forbidden if any of the name's addresses is closed; OSError when the
     name has none."""
     parts = _parts(url)
@@ -70,7 +72,7 @@ async def checked_place(url: str, networks: Networks | None, resolve: Resolve = 
             raise Forbidden("the service's address is not in the networks that its bot allows")
     shown = f"[{found[0]}]" if isinstance(found[0], IPv6Address) else str(found[0])
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Place(f"{parts.scheme}://{shown}:{port}{path}", parts.netloc, host)
+    return Endpoint(f"{parts.scheme}://{shown}:{port}{path}", parts.netloc, host)
 
 
 def is_open(address: Address, networks: Networks | None) -> bool:

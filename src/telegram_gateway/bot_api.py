@@ -9,7 +9,7 @@ import msgspec
 
 from .config import Bot
 from .masking import Mask
-from .meters import Meters
+from .metrics import GatewayMetrics
 
 _LOG: Final = logging.getLogger("telegram_gateway.bot_api")
 # Servers close what is idle, many of them after five seconds. A request that meets the close on its
@@ -67,9 +67,9 @@ _DECODER = msgspec.json.Decoder(_Answer)
 class BotApi:
     """Calls methods for any bot; the address is the bot's own ``api_base``."""
 
-    def __init__(self, mask: Mask, meters: Meters, *, timeout_s: float = 20.0) -> None:
+    def __init__(self, mask: Mask, counters: GatewayMetrics, *, timeout_s: float = 20.0) -> None:
         self._mask = mask
-        self._meters = meters
+        self._counters = counters
         self._refused: set[str] = set()
         self._timeout_s = timeout_s
         self._client: httpx2.AsyncClient | None = None
@@ -145,7 +145,7 @@ class BotApi:
     def _note(self, bot: Bot, *, refused: bool) -> None:
         if refused == (bot.slug in self._refused):
             return
-        self._meters.show("gateway_token_refused", float(refused), bot=bot.slug)
+        self._counters.show("gateway_token_refused", float(refused), bot=bot.slug)
         if refused:
             self._refused.add(bot.slug)
             _LOG.error(

@@ -15,8 +15,8 @@ from forge_jobs import SECRET_ENTROPY, ForgeError
 from .bot_api import ApiError, Unreachable
 from .config import Bot, Settings, load
 from .gateway import Gateway
-from .keeping import keeping_at
 from .masking import log_to
+from .storage import gateway_store_at
 
 T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -219,12 +219,12 @@ def _forge_commands(words: list[str]) -> list[list[str]]:
 
 
 async def _end_session(url: str, user_id: int) -> None:
-    keeping = keeping_at(url)
-    await keeping.open()
+    storage = gateway_store_at(url)
+    await storage.open()
     try:
-        await keeping.forget_user(user_id)
+        await storage.forget_user(user_id)
     finally:
-        await keeping.close()
+        await storage.close()
 
 
 @app.command("fake-telegram")

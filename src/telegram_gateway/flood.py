@@ -2,7 +2,7 @@
 
 They keep a bot from running into 429; when Telegram says 429 all the same, its word counts. The
 limit of the whole bot is a rate limit of forge_jobs, which operators see and change; chats are too
-many for that, so theirs are rows of the gateway's own (``keeping``).
+many for that, so theirs are rows of the gateway's own (``storage``).
 """
 
 from dataclasses import dataclass

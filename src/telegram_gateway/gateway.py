@@ -21,24 +21,24 @@ from forge_jobs import (
     prometheus_text,
 )
 
-from .addresses import Resolve, look_up
+from .addresses import Resolve, resolve_host
 from .bot_api import ApiError, BotApi, Unreachable
 from .calls import Call
 from .config import Bot, HandlerName, Settings
-from .door import Desk, Door
 from .handlers.auth import AuthHandler
 from .handlers.command import CommandHandler
 from .handlers.contract import Handler
 from .handlers.echo import Echo
 from .handlers.http import HttpHandler
 from .janitor import Janitor
-from .keeping import Keeping, KeepingAtTheDoor, Reply, keeping_at
 from .masking import Mask
-from .meters import Meters
+from .metrics import GatewayMetrics
 from .pages import pages
 from .queueing import BotQueue, DirectReply, QueuedReply
 from .sending import Outgoing
+from .storage import CachedGatewayStore, GatewayStore, Reply, gateway_store_at
 from .update import Update
+from .update_receiver import BotRuntime, UpdateReceiver
 from .webhook import Webhook
 
 _LOG: Final = logging.getLogger("telegram_gateway")
@@ -58,28 +58,28 @@ class Gateway:
         bots: Sequence[Bot],
         *,
         clock: Clock = SYSTEM_CLOCK,
-        resolve: Resolve = look_up,
+        resolve: Resolve = resolve_host,
     ) -> None:
         self.settings = settings
         self.bots = bots
-        self.meters = Meters()
+        self.counters = GatewayMetrics()
         self.mask = Mask(secrets_of(settings, bots))
-        self.api = BotApi(self.mask, self.meters)
+        self.api = BotApi(self.mask, self.counters)
         self._resolve = resolve
         self.forge = self._forge(clock)
         self.clock: Clock = clock if self.forge is None else self.forge.clock
-        self.keeping: Keeping = keeping_at(settings.database_url)
-        self._at_the_door = KeepingAtTheDoor(self.keeping, self.clock)
-        self.door = Door(
-            settings, self.keeping, self._at_the_door, self.api, self.clock, self.meters
+        self.storage: GatewayStore = gateway_store_at(settings.database_url)
+        self._at_the_door = CachedGatewayStore(self.storage, self.clock)
+        self.receiver = UpdateReceiver(
+            settings, self.storage, self._at_the_door, self.api, self.clock, self.counters
         )
-        self.desks = {bot.slug: self._desk(bot) for bot in bots}
+        self.runtimes = {bot.slug: self._runtime(bot) for bot in bots}
         self.webhook = Webhook(
-            self.desks,
-            self.door,
-            self.meters,
+            self.runtimes,
+            self.receiver,
+            self.counters,
             self.clock,
-            body_most=settings.body_most,
+            max_body=settings.max_body,
             others=pages(self.checks, self.metrics, self._admin()),
         )
         self.app: ASGIApp = self.webhook
@@ -93,7 +93,7 @@ class Gateway:
             stack.push_async_callback(self._close)
             await self.keeping_ready()
             if self.forge is not None:
-                janitor = Janitor(self.forge, self.settings, self.keeping, self.meters)
+                janitor = Janitor(self.forge, self.settings, self.storage, self.counters)
                 await janitor.set_retention(self.bots)
                 await janitor.once()
                 if workers:
@@ -110,7 +110,7 @@ class Gateway:
         """Open the store and the gateway's own tables; errors show here."""
         if self.forge is not None:
             await self.forge.aready()
-        await self.keeping.open()
+        await self.storage.open()
 
     async def greet(self) -> None:
         """Ask Telegram for each bot, a few times if need be; no answer is a warning, never the
@@ -151,7 +151,7 @@ class Gateway:
 
     async def metrics(self) -> str:
         """The gateway's own counters, then what the queue knows about its jobs."""
-        page = self.meters.page()
+        page = self.counters.page()
         if self.forge is None:
             return page
         try:
@@ -191,14 +191,16 @@ class Gateway:
         found = {bot.sends_queue: slots for bot in self.bots}
         return found | {bot.updates_queue: slots for bot in self.bots if bot.in_queue}
 
-    def _desk(self, bot: Bot) -> Desk:
-        outgoing = Outgoing(bot, self.api, self.keeping, self._at_the_door, self.clock, self.meters)
+    def _runtime(self, bot: Bot) -> BotRuntime:
+        outgoing = Outgoing(
+            bot, self.api, self.storage, self._at_the_door, self.clock, self.counters
+        )
         handler = self._handler(bot, outgoing)
         queue = None
         if self.forge is not None:
             stuck_s = self.settings.stuck_timeout_s
             queue = BotQueue(self.forge, bot, handler, outgoing, self.mask, stuck_s=stuck_s)
-        return Desk(bot, handler, outgoing, queue)
+        return BotRuntime(bot, handler, outgoing, queue)
 
     def _handler(self, bot: Bot, outgoing: Outgoing) -> Handler:
         match bot.handler:
@@ -215,7 +217,7 @@ class Gateway:
 
     def _auth(self, bot: Bot, outgoing: Outgoing) -> Handler:
         def reply(call: Call) -> Reply:
-            queue = self.desks[bot.slug].queue
+            queue = self.runtimes[bot.slug].queue
             return DirectReply(outgoing, call) if queue is None else QueuedReply(queue, call)
 
         async def delete(update: Update) -> None:
@@ -228,17 +230,17 @@ class Gateway:
         return AuthHandler(
             secret=self.settings.auth_secret or b"",
             session_s=self.settings.auth_session_s,
-            keeping=self.keeping,
+            storage=self.storage,
             clock=self.clock,
             reply=reply,
             delete=delete,
         )
 
     async def _close(self) -> None:
-        for desk in self.desks.values():
-            await desk.handler.close()
+        for runtime in self.runtimes.values():
+            await runtime.handler.close()
         await self.api.close()
-        await self.keeping.close()
+        await self.storage.close()
         if self.forge is not None:
             await self.forge.aclose()
 

@@ -10,8 +10,8 @@ from forge_jobs import Forge, QueueChange, cleanup_once, reap_stale_jobs
 
 from .config import Bot, Settings
 from .handlers.auth import WRONG_WITHIN_S
-from .keeping import Keeping
-from .meters import Meters
+from .metrics import GatewayMetrics
+from .storage import GatewayStore
 
 _LOG: Final = logging.getLogger("telegram_gateway.janitor")
 _MAX_PASS_S: Final = 30.0
@@ -22,11 +22,13 @@ _QUARANTINE_S: Final = 7 * 86_400
 class Janitor:
     """Workers recover jobs by their leases within seconds; here it is a backstop."""
 
-    def __init__(self, forge: Forge, settings: Settings, keeping: Keeping, meters: Meters) -> None:
+    def __init__(
+        self, forge: Forge, settings: Settings, storage: GatewayStore, counters: GatewayMetrics
+    ) -> None:
         self._forge = forge
         self._settings = settings
-        self._keeping = keeping
-        self._meters = meters
+        self._storage = storage
+        self._counters = counters
 
     async def set_retention(self, bots: Sequence[Bot]) -> None:
         """What the environment says about retention holds for the queues of these bots."""
@@ -67,7 +69,7 @@ class Janitor:
             return
         if count:
             _LOG.info("%s: %d", name, count)
-            self._meters.count("gateway_janitor_total", count, step=name)
+            self._counters.count("gateway_janitor_total", count, step=name)
 
     async def _purged(self) -> int:
         return (await cleanup_once(await self._forge.aready(), clock=self._forge.clock)).jobs
@@ -78,7 +80,7 @@ class Janitor:
 
     async def _forgotten(self) -> int:
         now = self._forge.clock.now()
-        return await self._keeping.purge(
+        return await self._storage.purge(
             now=now,
             wrong_before=now - WRONG_WITHIN_S * _SECOND,
             quarantine_before=now - _QUARANTINE_S * _SECOND,

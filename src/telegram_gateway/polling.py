@@ -69,7 +69,9 @@ async def _batch(gateway: Gateway, bot: Bot, offset: int) -> list[Any]:
 async def _taken(gateway: Gateway, bot: Bot, batch: list[Any], offset: int) -> int | None:
     """The next offset, or None when an update could not be stored."""
     for update in batch:
-        verdict = await gateway.door.take(gateway.desks[bot.slug], msgspec.json.encode(update))
+        verdict = await gateway.receiver.take(
+            gateway.runtimes[bot.slug], msgspec.json.encode(update)
+        )
         if not verdict.taken:
             return None
         number = (

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, Retry, Throttled
 
+from .backlog import Backlog
 from .breaker import Breaker
 from .calls import Call, cut, message
 from .config import Bot, Ordering
-from .depth import Depth
 from .flood import BOT_RATE, scope_of
 from .handlers.command import CommandHandler
 from .handlers.contract import Handler
@@ -53,7 +53,7 @@ class BotQueue:
     ) -> None:
         self.bot = bot
         self.breaker = Breaker(forge.clock)
-        self.depth = Depth(forge, bot)
+        self.depth = Backlog(forge, bot)
         self._stuck_s = stuck_s
         self._handler = handler
         self._outgoing = outgoing

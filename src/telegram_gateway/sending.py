@@ -10,8 +10,8 @@ from .bot_api import ApiError, BotApi, NotReached, Unreachable
 from .calls import Call
 from .config import Bot
 from .flood import Allowance, allowances, whole_bot
-from .keeping import Keeping, KeepingAtTheDoor
-from .meters import Meters
+from .metrics import GatewayMetrics
+from .storage import CachedGatewayStore, GatewayStore
 
 Take: TypeAlias = Callable[[Sequence[Allowance], int], Awaitable[int]]
 
@@ -30,16 +30,16 @@ class Outgoing:
         self,
         bot: Bot,
         api: BotApi,
-        keeping: Keeping,
-        at_the_door: KeepingAtTheDoor,
+        storage: GatewayStore,
+        at_the_door: CachedGatewayStore,
         clock: Clock,
-        meters: Meters,
+        counters: GatewayMetrics,
     ) -> None:
         self._bot = bot
         self._api = api
-        self._keeping = keeping
+        self._storage = storage
         self._at_the_door = at_the_door
-        self._meters = meters
+        self._counters = counters
         self._clock = clock
         self._moved: dict[str, int] = {}
         self._held_until = 0.0
@@ -51,7 +51,7 @@ class Outgoing:
         bot, since Telegram does not say whom it means; a refused token does, too, and so does a
         Telegram that cannot be reached or answers nobody. None of these costs an attempt.
         """
-        return await self._sent(call, self._keeping.take, permit)
+        return await self._sent(call, self._storage.take, permit)
 
     async def _sent(self, call: Call, take: Take, permit: Callable[[], Awaitable[None]]) -> Any:
         wait_s = await self._flood_wait_s(call, take)
@@ -122,7 +122,7 @@ class Outgoing:
                 wait_s = error.retry_after_s or 1.0
                 self._held_until = self._clock.mono() + wait_s + _BEYOND_S
                 self._count("flood")
-                self._meters.count("gateway_flood_wait_seconds_total", wait_s, bot=self._bot.slug)
+                self._counters.count("gateway_flood_wait_seconds_total", wait_s, bot=self._bot.slug)
                 return Throttled(wait_s + _BEYOND_S)
             case 400 | 403:
                 self._count("refused")
@@ -151,4 +151,4 @@ class Outgoing:
         return Throttled(_OUTAGE_WAIT_S)
 
     def _count(self, result: str) -> None:
-        self._meters.count("gateway_sends_total", bot=self._bot.slug, result=result)
+        self._counters.count("gateway_sends_total", bot=self._bot.slug, result=result)

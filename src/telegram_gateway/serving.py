@@ -12,7 +12,7 @@ import uvicorn
 from .config import Bot, Mode
 from .gateway import Gateway
 from .polling import poll
-from .watching import watch
+from .webhook_status import poll_webhooks
 
 _LOG: Final = logging.getLogger("telegram_gateway")
 
@@ -53,7 +53,7 @@ async def serve(gateway: Gateway) -> None:
 
     _on_signals(gateway, stop)
     polled = [bot for bot in gateway.bots if bot.mode is Mode.POLLING]
-    async with gateway.running(), _beside(gateway, polled):
+    async with gateway.running(), _background(gateway, polled):
         _LOG.info("listening on %s:%d for %d bots", settings.host, settings.port, len(gateway.bots))
         await server.serve()
 
@@ -62,15 +62,15 @@ async def fetch(gateway: Gateway) -> None:
     """Poll for all bots and listen nowhere, until SIGTERM or SIGINT; a second one ends at once."""
     stopped = asyncio.Event()
     _on_signals(gateway, stopped.set)
-    async with gateway.running(), _beside(gateway, gateway.bots):
+    async with gateway.running(), _background(gateway, gateway.bots):
         _LOG.info("fetching the updates of %d bots", len(gateway.bots))
         await stopped.wait()
 
 
 @contextlib.asynccontextmanager
-async def _beside(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator[None, None]:
+async def _background(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator[None, None]:
     """What runs next to door and workers, and ends before they do."""
-    work = [("greeting", gateway.greet()), ("watching", watch(gateway, polled))]
+    work = [("greeting", gateway.greet()), ("watching", poll_webhooks(gateway, polled))]
     work += [(f"poll {bot.slug}", poll(gateway, bot)) for bot in polled]
     tasks = [asyncio.create_task(one, name=name) for name, one in work]
     try:

@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forge_jobs import Clock
 
-from .door import Desk, Door
-from .meters import Meters
-from .strangers import Strangers
+from .failed_secrets import FailedSecrets
+from .metrics import GatewayMetrics
+from .update_receiver import BotRuntime, UpdateReceiver
 
 PREFIX: Final = "/bot/"
 SECRET_HEADER: Final = b"x-telegram-bot-api-secret-token"
@@ -57,21 +57,21 @@ class Webhook:
 
     def __init__(
         self,
-        desks: Mapping[str, Desk],
-        door: Door,
-        meters: Meters,
+        runtimes: Mapping[str, BotRuntime],
+        receiver: UpdateReceiver,
+        counters: GatewayMetrics,
         clock: Clock,
         *,
-        body_most: int,
+        max_body: int,
         others: ASGIApp,
     ) -> None:
-        self._desks = desks
-        self._door = door
-        self._meters = meters
+        self._runtimes = runtimes
+        self._receiver = receiver
+        self._counters = counters
         self._clock = clock
-        self._body_most = body_most
+        self._max_body = max_body
         self._others = others
-        self._strangers = Strangers(clock)
+        self._strangers = FailedSecrets(clock)
         self.draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,11 +82,11 @@ class Webhook:
         answer = await self._received(scope, receive)
         await send(answer.head)
         await send(answer.body)
-        self._meters.door(self._clock.mono() - started)
+        self._counters.receiver(self._clock.mono() - started)
 
     async def _received(self, scope: Scope, receive: Receive) -> Answer:
-        desk = self._desks.get(scope["path"][len(PREFIX) :])
-        if desk is None:
+        runtime = self._runtimes.get(scope["path"][len(PREFIX) :])
+        if runtime is None:
             return _UNKNOWN
         if scope["method"] != "POST":
             return _METHOD
@@ -99,23 +99,23 @@ class Webhook:
                 kind = value
             elif name == b"content-length":
                 length = value
-        if not _is_known(secrets, desk.bot.secrets):
-            return self._turned_away(scope, desk)
-        return await self._from_telegram(desk, receive, kind, length)
+        if not _is_known(secrets, runtime.bot.secrets):
+            return self._turned_away(scope, runtime)
+        return await self._from_telegram(runtime, receive, kind, length)
 
-    def _turned_away(self, scope: Scope, desk: Desk) -> Answer:
-        self._meters.count("gateway_updates_total", bot=desk.bot.slug, outcome="unauthorised")
+    def _turned_away(self, scope: Scope, runtime: BotRuntime) -> Answer:
+        self._counters.count("gateway_updates_total", bot=runtime.bot.slug, outcome="unauthorised")
         source = scope.get("client")
         return _WRONG_AGAIN if self._strangers.failed(source[0] if source else "") else _WRONG
 
     async def _from_telegram(
-        self, desk: Desk, receive: Receive, kind: bytes, length: bytes
+        self, runtime: BotRuntime, receive: Receive, kind: bytes, length: bytes
     ) -> Answer:
         if self.draining:
             return _STOPPING
         if kind.partition(b";")[0].strip().lower() != b"application/json":
             return _KIND
-        if length.isdigit() and int(length) > self._body_most:
+        if length.isdigit() and int(length) > self._max_body:
             return _LARGE
         try:
             async with asyncio.timeout(_BODY_WITHIN_S):
@@ -124,7 +124,7 @@ class Webhook:
             return _SLOW
         if isinstance(body, Answer):
             return body
-        return _TAKEN if (await self._door.take(desk, body)).taken else _LATER
+        return _TAKEN if (await self._receiver.take(runtime, body)).taken else _LATER
 
     async def _body(self, receive: Receive) -> bytes | Answer:
         """The body, or a refusal as soon as it is too large: a chunked one tells no length."""
@@ -135,7 +135,7 @@ class Webhook:
                 return _GONE
             part: bytes = message.get("body", b"")
             body = body + part if body else part
-            if len(body) > self._body_most:
+            if len(body) > self._max_body:
                 return _LARGE
             if not message.get("more_body", False):
                 return body

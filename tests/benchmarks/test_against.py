@@ -1,11 +1,13 @@
 """`--against`: this tree and an earlier commit, measured in one run. No figure is looked at."""
 
+import ast
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PUBLIC = {"forge_jobs", "forge_jobs.handlers", "forge_jobs.web"}
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,3 +42,15 @@ def test_a_row_that_is_not_there_is_named() -> None:
     done = bench("--against", "HEAD", "--only", "drain,nothing")
     assert done.returncode == 2
     assert "no row nothing" in done.stderr
+
+
+def test_the_benchmark_imports_public_modules_of_the_package_only() -> None:
+    """It runs unchanged on an earlier commit, whose inner modules may have other names."""
+    found: set[str] = set()
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                found.add(node.module)
+            elif isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+    assert {name for name in found if name.split(".")[0] == "forge_jobs"} == PUBLIC

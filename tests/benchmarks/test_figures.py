@@ -21,7 +21,7 @@ SHARE = Target("share", "a share", 1.0, 0.5, "%", Sense.BELOW)
         (DELAY, 8.1, Verdict.MISSED),
         (SHARE, 0.5, Verdict.MUST),
         (SHARE, 1.0, Verdict.MISSED),
-        (targets.beside("x", "beside"), 3.0, Verdict.BESIDE),
+        (targets.untargeted("x", "beside"), 3.0, Verdict.BESIDE),
     ],
 )
 def test_verdict(target: Target, measured: float | None, verdict: Verdict) -> None:

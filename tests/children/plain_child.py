@@ -13,7 +13,7 @@ from forge_jobs.kit.children.parent_link import ParentLink
 
 def main() -> None:
     if "PLAIN_GUARD" in os.environ:
-        parent_link._ask_kernel = lambda lifeline: None  # type: ignore[attr-defined]
+        parent_link._arm_kernel_signal = lambda lifeline: None  # type: ignore[attr-defined]
     link = ParentLink.from_arguments(sys.argv[1:])
     link.send(b"ready")
     for line in link.lines():

@@ -38,7 +38,7 @@ async def start() -> AsyncIterator[Start]:
 
     yield ready
     for child in children:
-        await child.end(0)
+        await child.terminate(0)
 
 
 def alive(pid: int) -> bool:
@@ -102,7 +102,7 @@ async def test_what_it_prints_comes_line_by_line(start: Start) -> None:
     assert await child.receive() == b"flooded"
     await child.send(b"print over")
     assert await child.receive() == b"printed"
-    await child.end(0)
+    await child.terminate(0)
     assert printed[:2] == ["hello", "and hello"]
     assert printed[-1] == "and over"
     assert max(map(len, printed)) <= MAX_OUTPUT_LINE + 2
@@ -141,7 +141,7 @@ async def test_words_before_death_are_not_lost(start: Start) -> None:
 
 async def test_dismissed_child_ends_by_itself(start: Start) -> None:
     child = await start()
-    child.dismiss()
+    child.close_input()
     async with asyncio.timeout(60):
         assert await child.wait() == ChildExit(0)
 
@@ -151,7 +151,7 @@ async def test_end_terminates_the_whole_group(start: Start) -> None:
     await child.send(b"grandchild")
     grandchild = int(await child.receive() or b"0")
     assert alive(grandchild)
-    ended = await child.end(30)
+    ended = await child.terminate(30)
     assert ended.signal == signal.SIGTERM
     assert gone_within([grandchild, child.pid], 30)
 
@@ -160,7 +160,7 @@ async def test_a_child_that_ignores_term_is_killed_after_the_grace(start: Start)
     child = await start()
     await child.send(b"stubborn")
     assert await child.receive() == b"stubborn"
-    ended = await child.end(0.3)
+    ended = await child.terminate(0.3)
     assert ended.signal == signal.SIGKILL
 
 
@@ -168,7 +168,7 @@ async def test_a_child_that_holds_the_interpreter_lock_is_killed(start: Start) -
     child = await start()
     await child.send(b"hold")
     assert await child.receive() == b"holding"
-    ended = await child.end(0.3)
+    ended = await child.terminate(0.3)
     assert ended.signal in (signal.SIGTERM, signal.SIGKILL)
 
 
@@ -188,7 +188,7 @@ async def test_no_zombies_threads_or_descriptors_are_left() -> None:
         child = await LineChild.start(COMMAND, on_output=lambda line: None)
         pids.append(child.pid)
         await child.receive()
-        await child.end(0)
+        await child.terminate(0)
 
     await once()
     gc.collect()

@@ -294,7 +294,7 @@ def test_a_fork_while_another_thread_holds_our_locks() -> None:
         held, go_on = threading.Event(), threading.Event()
 
         def hold():
-            with access._guard, poller._guard, access.io._guard:
+            with access._lock, poller._lock, access.io._lock:
                 held.set()
                 go_on.wait()
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 
 @pytest.fixture
-def server_url(places: Places) -> Iterator[str]:
+def server_url(schemas: Schemas) -> Iterator[str]:
     """An empty store on a Postgres server."""
-    schema = places.take()
-    yield places.url(schema)
-    places.give_back(schema)
+    schema = schemas.take()
+    yield schemas.url(schema)
+    schemas.give_back(schema)

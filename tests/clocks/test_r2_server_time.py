@@ -41,7 +41,7 @@ def _wrong_now(clock: SystemClock) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _an_hour_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "now", _wrong_now)
 
 

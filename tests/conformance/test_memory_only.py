@@ -90,9 +90,9 @@ async def test_lapsed_keys_are_swept(store: MemoryStore, clock: MovableClock) ->
     await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
     clock.advance(6)
     assert dedupe_keys.holder(tables, asked, clock.now()) is None
-    assert len(tables.holds) == 1
+    assert len(tables.dedupe_entries) == 1
     await store.jobs.purge(Retention(), limit=10)
-    assert tables.holds == {}
+    assert tables.dedupe_entries == {}
 
 
 async def test_a_ring_comes_synchronously_and_outside_the_lock(store: MemoryStore) -> None:
@@ -115,7 +115,7 @@ async def test_a_fork_does_not_inherit_a_held_lock(store: MemoryStore) -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store._tables.change():
+        with store._tables.write():
             held.set()
             done.wait(60)
 

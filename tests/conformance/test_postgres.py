@@ -10,27 +10,27 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 
 @pytest.fixture
-def make_store(clock: MovableClock, places: Places) -> Iterator[MakeStore]:
+def make_store(clock: MovableClock, schemas: Schemas) -> Iterator[MakeStore]:
     taken: list[str] = []
 
     def make() -> PostgresStore:
-        taken.append(places.take())
-        return PostgresStore(places.url(taken[-1]), clock, SeededEntropy(len(taken)))
+        taken.append(schemas.take())
+        return PostgresStore(schemas.url(taken[-1]), clock, SeededEntropy(len(taken)))
 
     yield make
     for schema in taken:
-        places.give_back(schema)
+        schemas.give_back(schema)
 
 
 @pytest.fixture
-def second_store(clock: MovableClock, places: Places) -> SecondStore:
+def second_store(clock: MovableClock, schemas: Schemas) -> SecondStore:
     def beside(store: Store) -> PostgresStore:
         return PostgresStore(
-            places.url(store.maintenance.describe()["namespace"]), clock, SeededEntropy(9)
+            schemas.url(store.maintenance.describe()["namespace"]), clock, SeededEntropy(9)
         )
 
     return beside

@@ -21,14 +21,14 @@ from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore, SecondStore
 from tests.postgres.bouncer import bouncer, program
-from tests.postgres.places import Places
 from tests.postgres.pooler import transaction_pooler
+from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer, oldest
 
 
 @pytest.fixture(scope="module")
-def places(oldest_postgres: PrivateServer) -> Iterator[Places]:
-    made = Places(oldest_postgres)
+def schemas(oldest_postgres: PrivateServer) -> Iterator[Schemas]:
+    made = Schemas(oldest_postgres)
     yield made
     made.close()
 
@@ -45,16 +45,16 @@ def pooled(folder: Path, schema: str) -> str:
 
 
 @pytest.fixture
-def make_store(clock: MovableClock, places: Places, pooler: Path) -> Iterator[MakeStore]:
+def make_store(clock: MovableClock, schemas: Schemas, pooler: Path) -> Iterator[MakeStore]:
     taken: list[str] = []
 
     def make() -> PostgresStore:
-        taken.append(places.take())
+        taken.append(schemas.take())
         return PostgresStore(pooled(pooler, taken[-1]), clock, SeededEntropy(len(taken)))
 
     yield make
     for schema in taken:
-        places.give_back(schema)
+        schemas.give_back(schema)
 
 
 @pytest.fixture

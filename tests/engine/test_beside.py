@@ -27,7 +27,7 @@ def faulty(store: Store) -> FaultyStore:
     faulty = FaultyStore(store)
     # A server is not done at once, so that calls can meet.
     faulty.jobs.pause_s = 0.002
-    faulty.capabilities = msgspec.structs.replace(store.capabilities, apart=True)
+    faulty.capabilities = msgspec.structs.replace(store.capabilities, server_side=True)
     return faulty
 
 

@@ -246,7 +246,7 @@ async def test_the_service_backs_off_on_errors_and_sleeps_until_the_next_tick(
     await bench.declare(expression="*/4 * * * * *", overlap="allow")
     service = bench.service()
     following = await service.tick()
-    assert following.is_sharp
+    assert following.is_exact
     assert following.after_s == pytest.approx(4, abs=0.1)
     bench.clock.advance(3.5)
     following = await service.tick()
@@ -255,7 +255,7 @@ async def test_the_service_backs_off_on_errors_and_sleeps_until_the_next_tick(
     assert (await service.tick()).after_s == pytest.approx(4, abs=0.1)
     assert len(await bench.jobs()) == 1
     await bench.store.schedules.delete("report")
-    assert not (await service.tick()).is_sharp
+    assert not (await service.tick()).is_exact
 
     async def due(**how: Any) -> Any:
         raise Unavailable("down")

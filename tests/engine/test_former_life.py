@@ -32,8 +32,8 @@ class _Processes:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def share(self, *, most: int) -> int:
-        changed = await self._inner.share(max_slots=most)
+    async def share(self, *, max_slots: int) -> int:
+        changed = await self._inner.share(max_slots=max_slots)
         if _is_the_look():
             self.shared.set()
             await self.answer.wait()

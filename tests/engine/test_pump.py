@@ -185,7 +185,7 @@ async def test_the_next_batch_runs_while_one_is_written_where_a_server_writes_it
     async with rig.working({"q": 100}, settings=settings):
         await _all(rig, "done", 300)
     most = max(len(request.finish) for request in faulty.jobs.requests)
-    assert most == (10 if rig.store.capabilities.apart else 20)
+    assert most == (10 if rig.store.capabilities.server_side else 20)
 
 
 async def test_nothing_starts_while_an_ending_is_unwritten_for_long(

@@ -112,7 +112,7 @@ async def test_rebalance_once_is_the_same_on_every_node_at_once() -> None:
     await store.queues.ensure("q", slots=10)
     for name in "abc":
         await _member(store, name)
-    services = [Rebalance(store, most=256) for _ in range(5)]
+    services = [Rebalance(store, max_slots=256) for _ in range(5)]
     await asyncio.gather(*(service.tick() for service in services))
     shares = {one.host_id: one.shares["q"].slots for one in await store.processes.all()}
     assert shares == {"a": 4, "b": 3, "c": 3}

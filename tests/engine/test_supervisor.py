@@ -41,13 +41,13 @@ def test_M6_a_share_is_fair_and_only_taken_from_what_others_gave_up(
     total: int, others: list[Part], expected: int
 ) -> None:
     fresh = Part(9, "a", wants=True)
-    changed = {part.process: part for part in share_out(total, [*others, fresh], most=256)}
+    changed = {part.process: part for part in share_out(total, [*others, fresh], max_slots=256)}
     assert changed.get(9, fresh).slots == expected
 
 
 def test_A25_a_queue_may_have_more_slots_than_one_process_holds() -> None:
     fresh = Part(9, "a", wants=True)
-    [grown] = share_out(1_024, [fresh, *_parts(256, 256, 256)], most=256)
+    [grown] = share_out(1_024, [fresh, *_parts(256, 256, 256)], max_slots=256)
     assert (grown.host_id, grown.slots) == ("a", 256)
 
 

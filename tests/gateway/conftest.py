@@ -12,7 +12,7 @@ import pytest
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
 from tests.gateway.fake_api import FakeApi, fake_api
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer
 
 TOKEN = "{number}:AAabcdefghijklmnopqrstuvwxyz_{number}"
@@ -54,11 +54,11 @@ class Bots:
 
 
 @pytest.fixture
-def postgres_url(places: Places, postgres: PrivateServer) -> Iterator[str]:
+def postgres_url(schemas: Schemas, postgres: PrivateServer) -> Iterator[str]:
     """An empty schema, and none of the gateway's own tables."""
-    name = places.take()
-    yield places.url(name)
-    places.give_back(name)
+    name = schemas.take()
+    yield schemas.url(name)
+    schemas.give_back(name)
     postgres.sql(f"DROP SCHEMA IF EXISTS {name}_gateway CASCADE")
 
 

@@ -58,11 +58,11 @@ async def tables(url: str) -> bytes:
         await connection.close()
 
 
-def leaks(places: dict[str, bytes], secrets: Iterable[str]) -> list[str]:
+def leaks(schemas: dict[str, bytes], secrets: Iterable[str]) -> list[str]:
     """Where each secret was found; empty is good."""
     return [
         f"{secret[:6]}… in {name}"
         for secret in secrets
-        for name, data in places.items()
+        for name, data in schemas.items()
         if holds(data, secret)
     ]

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from forge_jobs import SYSTEM_CLOCK, Dead, Failed
-from telegram_gateway.addresses import Forbidden, checked_place, is_open
+from telegram_gateway.addresses import Forbidden, checked_endpoint, is_open
 from telegram_gateway.config import Bot, HandlerName, HttpTarget
 from telegram_gateway.handlers.http import HttpHandler
 from telegram_gateway.update import read_update
@@ -50,14 +50,14 @@ async def names(host: str, port: int) -> Sequence[str]:
 async def test_no_spelling_of_a_closed_address_is_called(host: str, connects: list[str]) -> None:
     assert len(HOSTS) >= 60
     with pytest.raises(Forbidden):
-        await checked_place(f"http://{host}/x", None, names)
+        await checked_endpoint(f"http://{host}/x", None, names)
     with pytest.raises(Dead):
         await handler(f"http://{host}/x", names).answer(read_update(update(1)), 1)
     assert connects == []
 
 
 async def test_a_public_name_is_called_by_its_address() -> None:
-    place = await checked_place("https://Good.example:8443/a?b=1", None, names)
+    place = await checked_endpoint("https://Good.example:8443/a?b=1", None, names)
     assert place.url == "https://93.184.216.34:8443/a?b=1"
     assert (place.host_header, place.tls_name) == ("Good.example:8443", "good.example")
 

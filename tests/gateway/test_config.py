@@ -27,7 +27,7 @@ bots:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Bots:
+def runtime(tmp_path: Path) -> Bots:
     return Bots(FakeApi(), tmp_path)
 
 
@@ -43,10 +43,14 @@ def test_durations_have_gos_grammar(text: str, seconds: float | None) -> None:
     assert go_seconds(text) == seconds
 
 
-def test_the_originals_file_loads_unchanged(desk: Bots) -> None:
-    settings, bots, warnings = load(desk.environment(ORIGINAL))
-    door, echo, back = bots
-    assert (door.handler, door.require_auth, door.in_queue) == (HandlerName.AUTH, False, False)
+def test_the_originals_file_loads_unchanged(runtime: Bots) -> None:
+    settings, bots, warnings = load(runtime.environment(ORIGINAL))
+    receiver, echo, back = bots
+    assert (receiver.handler, receiver.require_auth, receiver.in_queue) == (
+        HandlerName.AUTH,
+        False,
+        False,
+    )
     assert (echo.require_auth, echo.in_queue, echo.ordering) == (True, True, Ordering.SERIAL)
     assert echo.backoff_s == (30.0, 120.0, 600.0, 3_600.0)
     assert (echo.max_attempts, echo.id) == (5, "101")
@@ -60,7 +64,7 @@ def test_the_originals_file_loads_unchanged(desk: Bots) -> None:
         assert hidden not in shown
 
 
-def test_every_mistake_is_reported_at_once(desk: Bots) -> None:
+def test_every_mistake_is_reported_at_once(runtime: Bots) -> None:
     text = """
 bots:
   Bad_Slug: {handler: echo}
@@ -70,7 +74,7 @@ bots:
   none: {handler: echo, requireAuth: false}
 other: 1
 """
-    env = desk.environment(
+    env = runtime.environment(
         text,
         DATABASE_URL="",
         ALLOWED_USERS="1,x",
@@ -122,16 +126,16 @@ other: 1
     ],
 )
 def test_what_cannot_work_stops_the_start(
-    desk: Bots, text: str, variables: dict[str, str], wanted: str
+    runtime: Bots, text: str, variables: dict[str, str], wanted: str
 ) -> None:
     with pytest.raises(BadGatewayConfig, match=wanted):
-        load(desk.environment(text, **variables))
+        load(runtime.environment(text, **variables))
 
 
-def test_secrets_come_from_files_and_durations_fall_back(desk: Bots) -> None:
-    file = desk.folder / "token"
+def test_secrets_come_from_files_and_durations_fall_back(runtime: Bots) -> None:
+    file = runtime.folder / "token"
     file.write_text(TOKEN.format(number=77) + "\n", encoding="utf-8")
-    env = desk.environment(
+    env = runtime.environment(
         "bots: {echo: {handler: echo}}",
         BOT_ECHO_TOKEN="",
         BOT_ECHO_TOKEN_FILE=str(file),
@@ -143,9 +147,9 @@ def test_secrets_come_from_files_and_durations_fall_back(desk: Bots) -> None:
     assert any("QUEUE_JANITOR_INTERVAL" in warning for warning in warnings)
 
 
-def test_lease_and_heartbeat_are_the_librarys_unless_set(desk: Bots) -> None:
+def test_lease_and_heartbeat_are_the_librarys_unless_set(runtime: Bots) -> None:
     text = "bots: {echo: {handler: echo}}"
-    settings, _, _ = load(desk.environment(text))
+    settings, _, _ = load(runtime.environment(text))
     assert (settings.lease_s, settings.heartbeat_s) == (EngineSettings().lease_s, None)
-    settings, _, _ = load(desk.environment(text, LEASE="60s", HEARTBEAT="10s"))
+    settings, _, _ = load(runtime.environment(text, LEASE="60s", HEARTBEAT="10s"))
     assert (settings.lease_s, settings.heartbeat_s) == (60.0, 10.0)

@@ -25,7 +25,7 @@ async def test_an_update_comes_in_and_its_echo_goes_out_once(bots: Bots) -> None
     assert bots.api.texts() == ["héllo ✓"]
     token, _, said = bots.api.calls[-1]
     assert (token, said["chat_id"]) == (TOKEN.format(number=101), 7)
-    count = gateway.meters.value
+    count = gateway.counters.value
     assert count("gateway_updates_total", bot="echo", outcome="accepted") == 1
     assert count("gateway_updates_total", bot="echo", outcome="duplicate") == 2
 
@@ -40,9 +40,9 @@ async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
         assert gateway.forge is not None
         report = await gateway.forge.drain()
         assert (report.ran, report.done) == (2, 2)  # the update and its answer
-        desk = gateway.desks["echo"]
+        runtime = gateway.runtimes["echo"]
         for _ in range(1_000):
-            await gateway.door.take(desk, update(5))
+            await gateway.receiver.take(runtime, update(5))
         assert (await gateway.forge.drain()).ran == 0
     assert bots.api.texts() == ["hi"]
 
@@ -111,7 +111,7 @@ async def test_what_is_no_update_is_kept_aside_and_acknowledged(bots: Bots, body
     async with gateway.running(workers=False):
         assert (await post(gateway, "echo", body)).status_code == 200
     outcome = {"bot": "echo", "outcome": "quarantined"}
-    assert gateway.meters.value("gateway_updates_total", **outcome) == 1
+    assert gateway.counters.value("gateway_updates_total", **outcome) == 1
 
 
 async def test_any_kind_of_update_is_taken(bots: Bots) -> None:

@@ -19,9 +19,9 @@ import pytest
 from forge_jobs.testing import frozen
 from forge_jobs.testing.clock import MovableClock
 from telegram_gateway.config import load
-from telegram_gateway.door import Verdict
-from telegram_gateway.fake import FakeBot, FakeTelegram, Flooding, Patience, fake_telegram
+from telegram_gateway.fake import FakeBot, FakeTelegram, FloodControl, FloodRate, fake_telegram
 from telegram_gateway.gateway import Gateway
+from telegram_gateway.update_receiver import UpdateVerdict
 from tests.gateway.conftest import SECRET, TOKEN, update
 
 pytestmark = pytest.mark.processes
@@ -78,7 +78,7 @@ async def process(environment: dict[str, str]) -> AsyncGenerator[Process, None]:
         await child.communicate()
 
 
-class Counting(Flooding):
+class Counting(FloodControl):
     """Writes down when it refused what, and when anything came at all."""
 
     def __init__(self, **limits: Any) -> None:
@@ -106,8 +106,8 @@ async def taken_in(fake: FakeTelegram, bot: FakeBot, environment: dict[str, str]
                 for chat in CHATS:
                     fake.say(bot, str(number), chat=chat)
                     bodies.append(update(number * 100 + chat, str(number), chat=chat, user=chat))
-                take = partial(gateway.door.take, gateway.desks["echo"])
-                assert {*await asyncio.gather(*map(take, bodies))} == {Verdict.ACCEPTED}
+                take = partial(gateway.receiver.take, gateway.runtimes["echo"])
+                assert {*await asyncio.gather(*map(take, bodies))} == {UpdateVerdict.ACCEPTED}
 
 
 async def until_all_came(bot: FakeBot, clock: MovableClock, processes: list[Process]) -> None:
@@ -124,7 +124,7 @@ async def until_all_came(bot: FakeBot, clock: MovableClock, processes: list[Proc
 @pytest.mark.parametrize("burst", [30, 20])
 async def test_500_messages_to_50_chats_by_two_processes(tmp_path: Path, burst: int) -> None:
     """Telegram counts as it says it does, or is stricter than that."""
-    clock, flooding = MovableClock(), Counting(bot=Patience(30.0, burst))
+    clock, flooding = MovableClock(), Counting(bot=FloodRate(30.0, burst))
     file = tmp_path / "bots.yaml"
     file.write_text(ECHO, encoding="utf-8")
     async with fake_telegram(clock=clock, flooding=flooding) as fake:

@@ -12,7 +12,7 @@ import pytest
 
 from rigs.storms.databases import Database, PostgresDatabase, SqliteDatabase
 from rigs.storms.gateway import quiet, step_by_step
-from rigs.storms.gateway_judge import GatewayEvidence, judge
+from rigs.storms.gateway_checks import GatewayEvidence, check_gateway
 from rigs.storms.gateway_polling import POLLING_STEPS
 from rigs.storms.gateway_rig import GatewayRig, gateway_rig
 from rigs.storms.gateway_steps import STEPS
@@ -53,7 +53,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[GatewayRig]:
 
 
 def findings(evidence: GatewayEvidence) -> dict[str, list[str]]:
-    return {name: found for name, found in judge(evidence).findings.items() if found}
+    return {name: found for name, found in check_gateway(evidence).findings.items() if found}
 
 
 def copies(evidence: GatewayEvidence, label: str) -> int:

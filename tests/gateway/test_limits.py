@@ -9,7 +9,7 @@ import pytest
 from forge_jobs.testing import frozen
 from telegram_gateway.flood import allowances
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.keeping import keeping_at
+from telegram_gateway.storage import gateway_store_at
 from tests.gateway.conftest import Bots, post, update
 from tests.gateway.fake_api import fake_api
 
@@ -31,19 +31,19 @@ async def drained(gateway: Gateway) -> int:
 
 
 async def test_two_processes_share_the_limits_of_a_chat_and_a_group(store_url: str) -> None:
-    one, two = keeping_at(store_url), keeping_at(store_url)
+    one, two = gateway_store_at(store_url), gateway_store_at(store_url)
     await one.open()
     await two.open()
     try:
         now, person, group = 10**15, allowances("1", 7), allowances("1", -7)
-        assert [await desk.take(person, now) for desk in (one, two, one)] == [0, 0, 0]
+        assert [await runtime.take(person, now) for runtime in (one, two, one)] == [0, 0, 0]
         assert await two.take(person, now) == SECOND
         assert await one.take(person, now + SECOND // 2) == SECOND // 2
         assert await two.take(person, now + SECOND) == 0
         assert await one.take(allowances("2", 7), now) == 0
         for second in range(20):
-            desk = (one, two)[second % 2]
-            assert await desk.take(group, now + second * SECOND // 2) in (0, SECOND // 2)
+            runtime = (one, two)[second % 2]
+            assert await runtime.take(group, now + second * SECOND // 2) in (0, SECOND // 2)
         later = now + 60 * SECOND
         taken = [await one.take(group, later + second * SECOND) for second in range(40)]
         assert taken.count(0) <= 20 + 40 // 3 + 1
@@ -95,7 +95,7 @@ async def test_when_too_many_wait_telegram_keeps_the_next(bots: Bots) -> None:
             assert answer.status_code == 200
             await drained(gateway)
     assert len(bots.api.texts()) == 4
-    assert gateway.meters.value("gateway_updates_total", bot="echo", outcome="full") == 2
+    assert gateway.counters.value("gateway_updates_total", bot="echo", outcome="full") == 2
 
 
 async def test_who_guesses_secrets_is_slowed_down_and_telegram_is_not(tmp_path: Path) -> None:
@@ -127,14 +127,14 @@ async def test_sends_of_a_refused_token_wait_and_cost_nothing(bots: Bots, code: 
             for _ in range(12):
                 await drained(gateway)
                 time.advance("5m")
-            assert gateway.meters.value("gateway_token_refused", **REFUSED) == 1
-            assert 'gateway_token_refused{bot="echo"} 1' in gateway.meters.page()
+            assert gateway.counters.value("gateway_token_refused", **REFUSED) == 1
+            assert 'gateway_token_refused{bot="echo"} 1' in gateway.counters.page()
             bots.api.refusal = 0
             for _ in range(3):
                 time.advance("5m")
                 await drained(gateway)
     assert sorted(bots.api.texts()) == ["0", "1", "2"]
-    assert gateway.meters.value("gateway_token_refused", **REFUSED) == 0
+    assert gateway.counters.value("gateway_token_refused", **REFUSED) == 0
 
 
 async def test_a_method_that_is_not_found_dies_alone(bots: Bots) -> None:

@@ -22,7 +22,7 @@ from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.janitor import Janitor
 from telegram_gateway.polling import poll
 from telegram_gateway.update import Update
-from telegram_gateway.watching import look
+from telegram_gateway.webhook_status import read_webhook
 from tests.gateway.conftest import SECRET, TOKEN, Bots, post, update
 from tests.gateway.fake_api import until
 
@@ -105,7 +105,7 @@ async def test_a_user_is_forgotten_with_jobs_and_session(bots: Bots) -> None:
         await post(gateway, "echo", update(1, chat=7, user=7))
         await post(gateway, "echo", update(2, chat=-5, user=7))
         await post(gateway, "echo", update(3, chat=-5, user=8))
-        await gateway.keeping.start_session(7, 2**60, Silence())
+        await gateway.storage.start_session(7, 2**60, Silence())
         env = {**os.environ, **bots.environment(ECHO)}
         assert (await run(bots, "jobs", "forget", "--user"))[0] == 2
         command = [sys.executable, "-m", "telegram_gateway", "jobs", "forget", "--user", "7"]
@@ -113,7 +113,7 @@ async def test_a_user_is_forgotten_with_jobs_and_session(bots: Bots) -> None:
             *command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         assert await process.wait() == 0
-        assert await gateway.keeping.session_until(7, 0) is None
+        assert await gateway.storage.session_until(7, 0) is None
         assert gateway.forge is not None
         await gateway.forge.drain()
     assert [said["chat_id"] for _, _, said in bots.api.calls] == [-5]
@@ -126,10 +126,10 @@ async def test_telegrams_view_of_a_webhook_is_shown(bots: Bots) -> None:
     async with gateway.running(workers=False):
         told: dict[str, float] = {}
         for _ in range(2):
-            await look(gateway, gateway.bots[0], told)
+            await read_webhook(gateway, gateway.bots[0], told)
         bots.api.refusal = 401
-        await look(gateway, gateway.bots[0], told)
-    page = gateway.meters.page()
+        await read_webhook(gateway, gateway.bots[0], told)
+    page = gateway.counters.page()
     assert 'gateway_webhook_pending_updates{bot="echo"} 1\n' in page
     assert 'gateway_webhook_last_error_timestamp_seconds{bot="echo"} 1700000000\n' in page
     assert told == {"echo": 1_700_000_000}
@@ -260,12 +260,12 @@ async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots
             time.advance("47h")
             await post(gateway, "echo", update(2, "is sent"))
             assert (await gateway.forge.drain()).ran == 0
-            janitor = Janitor(gateway.forge, gateway.settings, gateway.keeping, gateway.meters)
+            janitor = Janitor(gateway.forge, gateway.settings, gateway.storage, gateway.counters)
             await janitor.once()
-            assert gateway.meters.value("gateway_janitor_total", step="purged") == 1
+            assert gateway.counters.value("gateway_janitor_total", step="purged") == 1
             time.advance("2h")
             await janitor.once()
-            assert gateway.meters.value("gateway_janitor_total", step="purged") == 3
+            assert gateway.counters.value("gateway_janitor_total", step="purged") == 3
             store = await gateway.forge.aready()
             counts = await store.metrics.counts()
             left = {count.status: count.jobs for count in counts if count.jobs}
@@ -279,7 +279,7 @@ async def test_a_step_of_the_janitor_that_fails_does_not_stop_the_others(
     gateway = bots.gateway(ECHO)
     assert gateway.forge is not None
     async with gateway.running(workers=False):
-        janitor = Janitor(gateway.forge, gateway.settings, gateway.keeping, gateway.meters)
+        janitor = Janitor(gateway.forge, gateway.settings, gateway.storage, gateway.counters)
         done: list[str] = []
 
         async def fails() -> int:
@@ -295,7 +295,7 @@ async def test_a_step_of_the_janitor_that_fails_does_not_stop_the_others(
         monkeypatch.setattr(janitor, "_forgotten", works)
         await janitor.once()
     assert done == ["purged", "works", "works"]
-    assert gateway.meters.value("gateway_janitor_total", step="forgotten") == 1
+    assert gateway.counters.value("gateway_janitor_total", step="forgotten") == 1
 
 
 async def test_readiness_follows_database_and_stop(bots: Bots) -> None:

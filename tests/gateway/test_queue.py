@@ -176,7 +176,7 @@ async def test_a_dead_service_holds_updates_back_without_costing_attempts(
             for number in range(30):
                 await post(gateway, "back", update(number, chat=number + 1))
             await drained(gateway)
-            queue = gateway.desks["back"].queue
+            queue = gateway.runtimes["back"].queue
             assert queue is not None
             assert queue.breaker.is_open
     assert 10 <= len(back.got) < 25

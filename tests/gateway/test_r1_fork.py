@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from telegram_gateway.keeping.sqlite import SqliteKeeping
+from telegram_gateway.storage.sqlite import SqliteGatewayStore
 
 
 @pytest.mark.processes
@@ -20,9 +20,9 @@ async def test_r1_the_gateways_connections_do_not_cross_a_fork(tmp_path: Path) -
     file = tmp_path / "bots.db"
     with closing(sqlite3.connect(file)) as made:
         made.execute("PRAGMA journal_mode = WAL").fetchone()
-    keeping = SqliteKeeping(str(file))
-    await keeping.open()
-    await keeping.quarantine("a", 1, b"1")
+    storage = SqliteGatewayStore(str(file))
+    await storage.open()
+    await storage.quarantine("a", 1, b"1")
     assert is_open(file)
     with warnings.catch_warnings():
         # Forking with threads is what is tested here.
@@ -32,13 +32,13 @@ async def test_r1_the_gateways_connections_do_not_cross_a_fork(tmp_path: Path) -
         signal.alarm(60)
         code = 1
         try:
-            code = 2 if is_open(file) else write(keeping)
+            code = 2 if is_open(file) else write(storage)
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    await keeping.quarantine("a", 3, b"3")
-    await keeping.close()
+    await storage.quarantine("a", 3, b"3")
+    await storage.close()
     with closing(sqlite3.connect(file)) as found:
         assert found.execute("SELECT count(*) FROM gateway_quarantine").fetchone() == (3,)
         assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -49,10 +49,10 @@ def is_open(file: Path) -> bool:
     return any(str(file) in os.readlink(number) for number in numbers if os.path.islink(number))
 
 
-def write(keeping: SqliteKeeping) -> int:
+def write(storage: SqliteGatewayStore) -> int:
     # The loop of the parent runs on this thread: another one is needed for a loop of our own.
     def run() -> None:
-        asyncio.run(keeping.quarantine("a", 2, b"2"))
+        asyncio.run(storage.quarantine("a", 2, b"2"))
 
     thread = threading.Thread(target=run)
     thread.start()

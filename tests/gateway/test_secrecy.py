@@ -150,7 +150,7 @@ async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
                 else await searching.tables(bots.url)
             )
     written = capfd.readouterr()
-    places = {
+    schemas = {
         **pages,
         "the log": output.getvalue().encode(),
         "standard output": written.out.encode(),
@@ -158,7 +158,7 @@ async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
         "the database": stored,
         "the settings": repr((gateway.settings, gateway.bots)).encode(),
     }
-    assert searching.leaks(places, PLANTED) == []
+    assert searching.leaks(schemas, PLANTED) == []
     # What is searched like this would be found.
     assert "DEBUG" in output.getvalue()
     assert searching.holds(stored, CANARY)

@@ -14,7 +14,7 @@ from forge_jobs import Closed, Dead, Failed, Snooze, Throttled, Unavailable, Unk
 from forge_jobs.testing import frozen
 from telegram_gateway.bot_api import ApiError, NotReached, Unreachable
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.keeping.at_the_door import AGAIN_AFTER_S
+from telegram_gateway.storage.webhook_cache import AGAIN_AFTER_S
 from tests.gateway.conftest import AUTH_SECRET, Bots, post, update
 
 BOTS = """bots:
@@ -106,7 +106,7 @@ async def again_as_if_new(bots: Bots, gateway: Gateway, slug: str, body: bytes, 
 
 
 def outcomes(gateway: Gateway, slug: str, outcome: str) -> float:
-    return gateway.meters.value("gateway_updates_total", bot=slug, outcome=outcome)
+    return gateway.counters.value("gateway_updates_total", bot=slug, outcome=outcome)
 
 
 def numbered(failures: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -118,7 +118,7 @@ def numbered(failures: Iterable[str]) -> Iterator[tuple[int, str]]:
 async def test_g1_a_handler_that_failed_gets_the_update_again(
     bots: Bots, gateway: Gateway, slug: str
 ) -> None:
-    fault = at(gateway.desks[slug].handler, "answer")
+    fault = at(gateway.runtimes[slug].handler, "answer")
     for number, kind in numbered(FAILURES):
         body = update(number, kind, chat=number)
         fault.error, fault.met = FAILURES[kind], 0
@@ -151,7 +151,7 @@ async def test_g1_a_send_that_failed_is_made_again(
 async def test_g1_a_session_that_could_not_be_read_is_read_again(
     bots: Bots, gateway: Gateway
 ) -> None:
-    fault = at(gateway.keeping, "session_until")
+    fault = at(gateway.storage, "session_until")
     for number, kind in numbered(FAILURES):
         who = {"chat": number, "user": number}
         login = update(number, f"/auth {AUTH_SECRET}", **who)
@@ -169,7 +169,7 @@ async def test_g1_limits_that_cannot_be_asked_hold_nothing_up(bots: Bots, store_
     assert gateway.forge is not None
     with frozen(gateway.forge) as time:
         async with gateway.running(workers=False):
-            fault = at(gateway.keeping, "take")
+            fault = at(gateway.storage, "take")
             for number, kind in numbered(FAILURES):
                 time.advance(AGAIN_AFTER_S)
                 body = update(number, kind, chat=number)
@@ -191,7 +191,7 @@ async def test_g1_limits_that_cannot_be_asked_hold_nothing_up(bots: Bots, store_
 async def test_g1_a_login_that_failed_is_tried_again(
     bots: Bots, gateway: Gateway, step: str
 ) -> None:
-    fault = at(gateway.keeping, step)
+    fault = at(gateway.storage, step)
     kinds = [kind for kind in FAILURES if kind not in OUTCOMES]
     for number, kind in numbered(kinds):
         login = update(number, f"/auth {AUTH_SECRET}", chat=number, user=number)
@@ -211,7 +211,7 @@ async def test_g1_an_update_that_is_still_being_handled_is_no_duplicate(
 ) -> None:
     """Telegram gave up on the first request and comes again; whatever the first one ends with."""
     begun, go_on = asyncio.Event(), asyncio.Event()
-    handler = gateway.desks["door"].handler
+    handler = gateway.runtimes["door"].handler
     whole = handler.answer
     failing = [True, False]
 
@@ -246,7 +246,7 @@ async def test_g1_whenever_a_request_is_cancelled_its_update_is_not_lost(
     for turns in range(0, 300, 12):
         text, number = f"after {turns}", turns + 10
         body = update(number, text, chat=number)
-        task = asyncio.create_task(gateway.door.take(gateway.desks["echo"], body))
+        task = asyncio.create_task(gateway.receiver.take(gateway.runtimes["echo"], body))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()

@@ -15,7 +15,7 @@ import pytest
 
 from forge_jobs.testing import frozen
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.keeping.at_the_door import TRUSTED_S
+from telegram_gateway.storage.webhook_cache import TRUSTED_S
 from tests.gateway.conftest import AUTH_SECRET, Bots, post, update
 from tests.postgres.server import PrivateServer, private_server
 

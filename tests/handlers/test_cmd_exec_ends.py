@@ -90,7 +90,7 @@ def _guards_and_commands(path: Path) -> set[int]:
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             words = " ".join(child.cmdline())
-            if "child_guard_main" in words or str(path) in words:
+            if "guard_main" in words or str(path) in words:
                 found.add(child.pid)
     return found
 

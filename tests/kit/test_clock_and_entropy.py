@@ -1,4 +1,4 @@
-"""Time and chance: the machine's own and those a test controls."""
+"""Clock and entropy: the system's, and those that a test controls."""
 
 import asyncio
 import threading
@@ -14,12 +14,12 @@ from forge_jobs.testing.clock import MovableClock
 DEADLINE_S = 60
 
 
-def test_the_system_clock_is_the_systems() -> None:
+def test_system_clock_returns_the_machines_time() -> None:
     assert abs(SYSTEM_CLOCK.now() / 1_000_000 - time.time()) < 10
     assert SYSTEM_CLOCK.mono() <= SYSTEM_CLOCK.mono()
 
 
-def test_seeded_chance_repeats_itself() -> None:
+def test_seeded_entropy_repeats_its_numbers() -> None:
     def draw(seed: int) -> list[float]:
         entropy = SeededEntropy(seed)
         return [entropy.roll(), entropy.bits(16), entropy.roll()]
@@ -36,7 +36,7 @@ def test_a_ulid_holds_its_time() -> None:
     assert made != new_ulid(1_700_000_000_123_456, SeededEntropy(2))
 
 
-def test_a_movable_clock_stands_still() -> None:
+def test_a_movable_clock_does_not_advance_by_itself() -> None:
     clock = MovableClock(5_000_000)
     mono = clock.mono()
     clock.advance(1.5)
@@ -71,7 +71,7 @@ async def test_moving_the_clock_ends_a_pause_of_another_thread() -> None:
     thread.join()
 
 
-async def test_a_short_wait_ends_although_nobody_moves_the_clock() -> None:
+async def test_a_short_wait_ends_without_moving_the_clock() -> None:
     clock = MovableClock()
     before = clock.now()
     async with asyncio.timeout(DEADLINE_S):

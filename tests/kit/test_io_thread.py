@@ -1,4 +1,4 @@
-"""The one I/O thread: calls from anywhere, clean ends, forks."""
+"""The I/O thread: calls from any thread, shutdown, forks."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ async def answer() -> str:
     return threading.current_thread().name
 
 
-def test_it_starts_by_its_first_use_and_stays_one() -> None:
+def test_the_first_call_starts_the_only_thread() -> None:
     io = IoThread("io-test")
     assert "io-test" not in {thread.name for thread in threading.enumerate()}
     assert io.call(answer, DEADLINE_S) == "io-test"
@@ -36,7 +36,7 @@ def test_an_error_reaches_the_caller() -> None:
     io.close()
 
 
-def test_a_call_gives_up_and_cancels() -> None:
+def test_a_call_times_out_and_cancels_the_coroutine() -> None:
     io = IoThread()
     cancelled = threading.Event()
 
@@ -74,7 +74,7 @@ async def test_a_call_inside_a_running_loop_does_not_need_that_loop() -> None:
     io.close()
 
 
-def test_a_call_on_the_thread_itself_is_refused() -> None:
+def test_a_call_on_the_io_thread_is_refused() -> None:
     io = IoThread()
 
     async def recurse() -> None:
@@ -85,7 +85,7 @@ def test_a_call_on_the_thread_itself_is_refused() -> None:
     io.close()
 
 
-def test_closing_cancels_what_runs_and_is_repeatable() -> None:
+def test_close_cancels_running_calls_and_is_idempotent() -> None:
     io = IoThread()
     started, ended = threading.Event(), threading.Event()
 

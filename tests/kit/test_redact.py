@@ -1,4 +1,4 @@
-"""No secret in what people see."""
+"""Redaction: no secret in what is displayed or logged."""
 
 import time
 
@@ -31,7 +31,7 @@ def test_P5_passwords_inside_other_text_are_hidden() -> None:
     assert "postgresql://u:***@host/db" in hidden
 
 
-def test_plain_text_stays() -> None:
+def test_text_without_secrets_is_unchanged() -> None:
     message = "at 10:30 a@b.c said: see http://host/path"
     assert redact.text(message) == message
 
@@ -48,7 +48,7 @@ def test_harmless_fields(name: str) -> None:
     assert not redact.looks_secret(name)
 
 
-def test_long_words_take_no_longer_than_short_ones() -> None:
+def test_long_words_cost_linear_time() -> None:
     began = time.thread_time()
     assert redact.text("y" * 1_000_000) == "y" * 1_000_000
     assert time.thread_time() - began < 5

@@ -1,4 +1,4 @@
-"""The one periodic loop: errors, stops, leaders, last ticks."""
+"""The service loop: errors, stops, leadership, last ticks."""
 
 import asyncio
 import logging
@@ -7,13 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from forge_jobs.kit.entropy import SeededEntropy
-from forge_jobs.kit.service import (
-    Next,
-    Scope,
-    ServiceLoop,
-    StopFlag,
-    run_service,
-)
+from forge_jobs.kit.service import Next, RunsOn, ServiceLoop, StopFlag, run_service
 from forge_jobs.kit.wake import WakeFlag
 from forge_jobs.testing.clock import MovableClock
 
@@ -21,13 +15,13 @@ DEADLINE_S = 60
 
 
 class Counter:
-    """A service that plays back what it is told to do at each tick."""
+    """A service whose ticks return or raise the given steps, in order."""
 
     def __init__(
-        self, steps: list[Next | Exception], stop: StopFlag, scope: Scope = Scope.NODE
+        self, steps: list[Next | Exception], stop: StopFlag, runs_on: RunsOn = RunsOn.EVERY_PROCESS
     ) -> None:
         self.name = "counter"
-        self.scope = scope
+        self.runs_on = runs_on
         self.ticks = 0
         self._steps = steps
         self._stop = stop
@@ -51,7 +45,7 @@ def loop_for(
     return ServiceLoop(MovableClock(), SeededEntropy(1), stop, is_leader, **how)
 
 
-async def test_again_means_at_once() -> None:
+async def test_again_ticks_at_once() -> None:
     stop = StopFlag()
     service = Counter([Next.again()] * 50, stop)
     async with asyncio.timeout(DEADLINE_S):
@@ -71,7 +65,7 @@ async def test_a_stop_ends_a_long_sleep() -> None:
     assert service.ticks == 1
 
 
-async def test_an_error_is_logged_and_survived(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_tick_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     stop = StopFlag()
     service = Counter([ValueError("bad day"), Next.again(), Next.again()], stop)
     with caplog.at_level(logging.WARNING, "forge_jobs.service"):
@@ -83,7 +77,7 @@ async def test_an_error_is_logged_and_survived(caplog: pytest.LogCaptureFixture)
     assert "bad day" in line.__dict__["error"]
 
 
-async def test_a_tick_that_hangs_is_given_up() -> None:
+async def test_a_hanging_tick_is_cancelled_at_its_limit() -> None:
     stop = StopFlag()
 
     class Hanging(Counter):
@@ -101,7 +95,7 @@ async def test_a_tick_that_hangs_is_given_up() -> None:
     assert service.ticks == 2
 
 
-async def test_only_the_leader_ticks_a_cluster_service() -> None:
+async def test_only_the_leader_ticks_a_leader_service() -> None:
     stop = StopFlag()
     asked = 0
 
@@ -111,12 +105,12 @@ async def test_only_the_leader_ticks_a_cluster_service() -> None:
         stop.set()
         return False
 
-    service = Counter([Next.again()], stop, Scope.CLUSTER)
+    service = Counter([Next.again()], stop, RunsOn.LEADER)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop_for(stop, leads=leads))
     assert (service.ticks, asked) == (0, 1)
     again = StopFlag()
-    leading = Counter([Next.again()] * 3, again, Scope.CLUSTER)
+    leading = Counter([Next.again()] * 3, again, RunsOn.LEADER)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(leading, loop_for(again))
     assert leading.ticks == 3
@@ -132,18 +126,18 @@ async def test_a_last_tick_on_request(last_tick: bool) -> None:
     assert service.ticks == int(last_tick)
 
 
-async def test_an_instant_is_waited_for_and_never_longer_than_allowed() -> None:
+async def test_at_instant_waits_no_longer_than_max_wait() -> None:
     stop = StopFlag()
     loop = loop_for(stop)
-    past = Next.at_instant(loop.clock.now() - 1, at_most_s=3_600)
-    soon = Next.at_instant(loop.clock.now() + 3_600_000_000, at_most_s=0.01)
+    past = Next.at_instant(loop.clock.now() - 1, max_wait_s=3_600)
+    soon = Next.at_instant(loop.clock.now() + 3_600_000_000, max_wait_s=0.01)
     service = Counter([past, soon, past], stop)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop)
     assert service.ticks == 3
 
 
-async def test_cancelling_the_loop_is_not_swallowed() -> None:
+async def test_cancellation_of_the_loop_propagates() -> None:
     stop = StopFlag()
     service = Counter([Next.after(3_600), Next.again()], stop)
     task = asyncio.create_task(run_service(service, loop_for(stop)))
@@ -163,7 +157,7 @@ async def test_the_stop_flag() -> None:
     assert await stop.wait(3_600)
 
 
-async def test_a_ring_ends_a_sleep_early_and_so_does_the_stop() -> None:
+async def test_a_notification_or_a_stop_ends_a_sleep_early() -> None:
     stop, wake = StopFlag(), WakeFlag()
     service = Counter([Next.after(3_600)] * 3, stop)
     async with asyncio.timeout(DEADLINE_S):
@@ -178,7 +172,7 @@ async def test_a_ring_ends_a_sleep_early_and_so_does_the_stop() -> None:
     assert service.ticks == 2
 
 
-async def test_a_sharp_wait_has_no_jitter() -> None:
+async def test_an_exact_wait_has_no_jitter() -> None:
     class Waits(StopFlag):
         def __init__(self) -> None:
             super().__init__()
@@ -189,7 +183,7 @@ async def test_a_sharp_wait_has_no_jitter() -> None:
             return await super().wait(0)
 
     stop = Waits()
-    service = Counter([Next.sharp(5.0), Next.after(5.0), Next.again()], stop)
+    service = Counter([Next.exactly(5.0), Next.after(5.0), Next.again()], stop)
     async with asyncio.timeout(DEADLINE_S):
         await run_service(service, loop_for(stop))
     assert stop.waited[0] == 5.0

@@ -5,20 +5,20 @@ from msgspec import structs
 
 from forge_jobs import BadOption
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.limit_key import bounds, limit_key
+from forge_jobs.core.limit_key import limit_fields, limit_key
 from forge_jobs.core.limits import (
     UNBOUNDED,
     Declared,
     Limit,
-    family,
     key_bucket,
+    limit_of,
     next_start_at,
-    published,
     rate_of,
     rate_text,
     refilled,
     room,
     spent,
+    with_declared,
 )
 
 NOW = 1_000 * SECOND
@@ -60,7 +60,7 @@ def test_what_is_no_rate(text: object) -> None:
 )
 def test_the_key_of_a_job_is_read_from_its_arguments(payload: bytes, key: str) -> None:
     assert limit_key("send", "args.host", payload) == key
-    assert family(key) == "task:send"
+    assert limit_of(key) == "task:send"
 
 
 def test_a_path_may_go_deeper() -> None:
@@ -76,27 +76,26 @@ def test_unwieldy_values_are_represented_by_a_digest(value: str) -> None:
 
 
 def test_what_a_limit_means_for_a_job() -> None:
-    assert bounds("send", None, b"{}") == {}
-    assert bounds("send", CAPPED, b"{}") == {"track": True}
+    assert limit_fields("send", None, b"{}") == {}
+    assert limit_fields("send", CAPPED, b"{}") == {"track": True}
     per_host = structs.replace(CAPPED, per="args.host")
-    assert bounds("send", per_host, b'{"host":"a"}') == {"limit_key": key_bucket("send", "a")}
+    assert limit_fields("send", per_host, b'{"host":"a"}') == {"limit_key": key_bucket("send", "a")}
     both = structs.replace(per_host, rate_per_s=1.0)
-    assert bounds("send", both, b'{"host":"a"}')["track"] is True
+    assert limit_fields("send", both, b'{"host":"a"}')["track"] is True
 
 
 def test_room_under_a_cap() -> None:
     assert room(None, 99, now=NOW, asked=5).left == UNBOUNDED
     found = room(CAPPED, 1, now=NOW, asked=5)
-    assert (found.left, found.ahead) == (2, False)
+    assert (found.left, found.may_prefetch) == (2, False)
     assert room(CAPPED, 7, now=NOW, asked=5).left == 0
     assert room(structs.replace(CAPPED, per="args.x"), 7, now=NOW, asked=5).left == UNBOUNDED
 
 
 def test_room_under_a_rate() -> None:
-    assert (room(RATED, 0, now=NOW, asked=4).left, room(RATED, 0, now=NOW, asked=4).ahead) == (
-        4, True,
-    )  # fmt: skip
-    assert not room(RATED, 0, now=NOW, asked=5).ahead
+    found = room(RATED, 0, now=NOW, asked=4)
+    assert (found.left, found.may_prefetch) == (4, True)
+    assert not room(RATED, 0, now=NOW, asked=5).may_prefetch
     empty = spent(RATED, 4, NOW)
     assert room(empty, 0, now=NOW, asked=1).left == 0
     assert next_start_at(empty, NOW) == NOW + SECOND // 2
@@ -108,12 +107,12 @@ def test_room_under_a_rate() -> None:
 
 def test_a_persons_numbers_stay_and_starts_are_not_given_twice() -> None:
     told = Declared(name="task:send", rate_per_s=8.0, burst=8.0)
-    first = published(None, told, NOW)
+    first = with_declared(None, told, NOW)
     assert (first.tokens, first.burst) == (8.0, 8.0)
     used = spent(first, 8, NOW)
-    again = published(used, structs.replace(told, burst=20.0), NOW)
+    again = with_declared(used, structs.replace(told, burst=20.0), NOW)
     assert (again.burst, again.tokens) == (20.0, 0.0)
-    assert published(again, structs.replace(told, burst=20.0), NOW) is again
+    assert with_declared(again, structs.replace(told, burst=20.0), NOW) is again
     set_by_hand = structs.replace(again, rate_per_s=1.0, by_operator=True)
-    kept = published(set_by_hand, structs.replace(told, scopes=("smtp",)), NOW)
+    kept = with_declared(set_by_hand, structs.replace(told, scopes=("smtp",)), NOW)
     assert (kept.rate_per_s, kept.scopes) == (1.0, ("smtp",))

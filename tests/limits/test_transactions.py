@@ -15,7 +15,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.worker import Worker
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 LANE = NewJob(kind="step", queue="q", lane="a", order=LaneOrder.SERIAL)
 KEY = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
@@ -40,21 +40,21 @@ async def test_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def schema(places: Places) -> Iterator[str]:
-    taken = places.take()
+def schema(schemas: Schemas) -> Iterator[str]:
+    taken = schemas.take()
     yield taken
-    places.give_back(taken)
+    schemas.give_back(taken)
 
 
-async def test_postgres(places: Places, schema: str) -> None:
+async def test_postgres(schemas: Schemas, schema: str) -> None:
     clock = MovableClock()
-    store = PostgresStore(places.url(schema), clock)
+    store = PostgresStore(schemas.url(schema), clock)
     await store.open()
     await store.limits.publish([HOSTS])
     worker = await Worker.join(store, clock)
     await store.jobs.enqueue([LANE, KEY])
     jobs = await worker.claim(free=9)
-    url = places.url(schema).partition("&schema")[0].partition("?schema")[0]
+    url = schemas.url(schema).partition("&schema")[0].partition("?schema")[0]
     connection = await asyncpg.connect(url)
     transaction = connection.transaction()
     await transaction.start()

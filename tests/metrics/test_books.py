@@ -21,7 +21,7 @@ from forge_jobs.engine.services.roll_up import RollUp
 from forge_jobs.engine.services.vitals import VitalsReport
 from forge_jobs.ops import metrics
 from forge_jobs.testing.clock import MovableClock
-from rigs.storms.books import compared, every_job
+from rigs.storms.counters import compared, every_job
 
 DEADLINE_S = 60
 

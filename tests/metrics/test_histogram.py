@@ -29,7 +29,7 @@ def test_the_bounds_rise_and_a_bucket_fits_into_a_byte() -> None:
 
 def test_postgres_has_the_same_bounds() -> None:
     folder = resources.files("forge_jobs.backends.postgres.migrations")
-    text = (folder / "0002_moves.sql").read_text()
+    text = (folder / "0002_transitions.sql").read_text()
     found = re.search(r"width_bucket\(p_s, '\{(.*?)\}'", text, re.DOTALL)
     assert found is not None
     assert tuple(map(float, found[1].split(","))) == BOUNDS

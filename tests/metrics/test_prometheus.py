@@ -11,7 +11,7 @@ from forge_jobs import BadOption, Context, Forge, Snooze, Throttled, metrics_rol
 from forge_jobs.cli.health_port import serve_health
 from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import histogram
-from forge_jobs.core.vitals import EVER, Vitals
+from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.ops import metrics, prometheus
 from forge_jobs.ops.prometheus import Seen, prometheus_text
 
@@ -118,7 +118,7 @@ async def test_workers_show_what_they_use(forge: Forge) -> None:
 
 def test_odd_names_are_escaped() -> None:
     total = Minute(at=0, queue='a"b\\c', kind="d\ne", done=1, ran=histogram([0.5]))
-    trips = Vitals(at=EVER, host_id="", exchange=histogram([0.001, 0.002]), errors=3)
+    trips = Vitals(at=LIFETIME, host_id="", exchange=histogram([0.001, 0.002]), errors=3)
     samples, kinds = read(prometheus.render(Seen([], [], [total], trips)))
     own = {"queue": 'a"b\\c', "kind": "d\ne"}
     assert value(samples, "forge_jobs_done_total", **own) == 1

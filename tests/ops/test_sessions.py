@@ -55,7 +55,7 @@ async def test_those_that_are_over_go_with_the_next_log_in(desk: Desk) -> None:
 async def test_there_are_only_so_many_of_a_role(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS_MOST", 3)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     admin = await desk.sessions.begin("admin", ADA)
     texts: list[str] = []
     for _ in range(5):

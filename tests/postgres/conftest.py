@@ -7,17 +7,17 @@ import pytest
 import pytest_asyncio
 
 from forge_jobs.backends.postgres.store import PostgresStore
+from tests.postgres.schemas import Schemas
 
-from .places import Places
 from .server import PrivateServer
 
 
 @pytest.fixture
-def schema(places: Places) -> Iterator[str]:
+def schema(schemas: Schemas) -> Iterator[str]:
     """The name of a schema without jobs."""
-    name = places.take()
+    name = schemas.take()
     yield name
-    places.give_back(name)
+    schemas.give_back(name)
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
 
 
 @pytest.fixture
-def lasting_hint(schema: str, postgres: PrivateServer) -> Iterator[None]:
+def lasting_notification(schema: str, postgres: PrivateServer) -> Iterator[None]:
     """A lone job is stored and its hint takes for ever: time to stop the call behind its commit."""
     text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
     slow = text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)")

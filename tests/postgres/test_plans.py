@@ -16,9 +16,9 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Note, Verdict, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
+from tests.postgres.schemas import Schemas
 
 from .counters import handed_over
-from .places import Places
 from .server import PrivateServer
 
 MANY = 100_000
@@ -77,10 +77,10 @@ class Meter:
 
 
 @pytest.fixture(scope="module")
-def filled(postgres: PrivateServer, places: Places) -> Iterator[str]:
+def filled(postgres: PrivateServer, schemas: Schemas) -> Iterator[str]:
     """A schema full of jobs, for all tests here; they change little of it. Nobody used it before:
     a session hands over its counters late, and would be taken for one of these."""
-    name = places.unused()
+    name = schemas.unused()
 
     async def make() -> None:
         store = PostgresStore(postgres.url(schema=name))
@@ -94,7 +94,7 @@ def filled(postgres: PrivateServer, places: Places) -> Iterator[str]:
     yield name
     # Emptying row by row would take longer than all the tests.
     postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.ledger, {name}.counters")
-    places.give_back(name)
+    schemas.give_back(name)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from forge_jobs import JobQueue
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.testing.clock import MovableClock
-from tests.postgres.places import Places, places
+from tests.postgres.schemas import Schemas, schemas
 from tests.postgres.server import postgres
 
-__all__ = ["places", "postgres"]
+__all__ = ["postgres", "schemas"]
 
 OpenQueue = Callable[..., JobQueue]
 
@@ -30,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         case "sqlite":
             yield f"sqlite:///{tmp_path / 'jobs.db'}"
         case _:
-            taken: Places = request.getfixturevalue("places")
+            taken: Schemas = request.getfixturevalue("schemas")
             schema = taken.take()
             yield taken.url(schema)
             taken.give_back(schema)

@@ -14,7 +14,7 @@ import pytest
 from forge_jobs import JobQueue
 from forge_jobs.pull.job import Job
 from tests.interrupting import Tracing, not_stuck, raised_at
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 LONG = "10m"
 
@@ -27,12 +27,12 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobQueue]:
         yield opened
         opened.close()
         return
-    places: Places = request.getfixturevalue("places")
-    schema = places.take()
-    opened = JobQueue.open(places.url(schema))
+    schemas: Schemas = request.getfixturevalue("schemas")
+    schema = schemas.take()
+    opened = JobQueue.open(schemas.url(schema))
     yield opened
     opened.close()
-    places.give_back(schema)
+    schemas.give_back(schema)
 
 
 def taken(queue: JobQueue, job_id: str) -> Job:

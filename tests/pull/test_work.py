@@ -14,7 +14,7 @@ import pytest
 from forge_jobs import BadDuration, BadOption, Dead, JobQueue, Retry, Snooze, Unavailable, Unknown
 from forge_jobs.pull import Job, JobStatus, job_worker, job_worker_pool
 from forge_jobs.testing.clock import MovableClock
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 
 DEADLINE_S = 60.0
 
@@ -390,22 +390,22 @@ def test_a_pool_leaves_nothing_behind(queue: JobQueue) -> None:
 
 
 def test_a_script_alone_brings_what_it_counts_into_the_books(
-    places: Places, clock: MovableClock
+    schemas: Schemas, clock: MovableClock
 ) -> None:
     """On Postgres, where every transaction appends to the ledger and no worker may be there."""
-    schema = places.take()
-    with JobQueue.open(places.url(schema), clock=clock) as queue:
+    schema = schemas.take()
+    with JobQueue.open(schemas.url(schema), clock=clock) as queue:
         queue.enqueue("a", {})
         job = queue.dequeue()
         assert job is not None
         queue.complete(job)
-        assert places.count(f"{schema}.ledger") > 0
+        assert schemas.count(f"{schema}.ledger") > 0
         clock.advance(60)
         end = time.monotonic() + 60
-        while places.count(f"{schema}.ledger") > 0:
+        while schemas.count(f"{schema}.ledger") > 0:
             assert time.monotonic() < end, "nobody folds"
             assert queue.dequeue() is None
             clock.advance(5)
             time.sleep(0.05)
         assert queue.counts()["completed"] == 1
-    places.give_back(schema)
+    schemas.give_back(schema)

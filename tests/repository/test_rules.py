@@ -19,8 +19,8 @@ def house(project_root: Path, tmp_path: Path) -> Path:
     contracts = project_root / "scripts" / "import_contracts.py"
     (tmp_path / "scripts" / "import_contracts.py").write_text(contracts.read_text())
     rooms = ["", "core", "kit", "store", "client", "engine", "ops", "handlers", "cli", "web"]
-    rooms += ["testing", "backends", "backends/memory", "backends/sqlite"]
-    rooms += ["engine/claiming", "engine/running"]
+    rooms += ["testing", "backends", "backends/memory", "backends/sqlite", "engine/claiming"]
+    rooms += ["engine/running"]
     for room in rooms:
         folder = tmp_path / "src" / "forge_jobs" / room
         folder.mkdir(parents=True, exist_ok=True)

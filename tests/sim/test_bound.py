@@ -52,7 +52,7 @@ def _an_end_lets_nobody_on(patch: pytest.MonkeyPatch) -> None:
     def forgetful(tables: Tables, row: Row, now: Instant) -> None:
         pass
 
-    patch.setattr(transitions, "_make_room", forgetful)
+    patch.setattr(transitions, "_admit_waiting", forgetful)
 
 
 def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
@@ -61,19 +61,21 @@ def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
     worst: dict[str, int] = {}
 
     def counted(self: limit_buckets.LimitBuckets, limit_key: str) -> int:
-        lost = sum(row.crashes for row in self._going.get(limit_key, {}).values())
+        lost = sum(row.crashes for row in self._active.get(limit_key, {}).values())
         worst[limit_key] = max(worst.get(limit_key, 0), lost)
         return real(self, limit_key) + worst[limit_key]
 
     patch.setattr(limit_buckets.LimitBuckets, "taken", counted)
 
 
-def _a_lane_has_two_seats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limit_buckets.LimitBuckets, "seated", lambda self, lane: None)
+def _a_lane_runs_two(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(limit_buckets.LimitBuckets, "lane_holder", lambda self, lane: None)
 
 
 def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limit_buckets.LimitBuckets, "blocker", lambda self, lane, row: self.seated(lane))
+    patch.setattr(
+        limit_buckets.LimitBuckets, "blocker", lambda self, lane, row: self.lane_holder(lane)
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
         (_a_start_costs_nothing, {"rate"}),
         (_an_end_lets_nobody_on, {"leak", "starved"}),
         (_a_death_leaks_its_room, {"leak", "starved"}),
-        (_a_lane_has_two_seats, {"lane", "limit"}),
+        (_a_lane_runs_two, {"lane", "limit"}),
         (_strict_is_serial, {"order"}),
     ],
 )

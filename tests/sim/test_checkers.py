@@ -29,7 +29,7 @@ from rigs.simulation.history import (
     Stored,
 )
 from rigs.simulation.story import story
-from rigs.simulation.verdict import judge
+from rigs.simulation.verdict import check_history
 
 S, P, R = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.RUNNING
 F, D, X, C = JobStatus.FAILED, JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
@@ -115,7 +115,7 @@ def rules(
         counts = {}
         for one in kept.values():
             counts[one.queue, one.status] = counts.get((one.queue, one.status), 0) + 1
-    return {violation.rule for violation in judge(history, Final(kept, counts, troubles))}
+    return {violation.rule for violation in check_history(history, Final(kept, counts, troubles))}
 
 
 def test_a_good_history_has_no_violation() -> None:
@@ -368,7 +368,7 @@ def test_the_story_of_a_violation_names_its_job_and_the_faults() -> None:
     history = History()
     for record in [*good()[:-2], Fault(45, "a", "crash"), *good()[-2:], *enqueued(2)]:
         history.add(record)
-    violations = judge(history, Final({1: row(finished_at=None)}, {}))
+    violations = check_history(history, Final({1: row(finished_at=None)}, {}))
     told = story(history, next(one for one in violations if one.key == 1))
     assert any("crash" in line for line in told)
     assert any("key=1" in line for line in told)

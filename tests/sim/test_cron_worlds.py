@@ -8,7 +8,7 @@ import pytest
 from forge_jobs.backends.memory.store import MemoryStore
 from rigs.simulation import __main__ as command
 from rigs.simulation import cron_world
-from rigs.simulation.cron_judge import judge_cron
+from rigs.simulation.cron_checker import check_cron
 from rigs.simulation.cron_world import CronEnded, CronOptions, simulate_cron
 
 seen: Counter[str] = Counter()
@@ -23,7 +23,7 @@ def a_day(seed: int) -> CronEnded:
 def test_ten_worlds_fire_each_tick_exactly_once(batch: int) -> None:
     for seed in range(batch, 10, 2):
         ended = a_day(seed)
-        assert judge_cron(ended) == [], f"seed {seed}"
+        assert check_cron(ended) == [], f"seed {seed}"
         assert len(ended.ticked) > 500
         seen.update(ended.faults)
         seen["lost races"] += ended.lost_races
@@ -51,16 +51,16 @@ def test_the_judge_notices_a_missing_guard(monkeypatch: pytest.MonkeyPatch) -> N
             super().__init__(*parts)
             real = self.schedules.fire
 
-            async def fire(name: str, *, tick: int, next_at: int | None, shots: Any) -> Any:
+            async def fire(name: str, *, tick: int, next_at: int | None, new_fires: Any) -> Any:
                 known = await self.schedules.get(name)
                 assert known is not None
                 tick = tick if known.next_at is None else known.next_at
-                return await real(name, tick=tick, next_at=next_at, shots=shots)
+                return await real(name, tick=tick, next_at=next_at, new_fires=new_fires)
 
             self.schedules.fire = fire  # type: ignore[method-assign]
 
     monkeypatch.setattr(cron_world, "MemoryStore", Careless)
-    broken = judge_cron(simulate_cron(3, CronOptions(days=0.25, everybody=True)))
+    broken = check_cron(simulate_cron(3, CronOptions(days=0.25, everybody=True)))
     assert any("fired twice" in text for text in broken)
 
 
@@ -70,9 +70,9 @@ def test_the_judge_notices_a_lost_tick() -> None:
         kept = [one for one in ended.ticked if one.name == name]
         cut = [one for one in ended.ticked if one is not kept[place] and one is not kept[-1]]
         whole, ended.ticked = ended.ticked, cut
-        assert any(text.startswith(name) for text in judge_cron(ended)), name
+        assert any(text.startswith(name) for text in check_cron(ended)), name
         ended.ticked = whole
-    assert judge_cron(ended) == []
+    assert check_cron(ended) == []
 
 
 def test_the_command_runs_cron_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def caught_by(rules: set[str]) -> Ended:
 
 
 def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = claims.finish
+    real = claims.apply_finish
 
     def unfenced(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
         row = tables.jobs.get(end.key)
@@ -47,7 +47,7 @@ def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) 
         claimed = msgspec.structs.replace(end, epoch=row.epoch)
         return real(tables, row.owner, claimed, now, **options)
 
-    monkeypatch.setattr(claims, "finish", unfenced)
+    monkeypatch.setattr(claims, "apply_finish", unfenced)
     caught_by({"fence"})
 
 
@@ -57,7 +57,7 @@ def test_the_report_of_a_broken_promise_can_be_replayed(
     def lazy(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
         return Verdict.APPLIED
 
-    monkeypatch.setattr(claims, "finish", lazy)
+    monkeypatch.setattr(claims, "apply_finish", lazy)
     assert command.main(["--seeds", "3", "--jobs", "10", "--minutes", "0.2"]) == 1
     output = capsys.readouterr().out
     assert "seed 0 broke" in output
@@ -68,7 +68,7 @@ def test_the_report_of_a_broken_promise_can_be_replayed(
 def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
     async def reap_old(self: MemoryJobs, *, crash_note: str, limit: int) -> Reaped:
         tables = self._tables  # pyright: ignore[reportPrivateUsage]
-        with tables.change() as now:
+        with tables.write() as now:
             old = [
                 row
                 for row in tables.jobs.values()
@@ -131,7 +131,7 @@ def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPat
 def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     async def purge(self: MemoryJobs, keep: Retention, *, limit: int) -> int:
         tables = self._tables  # pyright: ignore[reportPrivateUsage]
-        with tables.change() as now:
+        with tables.write() as now:
             rows = [row for row in tables.jobs.values() if row.status is not JobStatus.RUNNING]
             for row in rows:
                 transitions.remove(tables, row, now)
@@ -150,7 +150,7 @@ def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = claims.finish
+    real = claims.apply_finish
 
     def generous(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
         verdict = real(tables, owner, end, now, **options)
@@ -159,5 +159,5 @@ def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.Monkey
                 transitions.insert(tables, job, now)
         return verdict
 
-    monkeypatch.setattr(claims, "finish", generous)
+    monkeypatch.setattr(claims, "apply_finish", generous)
     caught_by({"carried"})

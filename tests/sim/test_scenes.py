@@ -17,9 +17,9 @@ from rigs.simulation.dice import Dice
 from rigs.simulation.final import read_final
 from rigs.simulation.history import Finished, Moved, Ran
 from rigs.simulation.node import Ground, Node
-from rigs.simulation.people import NORMAL_SLOTS
+from rigs.simulation.operators import NORMAL_SLOTS
 from rigs.simulation.plan import QUEUES, WORK_KIND, Deed, Plan
-from rigs.simulation.verdict import judge
+from rigs.simulation.verdict import check_history
 from rigs.simulation.world import lay_ground, mark_dead, quiet_logs
 
 LEASE_S = 15.0
@@ -101,7 +101,7 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
                 if not node.gone and not node.frozen:
                     await node.shutdown(30)
             final = await read_final(scene.ground.store, loop.troubles)
-            assert judge(scene.ground.history, final) == []
+            assert check_history(scene.ground.history, final) == []
 
         loop.run_until_complete(whole())
 
@@ -229,9 +229,9 @@ class SlowFarewell:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def leave(self, owner: int) -> None:
+    async def deregister(self, owner: int) -> None:
         await pass_time(self._seconds)
-        await self._inner.leave(owner)
+        await self._inner.deregister(owner)
 
 
 @pytest.mark.parametrize(("takes_s", "heard"), [(0.8, True), (60, False)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rigs.simulation import __main__ as command
-from rigs.simulation.sightings import MUST_BE_SEEN
+from rigs.simulation.coverage import MUST_BE_SEEN
 from rigs.simulation.story import story
 from rigs.simulation.world import Ended, Options, simulate
 

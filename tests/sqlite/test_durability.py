@@ -108,7 +108,7 @@ async def test_the_log_is_emptied_before_it_grows_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("session", "connection"):
-        monkeypatch.setattr(f"forge_jobs.backends.sqlite.{module}.WAL_KEPT", 1 << 20)
+        monkeypatch.setattr(f"forge_jobs.backends.sqlite.io.{module}.WAL_KEPT", 1 << 20)
     store = SqliteStore(path, synchronous="normal")
     largest = 0
     for _ in range(1_500):

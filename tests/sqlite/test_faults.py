@@ -171,7 +171,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 async def test_an_impatient_writer_gives_up_with_no_effect(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forge_jobs.backends.sqlite.io.session._TRIES_MOST", 5)
+    monkeypatch.setattr("forge_jobs.backends.sqlite.io.session._MAX_TRIES", 5)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="another program has been writing"):

@@ -37,7 +37,7 @@ async def test_a_killed_process_is_dead_at_once(
     assert await store.processes.all() == []
     assert await reaped(store) == Reaped(pending=3)
     assert not (await store.processes.heartbeat(int(key), ProcessStats())).alive
-    assert await store.processes.mark_dead() == 1
+    assert await store.processes.remove_dead() == 1
     assert os.listdir(f"{path}-forge/live") == []
 
 
@@ -48,10 +48,10 @@ async def test_files_without_a_process_are_swept_away(store: SqliteStore, path: 
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
-    assert await store.processes.mark_dead() == 0
+    assert await store.processes.remove_dead() == 0
     assert sorted(os.listdir(place.part("live"))) == ["h", "left"]
     left.let_go()
-    assert await store.processes.mark_dead() == 0
+    assert await store.processes.remove_dead() == 0
     assert os.listdir(place.part("live")) == ["h"]
 
 

@@ -44,9 +44,9 @@ def test_r1_r3_a_signal_in_the_middle_of_a_fork_leaves_no_lock_held(
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     task = forge.task(kind="swept")(_nothing)
     task.enqueue()
-    places = raised_at(_NEVER, _fork).counted
+    schemas = raised_at(_NEVER, _fork).counted
     raised = 0
-    for place in range(places):
+    for place in range(schemas):
         tracing = raised_at(place, _fork)
         raised += tracing.raised
         with not_stuck(tracing.where):
@@ -57,4 +57,4 @@ def test_r1_r3_a_signal_in_the_middle_of_a_fork_leaves_no_lock_held(
     assert raised > 30
     store = forge.ready()
     counted = forge.client.access.run(lambda _: store.metrics.counts())
-    assert sum(row.jobs for row in counted) == 1 + 2 * places
+    assert sum(row.jobs for row in counted) == 1 + 2 * schemas

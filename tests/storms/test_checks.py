@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rigs.storms.checks import Evidence, Row, judge
+from rigs.storms.checks import Evidence, Row, check
 
 Entry = dict[str, Any]
 
@@ -44,13 +44,13 @@ def good() -> tuple[list[Entry], list[Row], int]:
 
 def findings(entries: list[Entry], rows: list[Row], counted: int) -> dict[str, list[str]]:
     entries = sorted(entries, key=lambda line: line["at"])
-    judgement = judge(Evidence(entries, rows, counted, lease_s=2.0))
+    judgement = check(Evidence(entries, rows, counted, lease_s=2.0))
     return {name: found for name, found in judgement.findings.items() if found}
 
 
 def test_a_good_storm_is_clean() -> None:
     assert findings(*good()) == {}
-    figures = judge(Evidence(*good(), lease_s=2.0)).figures
+    figures = check(Evidence(*good(), lease_s=2.0)).figures
     assert figures["repeated runs"] == 1
     assert figures["begun, never answered"] == 3
     assert figures["slowest recovery"] == "1.80 s"
@@ -98,7 +98,7 @@ def _finish_without_a_run(entries: list[Entry], rows: list[Row]) -> None:
     entries[:] = [line for line in entries if (line["op"], line.get("name")) != ("end", "a")]
 
 
-def _run_beside(entries: list[Entry], rows: list[Row]) -> None:
+def _run_overlapping(entries: list[Entry], rows: list[Row]) -> None:
     entries.extend(run("a", 11, 1.05, 1.15, epoch=2))
 
 
@@ -129,7 +129,7 @@ def _recover_late(entries: list[Entry], rows: list[Row]) -> None:
         (_kill_by_attempts, "jobs not done in the end"),
         (_finish_twice, "double finishes"),
         (_finish_without_a_run, "double finishes"),
-        (_run_beside, "runs without an explanation"),
+        (_run_overlapping, "runs without an explanation"),
         (_run_again_without_a_kill, "runs without an explanation"),
         (_reuse_an_epoch, "epochs going backwards"),
         (_recover_late, "slow recoveries"),

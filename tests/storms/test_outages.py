@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rigs.storms.checks import Judgement
-from rigs.storms.outages import Aftermath, judge_outages
+from rigs.storms.outages import Aftermath, check_outages
 
 UP: dict[str, Any] = {
     "op": "up", "at": 12.0, "wall": 100.0, "seconds": 2.0, "cpu": 0.1, "attempts": 40,
@@ -17,13 +17,13 @@ GOOD = Aftermath(starts={1: [90.0, 101.0], 2: [102.0]}, crashes=0, dead=0, woken
 
 def findings(up: dict[str, Any], aftermath: Aftermath) -> dict[str, list[str]]:
     judgement = Judgement()
-    judge_outages(judgement, [up], aftermath)
+    check_outages(judgement, [up], aftermath)
     return {name: found for name, found in judgement.findings.items() if found}
 
 
 def test_a_good_outage_is_clean() -> None:
     judgement = Judgement()
-    judge_outages(judgement, [UP], GOOD)
+    check_outages(judgement, [UP], GOOD)
     assert judgement.clean
     assert judgement.figures["slowest worker to go on"] == "2.00 s"
 

@@ -69,7 +69,7 @@ def _mission_control(app: str, port: int | None) -> Generator[str | None]:
         return
     url = _url_of(app)
     place = serving.listen_near(serving.DEFAULT_PORT if port is None else port)
-    with serving.beside(url, place) as address:
+    with serving.served_beside_workers(url, place) as address:
         yield address
 
 

@@ -110,7 +110,7 @@ class Job(Generic[R]):
         try:
             poller.wait(self.id, reply)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await reply.arrived())
+                return self._outcome(await reply.aresult())
         except TimeoutError:
             raise self._timed_out(timeout_s) from None
         finally:

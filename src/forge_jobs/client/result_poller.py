@@ -34,14 +34,14 @@ class ResultPoller:
         access.at_fork(self._reset)
 
     def _reset(self) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._waiters: dict[str, list[ThreadResult[Peek]]] = {}
         self._flag: WakeFlag | None = None
         self._running = False
 
     def wait(self, job_id: str, reply: ThreadResult[Peek]) -> None:
         """Set ``reply`` when the job has ended; a waiter that gives up calls ``forget``."""
-        with self._guard:
+        with self._lock:
             self._waiters.setdefault(job_id, []).append(reply)
             running, flag = self._running, self._flag
         if not running:
@@ -51,7 +51,7 @@ class ResultPoller:
 
     def forget(self, job_id: str, reply: ThreadResult[Peek]) -> None:
         """Remove a waiter."""
-        with self._guard:
+        with self._lock:
             waiters = self._waiters.get(job_id)
             if waiters is not None and reply in waiters:
                 waiters.remove(reply)
@@ -60,7 +60,7 @@ class ResultPoller:
 
     async def _poll(self) -> None:
         flag = WakeFlag()
-        with self._guard:
+        with self._lock:
             # Set here and not by the caller, which may be interrupted before it starts the poll.
             if self._running:
                 return
@@ -89,7 +89,7 @@ class ResultPoller:
             raise
 
     def _awaited(self) -> list[str]:
-        with self._guard:
+        with self._lock:
             if not self._waiters:
                 self._running = False
                 self._flag = None
@@ -113,16 +113,16 @@ class ResultPoller:
         return any_ended
 
     def _reply(self, job_id: str, ended: Peek | BaseException) -> None:
-        with self._guard:
+        with self._lock:
             waiters = self._waiters.pop(job_id, [])
         for reply in waiters:
             if isinstance(ended, BaseException):
-                reply.fail(ended)
+                reply.set_exception(ended)
             else:
-                reply.give(ended)
+                reply.set_result(ended)
 
     def _fail(self, error: BaseException) -> None:
-        with self._guard:
+        with self._lock:
             ids = list(self._waiters)
             self._running = False
             self._flag = None

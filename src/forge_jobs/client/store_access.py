@@ -51,7 +51,7 @@ class StoreAccess:
     def _reset(self) -> None:
         self.io = IoThread()
         self.pid = os.getpid()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._opening: ThreadResult[Store] | None = None
         # On the I/O loop: one opening or closing at a time, also those of interrupted callers.
         self._changing = asyncio.Lock()
@@ -62,7 +62,7 @@ class StoreAccess:
     def store(self) -> Store:
         """The store; not necessarily open."""
         if self._store is None:
-            with self._guard:
+            with self._lock:
                 if self._store is None:
                     self._store = self._make_store()
         return self._store
@@ -80,7 +80,7 @@ class StoreAccess:
         opened = self.opened
         if opened is not None:
             return opened
-        return await self._open().arrived()
+        return await self._open().aresult()
 
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
@@ -127,16 +127,16 @@ class StoreAccess:
         self._mark_closed()
         if self._store is not None:
             try:
-                await self._start_closing().arrived()
+                await self._start_closing().aresult()
             except CancelledError:
                 await asyncio.to_thread(self.io.close)
                 with contextlib.suppress(CancelledError):
-                    await self._start_closing().arrived()
+                    await self._start_closing().aresult()
         await asyncio.to_thread(self.io.close)
 
     def close_at_exit(self) -> None:
         """At exit: close the store; a later call opens it again if it still can."""
-        with self._guard:
+        with self._lock:
             opening = self._opening
             self.opened = self.direct = self._opening = None
         if opening is not None and opening.done and not opening.failed:
@@ -148,7 +148,7 @@ class StoreAccess:
         return self._closed
 
     def _mark_closed(self) -> None:
-        with self._guard:
+        with self._lock:
             self._closed = True
             self.opened = self.direct = self._opening = None
 
@@ -171,13 +171,13 @@ class StoreAccess:
                 if self._store is not None:
                     await self._store.close()
         finally:
-            self.io.end_here()
+            self.io.stop_from_loop()
 
     def _open(self) -> ThreadResult[Store]:
         if sys.is_finalizing():
             raise Closed(_ENDING)
         store = self.store if not self._closed else None
-        with self._guard:
+        with self._lock:
             if self._closed or store is None:
                 raise Closed(_CLOSED)
             opening = self._opening

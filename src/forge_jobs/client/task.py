@@ -9,7 +9,7 @@ import msgspec
 from forge_jobs.core.errors import BadArguments
 from forge_jobs.core.job import NewJob, Successor
 from forge_jobs.core.limit_key import limit_key
-from forge_jobs.core.limits import published
+from forge_jobs.core.limits import with_declared
 
 from .job import Job
 from .job_client import JobClient
@@ -184,7 +184,7 @@ class Task(Enqueueable[P, R]):
             tags=settings.tags,
             lane=settings.lane,
             order=settings.order,
-            track=declared is not None and published(None, declared, 0).tracked,
+            track=declared is not None and with_declared(None, declared, 0).tracked,
             on_dead=on_dead,
         )
 

@@ -55,7 +55,7 @@ class CappedCount(Struct, frozen=True):
     more: bool = False
 
 
-def together(parts: Sequence[Minute], *, at: Instant, queue: str, kind: str) -> Minute:
+def merge_minutes(parts: Sequence[Minute], *, at: Instant, queue: str, kind: str) -> Minute:
     """All parts as one, under the name given."""
     return Minute(
         at=at,
@@ -75,23 +75,23 @@ def together(parts: Sequence[Minute], *, at: Instant, queue: str, kind: str) -> 
     )
 
 
-def by_name(parts: Iterable[Minute]) -> list[Minute]:
+def group_minutes(parts: Iterable[Minute]) -> list[Minute]:
     """One entry per minute, queue and kind, in that order."""
     named: dict[tuple[Instant, str, str], list[Minute]] = {}
     for part in parts:
         named.setdefault((part.at, part.queue, part.kind), []).append(part)
     return [
-        same[0] if len(same) == 1 else together(same, at=at, queue=queue, kind=kind)
+        same[0] if len(same) == 1 else merge_minutes(same, at=at, queue=queue, kind=kind)
         for (at, queue, kind), same in sorted(named.items(), key=lambda item: item[0])
     ]
 
 
-def for_ever(parts: Iterable[Minute]) -> list[Minute]:
+def sum_totals(parts: Iterable[Minute]) -> list[Minute]:
     """The same per queue and kind over all time, under minute 0."""
     named: dict[tuple[str, str], list[Minute]] = {}
     for part in parts:
         named.setdefault((part.queue, part.kind), []).append(part)
     return [
-        together(same, at=0, queue=queue, kind=kind)
+        merge_minutes(same, at=0, queue=queue, kind=kind)
         for (queue, kind), same in sorted(named.items())
     ]

@@ -145,7 +145,10 @@ class LogLine(Struct, frozen=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A stored job, whole, as people and tests read it. ``lot``: where a held job waits."""
+    """A complete stored job, for operators and tests.
+
+    ``limit_bucket`` is the limit bucket in which a held job waits.
+    """
 
     key: int
     id: str
@@ -176,7 +179,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     lane: str | None = None
     order: LaneOrder = LaneOrder.NONE
-    lot: str | None = None
+    limit_bucket: str | None = None
     crashes: int = 0
     throttles: int = 0
     throttled_since: Instant | None = None

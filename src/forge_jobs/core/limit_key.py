@@ -42,7 +42,7 @@ def limit_key(kind: str, per: str, payload: bytes) -> str:
     return key_bucket(kind, text)
 
 
-def bounds(kind: str, limit: Limit | None, payload: bytes) -> dict[str, Any]:
+def limit_fields(kind: str, limit: Limit | None, payload: bytes) -> dict[str, Any]:
     """The fields of a NewJob that follow from its task's limit."""
     if limit is None:
         return {}
@@ -52,7 +52,7 @@ def bounds(kind: str, limit: Limit | None, payload: bytes) -> dict[str, Any]:
     return fields
 
 
-def bound(job: NewJob, limit: Limit | None) -> NewJob:
+def apply_limit(job: NewJob, limit: Limit | None) -> NewJob:
     """The job with what its task's limit means for it; a key that it has is replaced."""
-    fields = bounds(job.kind, limit, job.payload)
+    fields = limit_fields(job.kind, limit, job.payload)
     return msgspec.structs.replace(job, **fields) if fields else job

@@ -78,7 +78,7 @@ class Room:
     """What a claim may take: ``left`` jobs, and whether any of them before they can start."""
 
     left: int = UNBOUNDED
-    ahead: bool = True
+    may_prefetch: bool = True
 
 
 def queue_limit(queue: str) -> str:
@@ -106,7 +106,7 @@ def lane_bucket(queue: str, lane: str) -> str:
     return f"{LANE}{queue}/{lane}"
 
 
-def family(limit_key: str) -> str:
+def limit_of(limit_key: str) -> str:
     """The limit that says how many jobs of a key may run."""
     return limit_key.partition("/")[0]
 
@@ -151,7 +151,7 @@ def check(limit: Limit) -> Limit:
     return limit
 
 
-def published(known: Limit | None, told: Declared, now: Instant) -> Limit:
+def with_declared(known: Limit | None, told: Declared, now: Instant) -> Limit:
     """The limit after code declared it: a person's numbers stay, and so do the saved-up starts."""
     if known is None:
         fresh = Limit(
@@ -183,7 +183,9 @@ def published(known: Limit | None, told: Declared, now: Instant) -> Limit:
     return check(structs.replace(changed, tokens=min(changed.tokens, changed.burst)))
 
 
-def operated(known: Limit | None, name: str, asked: Mapping[str, Any], now: Instant) -> Limit:
+def with_operator_change(
+    known: Limit | None, name: str, asked: Mapping[str, Any], now: Instant
+) -> Limit:
     """The limit after an operator's word; values of ``asked`` that are UNSET stay."""
     given = {field: value for field, value in asked.items() if value is not UNSET}
     before = refilled(known, now) if known is not None else Limit(name=name, at=now)
@@ -226,15 +228,15 @@ def room(limit: Limit | None, running: int, *, now: Instant, asked: int) -> Room
     if limit is None:
         return found
     if limit.cap is not None:
-        found = Room(max(limit.cap - running, 0), ahead=False)
+        found = Room(max(limit.cap - running, 0), may_prefetch=False)
     if limit.rate_per_s is not None:
         tokens = math.floor(refilled(limit, now).tokens + _ROUNDING)
         found.left = min(found.left, tokens)
-        found.ahead = found.ahead and tokens >= asked
+        found.may_prefetch = found.may_prefetch and tokens >= asked
     return found
 
 
-def exclusive(job: ClaimedJob, limits: Mapping[str, Limit]) -> ClaimedJob:
+def mark_exclusive(job: ClaimedJob, limits: Mapping[str, Limit]) -> ClaimedJob:
     """The claim, marked with the cap under which it was made: its worker must not go on with it
     once it may have been given to another."""
     if job.limit_key is not None:

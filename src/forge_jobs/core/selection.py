@@ -41,13 +41,13 @@ class Page(Struct, frozen=True):
     """One page of a list, newest first; ``next`` leads to the following page.
 
     ``stopped``: it is short, perhaps empty, because one call looks at a bounded number of jobs;
-    ``next`` goes on behind them. ``looked``: at how many jobs it looked.
+    ``next`` goes on behind them. ``rows_read``: at how many jobs it looked.
     """
 
     jobs: tuple[JobRecord, ...]
     next: Cursor | None = None
     stopped: bool = False
-    looked: int = 0
+    rows_read: int = 0
 
 
 class Acted(Struct, frozen=True, kw_only=True):

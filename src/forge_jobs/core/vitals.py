@@ -39,15 +39,15 @@ class Vitals(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # Under this minute the store keeps what grows only, of all processes together.
-EVER: Final = -1
+LIFETIME: Final = -1
 
 
-def ever(told: Vitals) -> Vitals:
+def lifetime_part(told: Vitals) -> Vitals:
     """What a report adds to the store's own row, which no clean-up removes."""
-    return Vitals(at=EVER, host_id="", exchange=told.exchange, errors=told.errors)
+    return Vitals(at=LIFETIME, host_id="", exchange=told.exchange, errors=told.errors)
 
 
-def combined(parts: Sequence[Vitals]) -> Vitals:
+def merge_vitals(parts: Sequence[Vitals]) -> Vitals:
     """Several reports about one process and minute as one."""
     last = parts[-1]
     return Vitals(

@@ -305,7 +305,7 @@ class WorkerProcess:
                 plan.entropy,
                 self._member.standing,
                 RunLog(plan.store.tag),
-                overlap=plan.store.capabilities.apart,
+                overlap=plan.store.capabilities.server_side,
             ),
             self._surroundings(),
             self._job_loop,

@@ -14,7 +14,7 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Snooze, Throttled
 from forge_jobs.engine.running.context import Context
 from forge_jobs.kit.children.command import CommandProcess
-from forge_jobs.kit.children.guard import GuardPlan
+from forge_jobs.kit.children.guard import CommandSpec
 from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
@@ -166,7 +166,7 @@ class CmdExecHandler:
         began = self._clock.mono()
         scratch = tempfile.mkdtemp(prefix="forge-cmd-")
         fresh = {"PATH": _PATH, "LANG": "C.UTF-8", "TZ": "UTC", "HOME": scratch, "TMPDIR": scratch}
-        plan = GuardPlan(
+        plan = CommandSpec(
             path=order.path,
             argv=order.argv,
             env={**fresh, **order.env},
@@ -192,9 +192,9 @@ class CmdExecHandler:
             told = str(ended)
         except TimeoutError:
             told = f"timed out after {asked.timeout_secs:g} s"
-            await command.end_surely(self._grace_s)
+            await command.terminate_shielded(self._grace_s)
         except asyncio.CancelledError:
-            await command.end_surely(self._grace_s)
+            await command.terminate_shielded(self._grace_s)
             self._write_down(ctx, "stopped", command, began)
             raise
         finally:

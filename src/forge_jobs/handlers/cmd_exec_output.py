@@ -5,26 +5,26 @@ from typing import Any, Final
 
 from forge_jobs.engine.running.context import LINE_LONGEST
 from forge_jobs.kit.children.process import ChildExit
-from forge_jobs.kit.children.streams import KeptStream
+from forge_jobs.kit.children.streams import HeadTailStream
 
 TAIL_LONGEST: Final = 1_000
 _PIECE: Final = LINE_LONGEST - 96
 
 
-def as_text(stream: KeptStream) -> str:
+def as_text(stream: HeadTailStream) -> str:
     """What was kept, with a note where something was left out. Never a NUL, never a broken
     character at a cut that we made."""
-    head, tail = stream.kept()
-    left_out = stream.left_out
-    if not left_out:
+    head, tail = stream.head_and_tail()
+    omitted_bytes = stream.omitted_bytes
+    if not omitted_bytes:
         return _decoded(head + tail)
     # A cut may fall into the middle of a character of several bytes.
     head, tail = _whole_end(head), tail.lstrip(bytes(range(0x80, 0xC0)))
-    return f"{_decoded(head)}\n… {left_out:,} bytes left out …\n{_decoded(tail)}"
+    return f"{_decoded(head)}\n… {omitted_bytes:,} bytes left out …\n{_decoded(tail)}"
 
 
 def result(
-    ended: ChildExit, stdout: KeptStream, stderr: KeptStream, ran_s: float
+    ended: ChildExit, stdout: HeadTailStream, stderr: HeadTailStream, ran_s: float
 ) -> dict[str, Any]:
     """The job's result."""
     return {
@@ -33,13 +33,13 @@ def result(
         "stderr": as_text(stderr),
         "stdout_bytes": stdout.total,
         "stderr_bytes": stderr.total,
-        "stdout_left_out": stdout.left_out,
-        "stderr_left_out": stderr.left_out,
+        "stdout_left_out": stdout.omitted_bytes,
+        "stderr_left_out": stderr.omitted_bytes,
         "seconds": round(ran_s, 3),
     }
 
 
-def last_words(stdout: KeptStream, stderr: KeptStream) -> str:
+def last_words(stdout: HeadTailStream, stderr: HeadTailStream) -> str:
     """The end of standard error, or of standard output if that said nothing."""
     for stream in (stderr, stdout):
         text = as_text(stream).strip()
@@ -49,7 +49,7 @@ def last_words(stdout: KeptStream, stderr: KeptStream) -> str:
 
 
 def log_lines(
-    told: str, stdout: KeptStream, stderr: KeptStream, ran_s: float
+    told: str, stdout: HeadTailStream, stderr: HeadTailStream, ran_s: float
 ) -> Iterator[tuple[str, str]]:
     """(level, text) for the job's log: how it ended, then both streams in pieces of many lines."""
     yield (

@@ -14,7 +14,7 @@ from forge_jobs.kit.children.memory import resident_bytes
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.pool import ChildPool
 from forge_jobs.kit.children.process import ChildGone
-from forge_jobs.kit.children.warm_child import NotUp, WarmChild
+from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 
@@ -67,16 +67,16 @@ class WorkerPoolHandler:
         why = ""
         for _ in range(_CHILDREN_TRIED):
             try:
-                seat = await pool.take()
-            except NotUp as trouble:
+                seat = await pool.acquire()
+            except ChildUnavailable as trouble:
                 return Failed(f"{self.kind}: {trouble}")
             try:
                 return await self._asked_of(ctx, payload, pool, seat)
-            except NotUp as trouble:
+            except ChildUnavailable as trouble:
                 # It died, or spoke, while it was idle: that was not this job's doing.
                 why = str(trouble)
             finally:
-                pool.give_back(seat)
+                pool.release(seat)
         return Failed(f"{self.kind}: {why}")
 
     async def _asked_of(
@@ -85,31 +85,31 @@ class WorkerPoolHandler:
         try:
             outcome = await seat.ask(ctx, payload)
         except ChildGone as ended:
-            pool.went_wrong()
+            pool.record_failure()
             return Failed(f"{self.kind}: the child died before it answered: {ended}")
         except (OutOfStep, BadLine) as fault:
             await seat.kill()
-            pool.went_wrong()
+            pool.record_failure()
             return Failed(f"{self.kind}: the child was killed: {fault}")
         except BaseException:
             # Cancelled, or out of time: the child is still at it, and cannot be told otherwise.
-            await seat.end(self.config.grace_secs)
+            await seat.terminate(self.config.grace_secs)
             raise
-        pool.went_well()
+        pool.record_success()
         return outcome
 
     def _new_pool(self) -> "ChildPool[_PoolChild]":
         return ChildPool(
             lambda: _PoolChild(self.config),
-            _PoolChild.come_up,
+            _PoolChild.start_program,
             size=self.config.size,
-            is_worn=self._is_worn,
+            is_worn_out=self._is_worn_out,
             idle_s=None,
             clock=self._clock,
             entropy=self._entropy,
         )
 
-    def _is_worn(self, seat: "_PoolChild") -> bool:
+    def _is_worn_out(self, seat: "_PoolChild") -> bool:
         if seat.jobs >= self.config.max_jobs:
             return True
         most_mb = self.config.max_memory_mb
@@ -128,7 +128,7 @@ class _PoolChild(WarmChild):
         self._ctx: Context | None = None
         self._printed = 0
 
-    async def come_up(self, on_exit: Callable[[], None]) -> None:
+    async def start_program(self, on_exit: Callable[[], None]) -> None:
         """Start the program and wait until it is ready. NotUp when it does not come up."""
         config = self._config
         await self.start(
@@ -143,7 +143,7 @@ class _PoolChild(WarmChild):
         self._ctx, self._printed = ctx, 0
         try:
             request = encode(Request(ctx.job.id, payload))
-            return await self.talk(request, lambda line: heard(ctx, line))
+            return await self.request(request, lambda line: heard(ctx, line))
         finally:
             self._ctx = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.kit.children.guard import GuardPlan
+from forge_jobs.kit.children.guard import CommandSpec
 
 WORKER_POOL_KIND: Final = "worker_pool"
 _UMASK: Final = 0o022
@@ -72,13 +72,13 @@ class WorkerPoolConfig:
             if value is not None and value < least:
                 raise BadOption(f"WorkerPoolConfig: {name}={value!r} must be at least {least}")
 
-    def plan(self) -> GuardPlan:
+    def plan(self) -> CommandSpec:
         """How a child is started now. OSError when there is no such program."""
         env = {**os.environ, **self.env} if self.inherit_env else dict(self.env)
         path = shutil.which(self.argv[0], path=env.get("PATH", os.defpath))
         if path is None:
             raise FileNotFoundError(2, f"there is no program {self.argv[0]!r}")
-        return GuardPlan(
+        return CommandSpec(
             path=os.path.abspath(path),
             argv=tuple(self.argv),
             env=env,

@@ -1,4 +1,5 @@
-"""What touches the outside world on everybody's behalf: clocks, chance, loops, wake-ups, children.
+"""Ports to the outside world that all rooms share: clock, random numbers, service loop, I/O thread,
+hooks, logging, redaction of secrets, child processes.
 
-Nothing in this room knows what a job is.
+Nothing in this package knows what a job is.
 """

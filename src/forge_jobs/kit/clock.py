@@ -1,4 +1,4 @@
-"""The only place that reads a clock or sleeps."""
+"""The clock port: the only module that reads the system's clocks or sleeps."""
 
 import asyncio
 import time
@@ -6,10 +6,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the rest of the package sees it.
+    """The time source of the package.
 
-    A clock that passes every question on to another one names that one in ``source``: see
-    ``is_machine_time``.
+    A clock that delegates to another one names it in ``source``: see ``is_machine_time``.
     """
 
     def now(self) -> int:
@@ -17,20 +16,20 @@ class Clock(Protocol):
         ...
 
     def mono(self) -> float:
-        """Seconds that never jump and that go on while the machine is suspended."""
+        """Monotonic time in seconds, which also advances while the machine is suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let other tasks run for that long."""
+        """Suspend this task; other tasks run meanwhile."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Block this thread for that long."""
+        """Block this thread."""
         ...
 
 
-# A lease is judged by elapsed time; CLOCK_MONOTONIC stands still while a laptop is suspended,
-# and a resumed worker would believe that its lease still holds.
+# A lease is checked by elapsed time. CLOCK_MONOTONIC stops while a laptop is suspended, and a
+# resumed worker would trust a lease that has expired.
 _MONO = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -56,10 +55,11 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 
 def is_machine_time(clock: Clock) -> bool:
-    """Whether ``clock`` tells the machine's own time at this moment, directly or by its ``source``.
+    """Whether ``clock`` is the machine's clock at this moment, directly or through ``source``.
 
-    A store that has a clock of its own follows that one then, since machines may be set wrong. Any
-    other clock was put in place by a test, and what it says holds. Ask at each call: a test may
-    give a living Forge another clock, and take it away again.
+    If so, a store with a clock of its own (Postgres) uses the store clock instead, because a
+    machine's clock may be wrong. Any other clock was set by a test and takes precedence over the
+    store clock. Evaluate this at each call: a test may replace the clock of a running Forge and
+    restore it later.
     """
     return clock is SYSTEM_CLOCK or getattr(clock, "source", None) is SYSTEM_CLOCK

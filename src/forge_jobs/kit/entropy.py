@@ -1,4 +1,4 @@
-"""The only place that rolls dice: jitter, fresh ids, the order of equals."""
+"""The randomness port: the only module that draws random numbers (jitter, ids, tie-breaking)."""
 
 import random
 from typing import Protocol
@@ -7,19 +7,19 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class Entropy(Protocol):
-    """Chance as the rest of the package sees it."""
+    """The source of random numbers of the package."""
 
     def roll(self) -> float:
-        """A number in [0, 1)."""
+        """A random number in [0, 1)."""
         ...
 
     def bits(self, count: int) -> int:
-        """That many random bits."""
+        """An integer of ``count`` random bits."""
         ...
 
 
 class SystemEntropy:
-    """Chance from the operating system's seed."""
+    """A pseudo-random generator that the operating system seeds."""
 
     __slots__ = ("_random",)
 
@@ -34,7 +34,7 @@ class SystemEntropy:
 
 
 class SeededEntropy(SystemEntropy):
-    """Chance that repeats itself, for tests and simulations."""
+    """A pseudo-random generator with a fixed seed, for tests and simulations."""
 
     __slots__ = ()
 
@@ -43,13 +43,13 @@ class SeededEntropy(SystemEntropy):
 
 
 def new_ulid(now: int, entropy: Entropy) -> str:
-    """A fresh ULID for an instant in microseconds; for processes, not for jobs."""
+    """A new ULID for an instant in microseconds. For ids of processes, not of jobs."""
     number = now // 1000 << 80 | entropy.bits(80)
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 class SecretEntropy:
-    """Chance that nobody can foretell, for tokens and salts; dearer than the rest."""
+    """Cryptographically secure random numbers, for tokens and salts. Slower than the others."""
 
     __slots__ = ("_random",)
 

@@ -1,8 +1,9 @@
-"""Generators wrapped around a call: each runs up to its ``yield``, then the call, then the rest.
+"""Hooks: generators that run around a call. Each runs up to its ``yield``, then the call is made,
+then the rest of the generator runs.
 
-A hook may change what goes in (by what it yields), see what comes out (what ``yield`` gives), and
-refuse by raising before the call. Once the call has happened nothing a hook does undoes it: an
-error after the ``yield`` is logged and goes no further.
+A hook can replace the argument (by the value it yields), read the result (the value of ``yield``)
+and refuse the call by raising before its ``yield``. A hook cannot undo a call that was made: an
+error after the ``yield`` is logged and not raised.
 """
 
 import logging
@@ -18,7 +19,7 @@ Hook: TypeAlias = Callable[[T], Generator[T, R, object]]
 
 
 class Hooks(Generic[T, R]):
-    """Hooks in the order of their registration: the first is the outermost."""
+    """Hooks in the order of registration; the first one is the outermost."""
 
     def __init__(self) -> None:
         self.hooks: list[Hook[T, R]] = []
@@ -26,33 +27,34 @@ class Hooks(Generic[T, R]):
     def __bool__(self) -> bool:
         return bool(self.hooks)
 
-    def call(self, items: Sequence[T], go: Callable[[Sequence[T]], list[R]]) -> list[R]:
-        """Run ``go`` on what the hooks make of ``items``; the answers line up with them."""
+    def call(self, items: Sequence[T], function: Callable[[Sequence[T]], list[R]]) -> list[R]:
+        """Call ``function`` with the items as the hooks changed them. It must return one result
+        per item, in the same order."""
         entered, changed = self._enter(items)
         try:
-            answers = go(changed)
+            results = function(changed)
         except BaseException as error:
             _fail(entered, error)
             raise
-        _resume(entered, answers)
-        return answers
+        _resume(entered, results)
+        return results
 
     async def acall(
-        self, items: Sequence[T], go: Callable[[Sequence[T]], Awaitable[list[R]]]
+        self, items: Sequence[T], function: Callable[[Sequence[T]], Awaitable[list[R]]]
     ) -> list[R]:
-        """The same for a coroutine."""
+        """``call`` for a coroutine function."""
         entered, changed = self._enter(items)
         try:
-            answers = await go(changed)
+            results = await function(changed)
         except BaseException as error:
             _fail(entered, error)
             raise
-        _resume(entered, answers)
-        return answers
+        _resume(entered, results)
+        return results
 
     def prepared(self, item: T) -> T:
-        """What the hooks make of an item that somebody else will take further: no hook gets to see
-        an answer, each ends at its ``yield``."""
+        """The item as the hooks change it, for a call that is made elsewhere: each hook is closed
+        at its ``yield`` and gets no result."""
         entered, [changed] = self._enter([item])
         for hooks in entered:
             for hook in reversed(hooks):
@@ -60,6 +62,8 @@ class Hooks(Generic[T, R]):
         return changed
 
     def _enter(self, items: Sequence[T]) -> tuple[list[list[Generator[T, R, object]]], list[T]]:
+        """Run all hooks up to their ``yield``: the suspended generators of each item, and the items
+        as they changed them."""
         entered: list[list[Generator[T, R, object]]] = []
         changed: list[T] = []
         try:
@@ -67,9 +71,9 @@ class Hooks(Generic[T, R]):
                 hooks: list[Generator[T, R, object]] = []
                 entered.append(hooks)
                 for hook in self.hooks:
-                    running = hook(item)
-                    item = _first(running)
-                    hooks.append(running)
+                    generator = hook(item)
+                    item = _first(generator)
+                    hooks.append(generator)
                 changed.append(item)
         except BaseException as error:
             _fail(entered, error)
@@ -77,25 +81,25 @@ class Hooks(Generic[T, R]):
         return entered, changed
 
 
-def _first(running: Generator[T, R, object]) -> T:
+def _first(generator: Generator[T, R, object]) -> T:
     try:
-        return next(running)
+        return next(generator)
     except StopIteration:
         raise RuntimeError("a hook ended without a yield: write `yield job` in it once") from None
 
 
-def _resume(entered: Sequence[Sequence[Generator[T, R, object]]], answers: Sequence[R]) -> None:
-    for hooks, answer in zip(entered, answers, strict=True):
+def _resume(entered: Sequence[Sequence[Generator[T, R, object]]], results: Sequence[R]) -> None:
+    for hooks, result in zip(entered, results, strict=True):
         for hook in reversed(hooks):
             try:
-                hook.send(answer)
+                hook.send(result)
             except StopIteration:
                 pass
             except Exception:
                 _LOG.exception("a hook failed after the call it surrounds; the call stands")
             else:
                 hook.close()
-                _LOG.error("a hook yielded twice: everything after the second yield is left out")
+                _LOG.error("a hook yielded twice: everything after the second yield is skipped")
 
 
 def _fail(entered: Sequence[Sequence[Generator[T, R, object]]], error: BaseException) -> None:
@@ -107,6 +111,6 @@ def _fail(entered: Sequence[Sequence[Generator[T, R, object]]], error: BaseExcep
                 pass
             except BaseException as raised:
                 if raised is not error:
-                    _LOG.warning("a hook failed while it was told of an error", exc_info=raised)
+                    _LOG.warning("a hook failed while it handled an error", exc_info=raised)
             else:
                 hook.close()

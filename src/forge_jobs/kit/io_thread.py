@@ -1,7 +1,8 @@
-"""The one I/O thread of a process: ``forge-io``, with an event loop of its own.
+"""The I/O thread of a process (``forge-io``), which runs an event loop of its own.
 
-It carries the lease, the wake-up subscription, the control poll and calls from synchronous code, so
-that a job that blocks its own loop neither looks dead nor blocks a caller.
+The heartbeat, the LISTEN/NOTIFY subscription, the poll of the control version and calls from
+synchronous code run there. A handler that blocks the main event loop therefore neither loses the
+process lease nor blocks these callers.
 """
 
 import asyncio
@@ -22,32 +23,33 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 
 class IoPort(Protocol):
-    """Where background input and output runs; a simulation runs it on its one loop instead."""
+    """Where background I/O runs: a thread, or the only event loop of a simulation."""
 
     def spawn(self, work: Work[T]) -> "Future[T] | asyncio.Task[T]":
-        """Start the coroutine made by ``work`` over there."""
+        """Start the coroutine that ``work`` returns on the I/O loop."""
         ...
 
 
 class IoThread:
-    """A daemon thread with an event loop, started by its first use.
+    """A daemon thread with an event loop. The first call starts it.
 
-    After a fork the child gets a new thread; the old loop belongs to the parent and is left alone.
+    After a fork the child process starts a new thread. It does not touch the old loop, which
+    belongs to the parent process.
     """
 
     def __init__(self, name: str = "forge-io") -> None:
         self._name = name
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
 
     def spawn(self, work: Work[T]) -> "Future[T]":
-        """Start the coroutine on the I/O loop; safe from any thread.
+        """Start the coroutine on the I/O loop. Thread-safe.
 
-        Raises RuntimeError once the interpreter is shutting down: a daemon thread would never
-        answer, and waiting for it would hang the exit.
+        Raises RuntimeError while the interpreter shuts down: a daemon thread would never return a
+        result then, and waiting for it would hang the exit.
         """
         if sys.is_finalizing():
             raise RuntimeError("the interpreter is shutting down")
@@ -55,54 +57,54 @@ class IoThread:
         return asyncio.run_coroutine_threadsafe(work(), loop)
 
     def start(self, work: Work[T]) -> ThreadResult[T]:
-        """``spawn`` for synchronous callers: a signal that interrupts them harms nobody, and the
-        coroutine goes on to its end."""
+        """``spawn`` for synchronous callers. A signal handler that raises in the caller leaves no
+        lock held, and the coroutine still runs to its end."""
         if sys.is_finalizing():
             raise RuntimeError("the interpreter is shutting down")
         loop = self._running_loop()
-        call = _Call(loop, work)
-        # Before it is sent: a loop that ends without having begun it finds it here.
-        _UNANSWERED.add(call)
+        call = _PendingCall(loop, work)
+        # Added before it is sent: a loop that stops without starting the call cancels it from here.
+        _PENDING_CALLS.add(call)
         try:
             loop.call_soon_threadsafe(call.begin)
         except RuntimeError:
-            _UNANSWERED.discard(call)
+            _PENDING_CALLS.discard(call)
             raise
-        return call.answer
+        return call.result
 
     def call(self, work: Work[T], timeout_s: float | None = None) -> T:
-        """Run the coroutine over there and wait for its answer here.
+        """Run the coroutine on the I/O loop and block until it returns.
 
-        Raises TimeoutError after ``timeout_s``; the coroutine is cancelled then.
+        Raises TimeoutError after ``timeout_s`` and cancels the coroutine.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a synchronous call on the I/O thread would wait for itself")
-        answer = self.start(work)
-        if not answer.wait(timeout_s):
-            answer.cancel()
+        pending = self.start(work)
+        if not pending.wait(timeout_s):
+            pending.cancel()
             raise TimeoutError
-        return answer.result()
+        return pending.result()
 
     def close(self) -> None:
-        """Cancel what runs there and end the thread. Closing twice is fine."""
-        with self._guard:
+        """Cancel the running coroutines and stop the thread. Idempotent."""
+        with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is None or thread is None or self._pid != os.getpid() or not thread.is_alive():
             return
-        # It may have ended by itself meanwhile.
+        # RuntimeError: the loop was closed meanwhile.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._stop, loop)
         if threading.current_thread() is not thread:
             thread.join()
 
-    def end_here(self) -> None:
-        """On the I/O thread itself: end it after this step, whoever may have asked for that."""
+    def stop_from_loop(self) -> None:
+        """Stop the thread after the current step of its loop. Call it on the I/O thread."""
         self._stop(asyncio.get_running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         while (loop := self._loop) is None or self._pid != os.getpid():
-            # At exit Python starts no more threads and raises RuntimeError here.
+            # At interpreter exit Python starts no more threads and raises RuntimeError here.
             started: SimpleQueue[BaseException | None] = SimpleQueue()
             start_thread(self._serve, started, name=self._name)
             error = started.get()
@@ -111,11 +113,12 @@ class IoThread:
         return loop
 
     def _serve(self, started: "SimpleQueue[BaseException | None]") -> None:
-        """The thread: it makes its loop itself, because whoever starts it may be interrupted."""
+        """The thread's target. The thread creates its loop itself, because a signal may interrupt
+        the caller that starts it."""
         try:
-            with self._guard:
+            with self._lock:
                 if self._loop is not None and self._pid == os.getpid():
-                    # Another one was quicker.
+                    # Another caller has started a thread first.
                     started.put(None)
                     return
                 loop = asyncio.new_event_loop()
@@ -128,43 +131,43 @@ class IoThread:
         _serve(loop)
 
     def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Once: a second stop would disturb the cancelling of what is left.
+        # Only once: a second stop would interrupt the cancellation of the remaining tasks.
         if self._stopped is not loop:
             self._stopped = loop
             loop.stop()
 
 
-class _Call(Generic[T]):
-    """A coroutine on its way: ``begin`` runs on the loop."""
+class _PendingCall(Generic[T]):
+    """A call to the I/O loop whose result is not set yet. ``begin`` runs on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T]) -> None:
         self.loop = loop
         self._work = work
         self._task: asyncio.Task[None] | None = None
-        self.answer: ThreadResult[T] = ThreadResult(self._cancel)
+        self.result: ThreadResult[T] = ThreadResult(self._cancel)
 
     def begin(self) -> None:
         self._task = self.loop.create_task(self._run())
 
     async def _run(self) -> None:
         try:
-            self.answer.give(await self._work())
+            self.result.set_result(await self._work())
         except BaseException as error:
-            # The caller's, if it still waits. Nobody reads the end of this task.
-            self.answer.fail(error)
+            # Re-raised in the caller if it still waits. Nothing reads the result of this task.
+            self.result.set_exception(error)
         finally:
-            _UNANSWERED.discard(self)
+            _PENDING_CALLS.discard(self)
 
     def _cancel(self) -> None:
-        self.loop.call_soon_threadsafe(self._cancel_there)
+        self.loop.call_soon_threadsafe(self._cancel_task)
 
-    def _cancel_there(self) -> None:
+    def _cancel_task(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
 
-# Also what keeps their tasks alive: a loop knows its own by weak references only.
-_UNANSWERED: "set[_Call[Any]]" = set()
+# Strong references to the calls and their tasks: an event loop holds its tasks weakly.
+_PENDING_CALLS: "set[_PendingCall[Any]]" = set()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -178,7 +181,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-        for call in list(_UNANSWERED):
+        for call in list(_PENDING_CALLS):
             if call.loop is loop:
-                _UNANSWERED.discard(call)
-                call.answer.fail(asyncio.CancelledError())
+                _PENDING_CALLS.discard(call)
+                call.result.set_exception(asyncio.CancelledError())

@@ -1,7 +1,7 @@
-"""Structured logs: every line has its fields, as text for people or as JSON for machines.
+"""Structured logging: formatters that write each record with its fields, as text or as JSON.
 
-The package logs under ``forge_jobs.*`` and passes fields by ``extra=``. Nothing is configured
-unless somebody asks: a library leaves the logging of its host alone.
+The package logs under ``forge_jobs.*`` and passes fields by ``extra=``. Only ``configure`` installs
+a handler: a library must not change the logging of its host application.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 from . import redact
 
 ROOT = "forge_jobs"
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NEEDS_QUOTES = frozenset(" \"'=\n\r\t")
 
 
@@ -24,7 +24,8 @@ def configure(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Send the package's logs to ``stream`` (standard error). A second call replaces the first.
+    """Write the package's logs to ``stream`` (default: standard error). A second call replaces the
+    handler of the first.
 
     Raises ValueError for an unknown format or level.
     """
@@ -33,11 +34,11 @@ def configure(
     number = logging.getLevelNamesMapping().get(level.upper()) if isinstance(level, str) else level
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    handler = _Handler(stream or sys.stderr)
+    handler = _ForgeLogHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     logger = logging.getLogger(ROOT)
-    for known in [known for known in logger.handlers if isinstance(known, _Handler)]:
-        logger.removeHandler(known)
+    for previous in [one for one in logger.handlers if isinstance(one, _ForgeLogHandler)]:
+        logger.removeHandler(previous)
     logger.addHandler(handler)
     logger.setLevel(number)
     logger.propagate = False
@@ -47,17 +48,17 @@ class TextLines(logging.Formatter):
     """``2026-01-01T09:00:00.000Z WARNING forge_jobs.engine job failed kind=send attempts=2``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = [_moment(record), f"{record.levelname:<7}", record.name, _message(record)]
-        words += [f"{name}={_shown(value)}" for name, value in _fields(record).items()]
+        words = [_timestamp(record), f"{record.levelname:<7}", record.name, _message(record)]
+        words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
         return redact.text(" ".join(words) + _trace(record, self))
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the fields."""
+    """One JSON object per line: time, level, logger, message and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": _moment(record),
+            "time": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _message(record),
@@ -69,13 +70,13 @@ class JsonLines(logging.Formatter):
         return redact.text(json.dumps(line, default=str, ensure_ascii=False))
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second ``configure`` finds it."""
+class _ForgeLogHandler(logging.StreamHandler[TextIO]):
+    """A class of its own, so that a second ``configure`` recognises the handler of the first."""
 
 
-def _moment(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+def _timestamp(record: logging.LogRecord) -> str:
+    time = datetime.fromtimestamp(record.created, UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -89,11 +90,11 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
     return {
         name: value
         for name, value in vars(record).items()
-        if name not in _PLAIN and value is not None and not name.startswith("_")
+        if name not in _STANDARD_FIELDS and value is not None and not name.startswith("_")
     }
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     if not text or not _NEEDS_QUOTES.isdisjoint(text):
         return json.dumps(text, ensure_ascii=False)

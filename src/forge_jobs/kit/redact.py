@@ -1,4 +1,4 @@
-"""Secrets out of everything people see."""
+"""Redaction: hides passwords and secrets in addresses, texts, log lines and JSON values."""
 
 import re
 from typing import Any, cast
@@ -9,13 +9,13 @@ _SECRET_KEY = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|authorization|credential|private_?key|cookie",
     re.IGNORECASE,
 )
-# Begins with the slashes, not with the scheme: a long word must not cost its length squared.
+# The match begins at the slashes, not at the scheme: otherwise a long word costs quadratic time.
 _URL_PASSWORD = re.compile(
     r"(?P<head>://(?<=[a-z0-9+.\-]://)[^\s/:@]*:)[^\s/@]+(?=@)", re.IGNORECASE
 )
 
 
-# name=value, name: value, "name": "value", Bearer value; a value ends at a blank, quote or comma.
+# name=value, name: value, "name": "value", Bearer value. A value ends at a space, quote or comma.
 _ASSIGNED = re.compile(
     r"""(?P<head>\b[\w\-]{0,40}(?:pass(?:word|wd|phrase)|secret|token|api[_\-]?key|credential|
     private[_\-]?key|cookie)[\w\-]{0,20}["']?\s{0,3}[:=]\s{0,3}["']?|\bbearer\s{1,3}|
@@ -24,20 +24,20 @@ _ASSIGNED = re.compile(
 )
 
 
-# Without one of these there is nothing to hide; most texts have none.
+# A cheap first test: a text without one of these holds nothing to hide, and most texts have none.
 _SUSPECT = re.compile(
     "://|pass|secret|token|key|credential|cookie|bearer|authorization", re.IGNORECASE
 )
 
 
 def url(address: str) -> str:
-    """A store address without its password."""
+    """A store address with its password and secret options hidden."""
     try:
         parts = urlsplit(address)
     except ValueError:
         return HIDDEN
     if "=" in parts.query:
-        parts = parts._replace(query="&".join(map(_option, parts.query.split("&"))))
+        parts = parts._replace(query="&".join(map(_redacted_option, parts.query.split("&"))))
         address = urlunsplit(parts)
     if parts.password is None:
         return address
@@ -46,28 +46,29 @@ def url(address: str) -> str:
     return urlunsplit(parts._replace(netloc=user + host))
 
 
-def _option(pair: str) -> str:
-    """An option of an address: what is secret, or an address with a password, is hidden."""
+def _redacted_option(pair: str) -> str:
+    """One option of an address. Hides a secret value and an address with a password."""
     name, _, value = pair.partition("=")
     plain = unquote(value)
     return f"{name}={HIDDEN}" if looks_secret(name) or text(plain) != plain else pair
 
 
 def text(message: str) -> str:
-    """Any text with passwords in addresses hidden."""
+    """The text with passwords in addresses hidden."""
     return _URL_PASSWORD.sub(rf"\g<head>{HIDDEN}", message)
 
 
 def prose(message: str) -> str:
-    """What a program wrote for people: passwords in addresses hidden, and what is given to a
-    secret-looking name."""
+    """Free text, such as an error message, with passwords in addresses hidden and values that
+    follow a secret-looking name (``token=…``)."""
     if _SUSPECT.search(message) is None:
         return message
     return _ASSIGNED.sub(rf"\g<head>{HIDDEN}", text(message))
 
 
 def value(data: Any) -> Any:
-    """JSON as people see it: what has a secret-looking name is hidden, texts are ``prose``."""
+    """A JSON value for display: fields with secret-looking names are hidden, texts go through
+    ``prose``."""
     if isinstance(data, dict):
         fields = cast("dict[str, Any]", data)
         return {
@@ -79,5 +80,5 @@ def value(data: Any) -> Any:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a field of that name should not be shown."""
+    """Whether the value of a field with this name must be hidden."""
     return _SECRET_KEY.search(name) is not None

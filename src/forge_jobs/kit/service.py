@@ -1,8 +1,8 @@
-"""The one periodic loop.
+"""``run_service``: the loop that runs a periodic service.
 
-A service is a ``tick`` that says when to be called again. The loop owns everything that each copy
-of such a loop gets wrong once: jitter, error back-off, a time limit, interruptible sleep, the
-leader check and a last tick on stop.
+A service is an object with a ``tick`` that returns when to call it again. The loop does what every
+hand-written copy of it gets wrong once: jitter, error back-off, a time limit per tick,
+interruptible sleep, the leader check and a last tick on stop.
 """
 
 import asyncio
@@ -19,87 +19,89 @@ from .wake import WakeFlag
 _LOG = logging.getLogger("forge_jobs.service")
 
 _ERROR_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
-_AGAIN_S = 0.0
 FOLLOWER_S = 5.0
 
 
-class Scope(Enum):
-    """Who runs a service: every node, or only the holder of the coordinator lease."""
+class RunsOn(Enum):
+    """Which processes run a service: every one, or only the leader."""
 
-    NODE = "node"
-    CLUSTER = "cluster"
+    EVERY_PROCESS = "every process"
+    LEADER = "leader"
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """When a service wants its next tick. Times are wall time of the service's clock."""
+    """When a service's next tick is due. ``at`` is wall time of the service's clock.
+
+    ``is_exact``: without jitter.
+    """
 
     after_s: float | None = None
     at: int | None = None
-    is_sharp: bool = False
+    is_exact: bool = False
 
     @classmethod
     def again(cls) -> "Next":
-        """There is more to do: come back at once."""
-        return cls(after_s=_AGAIN_S)
+        """At once, because there is more to do."""
+        return cls(after_s=0.0)
 
     @classmethod
     def after(cls, seconds: float) -> "Next":
-        """Nothing to do for that long."""
+        """In ``seconds``, plus jitter."""
         return cls(after_s=seconds)
 
     @classmethod
-    def sharp(cls, seconds: float) -> "Next":
-        """Something is due then: neither earlier nor, by jitter, later."""
-        return cls(after_s=seconds, is_sharp=True)
+    def exactly(cls, seconds: float) -> "Next":
+        """In ``seconds`` without jitter, because something is due then."""
+        return cls(after_s=seconds, is_exact=True)
 
     @classmethod
-    def at_instant(cls, instant: int, *, at_most_s: float) -> "Next":
-        """Something is due then; look again after ``at_most_s`` all the same."""
-        return cls(at=instant, after_s=at_most_s)
+    def at_instant(cls, instant: int, *, max_wait_s: float) -> "Next":
+        """At ``instant``, but at the latest after ``max_wait_s``."""
+        return cls(at=instant, after_s=max_wait_s)
 
 
 class PeriodicService(Protocol):
-    """A piece of background work."""
+    """Periodic background work."""
 
     @property
     def name(self) -> str:
-        """For logs and metrics."""
+        """The name in logs and metrics."""
         ...
 
     @property
-    def scope(self) -> Scope:
-        """Every node, or only the coordinator."""
+    def runs_on(self) -> RunsOn:
+        """Which processes call ``tick``."""
         ...
 
     async def tick(self) -> Next:
-        """Do one bounded step; raise freely, the loop logs and backs off."""
+        """Do one bounded step. The loop logs an exception and backs off."""
         ...
 
 
 class StopFlag:
-    """Tells services to end; wakes their sleep."""
+    """Stops service loops and wakes those that sleep."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._sleepers: list[WakeFlag] = []
 
     def set(self) -> None:
-        """End every loop that watches this flag."""
+        """Stop every loop that uses this flag."""
         self._event.set()
         for sleeper in self._sleepers:
             sleeper.notify()
 
-    def rouses(self, sleeper: WakeFlag) -> None:
-        """Ring this one, too, when the end comes."""
+    def add_sleeper(self, sleeper: WakeFlag) -> None:
+        """Also notify ``sleeper`` when the flag is set."""
         self._sleepers.append(sleeper)
 
     def is_set(self) -> bool:
-        """Whether the end was announced."""
+        """Whether the loops should stop."""
         return self._event.is_set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Sleep; True as soon as the flag is set."""
+        """Sleep for ``timeout_s``; True as soon as the flag is set."""
         if timeout_s <= 0:
             await asyncio.sleep(0)  # noqa: TID251  -- yields to other tasks, no time passes
             return self._event.is_set()
@@ -113,7 +115,10 @@ class StopFlag:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLoop:
-    """What every service loop of a process shares."""
+    """The settings that all service loops of a process share.
+
+    ``follower_s``: how often a process that is not the leader checks whether it has become it.
+    """
 
     clock: Clock
     entropy: Entropy
@@ -131,20 +136,22 @@ async def run_service(
     last_tick: bool = False,
     wake: WakeFlag | None = None,
 ) -> None:
-    """Call ``service.tick`` until told to stop; with ``last_tick`` once more after that. A ring of
-    ``wake`` ends a sleep early."""
+    """Call ``service.tick`` until ``loop.stop`` is set, and once more after it with ``last_tick``.
+
+    ``wake`` ends a sleep early.
+    """
     errors = 0
     if wake is not None:
-        loop.stop.rouses(wake)
+        loop.stop.add_sleeper(wake)
     while not loop.stop.is_set():
-        is_sharp = False
+        is_exact = False
         try:
-            if service.scope is Scope.CLUSTER and not await loop.is_leader():
+            if service.runs_on is RunsOn.LEADER and not await loop.is_leader():
                 delay_s = loop.follower_s
             else:
                 async with asyncio.timeout(loop.tick_limit_s):
                     following = await service.tick()
-                delay_s, is_sharp = _delay_s(following, loop.clock.now()), following.is_sharp
+                delay_s, is_exact = _delay_s(following, loop.clock.now()), following.is_exact
             errors = 0
         except Exception as error:
             delay_s = _ERROR_DELAYS_S[min(errors, len(_ERROR_DELAYS_S) - 1)]
@@ -153,17 +160,17 @@ async def run_service(
                 "service tick failed",
                 extra={"service": service.name, "error": repr(error), "retry_in": delay_s},
             )
-        if delay_s > 0 and not is_sharp:
+        if delay_s > 0 and not is_exact:
             delay_s *= 1 + loop.jitter * loop.entropy.roll()
         if wake is not None and delay_s > 0:
             await wake.wait(delay_s)
         elif await loop.stop.wait(delay_s):
             break
     if last_tick:
-        await _tick_once_more(service, loop)
+        await _run_last_tick(service, loop)
 
 
-async def _tick_once_more(service: PeriodicService, loop: ServiceLoop) -> None:
+async def _run_last_tick(service: PeriodicService, loop: ServiceLoop) -> None:
     try:
         async with asyncio.timeout(loop.tick_limit_s):
             await service.tick()

@@ -1,9 +1,10 @@
-"""The answer of another thread, for a caller whom a signal may interrupt while it waits.
+"""``ThreadResult``: a future between threads that stays correct when a signal handler raises in
+the waiting thread.
 
-``concurrent.futures.Future`` is not safe there: its condition is entered and left by Python code,
-and an exception that a signal handler raises inside that code leaves the condition's lock held. The
-thread that brings the answer then waits for ever. Here each step that two threads share is a single
-call into C, which a signal handler cannot split.
+``concurrent.futures.Future`` does not: Python code acquires and releases its condition, and an
+exception raised there by a signal handler leaves the condition's lock held. The thread that sets
+the result then waits for ever. Here each step that two threads share is a single call into C, which
+a signal handler cannot interrupt halfway.
 """
 
 import asyncio
@@ -19,9 +20,10 @@ T = TypeVar("T")
 
 
 class ThreadResult(Generic[T]):
-    """Given once, by one thread; awaited by any number of threads and loops.
+    """A result that one thread sets once, and any number of threads and event loops wait for.
 
-    A caller that is interrupted just goes away: the other thread finishes, and nobody collects.
+    A waiting caller may be interrupted at any point: the other thread still finishes its call, and
+    the result is dropped.
     """
 
     __slots__ = ("_cancel", "_error", "_value", "_waiters", "done")
@@ -33,21 +35,21 @@ class ThreadResult(Generic[T]):
         self._waiters: deque[Callable[[], object]] = deque()
         self._cancel = cancel
 
-    # ---------------------------------------------------------------- the thread that answers
+    # ---------------------------------------------------------------- the thread that runs the call
 
-    def give(self, value: T) -> None:
-        """The call has succeeded."""
+    def set_result(self, value: T) -> None:
+        """Record that the call succeeded."""
         self._value = value
         self.done = True
-        self._tell()
+        self._wake_waiters()
 
-    def fail(self, error: BaseException) -> None:
-        """The call has failed, or was cancelled."""
+    def set_exception(self, error: BaseException) -> None:
+        """Record that the call failed or was cancelled."""
         self._error = CancelledError() if isinstance(error, asyncio.CancelledError) else error
         self.done = True
-        self._tell()
+        self._wake_waiters()
 
-    # ---------------------------------------------------------------- those who wait
+    # ---------------------------------------------------------------- the waiting threads and tasks
 
     @property
     def failed(self) -> bool:
@@ -55,54 +57,56 @@ class ThreadResult(Generic[T]):
         return self.done and self._error is not None
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until the answer is there; False when it was not in time."""
+        """Block until the result is set; False after ``timeout_s``."""
         if self.done:
             return True
         box: SimpleQueue[None] = SimpleQueue()
-        self._listen(partial(box.put, None))
+        self._add_waiter(partial(box.put, None))
         with suppress(Empty):
             box.get(timeout=timeout_s)
         return self.done
 
     def result(self, timeout_s: float | None = None) -> T:
-        """The answer; its error is raised. TimeoutError when it was not there in time."""
+        """Wait for the result and return it, or raise the call's error. TimeoutError after
+        ``timeout_s``."""
         if not self.wait(timeout_s):
             raise TimeoutError
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
 
-    async def arrived(self) -> T:
-        """``result`` for coroutines; giving up ends the wait, not the call."""
+    async def aresult(self) -> T:
+        """``result`` for coroutines. Cancelling the caller ends the wait, not the call."""
         if not self.done:
             loop = asyncio.get_running_loop()
-            there: asyncio.Future[None] = loop.create_future()
-            self._listen(lambda: loop.call_soon_threadsafe(_set, there))
-            await there
+            arrival: asyncio.Future[None] = loop.create_future()
+            self._add_waiter(lambda: loop.call_soon_threadsafe(_set, arrival))
+            await arrival
         return self.result()
 
     def cancel(self) -> None:
-        """Have the call cancelled; no effect once it has ended."""
+        """Request the cancellation of the call. No effect once it has ended."""
         if self._cancel is not None and not self.done:
-            # A loop that is closed has cancelled it before.
+            # RuntimeError: the loop is closed and has cancelled the call.
             with suppress(RuntimeError):
                 self._cancel()
 
-    def _listen(self, waiter: Callable[[], object]) -> None:
+    def _add_waiter(self, waiter: Callable[[], object]) -> None:
         self._waiters.append(waiter)
-        # Whoever answers says so first and looks for waiters then: one of the two sees the other.
+        # The other thread sets `done` before it wakes the waiters, and this one appends before it
+        # reads `done`: at least one of the two sees the other.
         if self.done:
-            self._tell()
+            self._wake_waiters()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         with suppress(IndexError):
             while True:
                 waiter = self._waiters.popleft()
-                # A loop that is closed has nobody left to wait.
+                # RuntimeError: the waiter's loop is closed.
                 with suppress(RuntimeError):
                     waiter()
 
 
-def _set(there: "asyncio.Future[None]") -> None:
-    if not there.done():
-        there.set_result(None)
+def _set(arrival: "asyncio.Future[None]") -> None:
+    if not arrival.done():
+        arrival.set_result(None)

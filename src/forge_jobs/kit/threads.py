@@ -1,8 +1,8 @@
-"""Starting a thread from a caller whom a signal may interrupt.
+"""Starts threads in a way that a signal handler cannot break.
 
-``Thread.start`` waits under a condition until the thread runs. An exception that a signal handler
-raises there can leave the condition locked, and the new thread then hangs before its first line. So
-a helper thread, which no signal reaches, starts it.
+``Thread.start`` waits on a condition until the thread runs. If a signal handler raises there, the
+condition may stay locked and the new thread hangs before its first line. A helper thread starts it
+instead: Python runs signal handlers on the main thread only.
 """
 
 import threading
@@ -13,7 +13,8 @@ from typing import Any
 
 
 def start_thread(target: Callable[..., object], *arguments: Any, name: str) -> None:
-    """Start a daemon thread. RuntimeError when Python starts no more, which is so at its exit."""
+    """Start a daemon thread. Raises RuntimeError at interpreter exit, when Python starts no more
+    threads."""
     thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
     started: SimpleQueue[BaseException | None] = SimpleQueue()
     start_new_thread(_start, (thread, started))

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from forge_jobs.core.counters import Minute, together
+from forge_jobs.core.counters import Minute, merge_minutes
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.kit.clock import Clock
@@ -119,7 +119,7 @@ class ChartCache:
 
     async def _read(self, store: Store, place: _ChartKey, now: Instant) -> None:
         told = await store.metrics.minutes(since=place.at, until=place.until, queue=place.queue)
-        whole = together(told, at=place.at, queue="", kind="")
+        whole = merge_minutes(told, at=place.at, queue="", kind="")
         self._pieces[place] = _Segment(whole, now)
         self._pieces.move_to_end(place)
         while len(self._pieces) > _KEPT:

@@ -18,7 +18,7 @@ from .views import Reason
 
 async def held(store: Store, record: JobRecord) -> Reason:
     """Why a held job waits: its lane or its key."""
-    lot = (record.lot or record.limit_key or "").removeprefix("new:")
+    lot = (record.limit_bucket or record.limit_key or "").removeprefix("new:")
     seen = await store.limits.bucket(lot)
     if lot.startswith(LANE):
         ahead = "" if seen.first in (None, record.id) else f" behind job {seen.first}"

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from forge_jobs.core.counters import Minute, for_ever, together
+from forge_jobs.core.counters import Minute, merge_minutes, sum_totals
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, from_datetime, to_datetime
-from forge_jobs.core.vitals import Vitals, combined
+from forge_jobs.core.vitals import Vitals, merge_vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
@@ -132,7 +132,7 @@ async def kinds(store: Store, *, since: datetime, until: datetime) -> tuple[Kind
     told = await store.metrics.minutes(since=first, until=end)
     return tuple(
         KindView(queue=whole.queue, kind=whole.kind, whole=point(first, [whole]))
-        for whole in for_ever(told)
+        for whole in sum_totals(told)
     )
 
 
@@ -193,7 +193,7 @@ def steps_of(
 
 def point(at: Instant, parts: Sequence[Minute]) -> Point:
     """Everything that happened in one step."""
-    whole = together(parts, at=at, queue="", kind="")
+    whole = merge_minutes(parts, at=at, queue="", kind="")
     return Point(
         at=to_datetime(at),
         enqueued=whole.enqueued,
@@ -211,7 +211,7 @@ def point(at: Instant, parts: Sequence[Minute]) -> Point:
 
 
 def _host_point(at: Instant, parts: Sequence[Vitals]) -> HostPoint:
-    whole = combined(parts)
+    whole = merge_vitals(parts)
     cores = whole.cores
     return HostPoint(
         at=to_datetime(at),

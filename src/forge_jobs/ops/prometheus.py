@@ -13,7 +13,7 @@ from typing import Final
 from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import Histogram
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.vitals import EVER, Vitals
+from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
@@ -66,13 +66,13 @@ async def prometheus_text(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> str:
         queries.queues(store, clock=clock),
         queries.workers(store, clock=clock),
         metrics.totals(store),
-        store.metrics.vitals(since=EVER, until=EVER + 1),
+        store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1),
         store.limits.gates(),
         rate_limits(store),
     )
     now = await store_now(store, clock)
     scopes = {scope: gate.closed(now) for scope, gate in gates.items()}
-    ever = trips[0] if trips else Vitals(at=EVER, host_id="")
+    ever = trips[0] if trips else Vitals(at=LIFETIME, host_id="")
     return render(Seen(queues, workers, totals, ever, scopes, permits))
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from forge_jobs.config import DEFAULT_QUEUE_WORKERS
 from forge_jobs.core import payload as json_payload
-from forge_jobs.core.counters import CappedCount, Count, Minute, together
+from forge_jobs.core.counters import CappedCount, Count, Minute, merge_minutes
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.ids import decode
 from forge_jobs.core.instant import MINUTE, SECOND, Instant, to_datetime
@@ -135,7 +135,7 @@ async def jobs(
         raise BadOption(f"limit={limit} must lie between 1 and {MAX_PAGE:,}: page with the cursor")
     page = await store.jobs.page(filter, limit=limit, after=after)
     lines = tuple(job_line(record) for record in page.jobs)
-    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped, looked=page.looked)
+    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped, looked=page.rows_read)
 
 
 async def listed(
@@ -351,7 +351,7 @@ def _by_minute(told: Sequence[Minute], since: Instant, length: int) -> tuple[Min
 
 
 def _minute(at: Instant, entries: Sequence[Minute]) -> MinuteView:
-    whole = together(entries, at=at, queue="", kind="")
+    whole = merge_minutes(entries, at=at, queue="", kind="")
     waited, ran = spans(whole.waited), spans(whole.ran)
     return MinuteView(
         at=to_datetime(at),

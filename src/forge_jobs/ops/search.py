@@ -56,7 +56,7 @@ async def search(
     if not wanted.queues and not wanted.kinds:
         page = await store.jobs.page(filter, limit=limit, after=after)
         lines = tuple(job_line(record) for record in page.jobs)
-        return Found(jobs=lines, looked=page.looked, next=page.next)
+        return Found(jobs=lines, looked=page.rows_read, next=page.next)
     found: list[JobLine] = []
     looked = 0
     while looked < most:
@@ -69,7 +69,7 @@ async def search(
                 # the cursor of a page lies behind its last job: ask for one that ends here
                 short = await store.jobs.page(filter, limit=place, after=after)
                 return Found(jobs=tuple(found), looked=looked + place, next=short.next)
-        looked += page.looked
+        looked += page.rows_read
         after = page.next
         if after is None or page.stopped or len(found) == limit:
             break

@@ -73,7 +73,7 @@ class ClaimLeases:
 
     def forget_parent(self) -> None:
         """In a forked child: every claim lease belongs to the parent."""
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._idle: list[ClaimLease] = []
         self._in_use: dict[int, ClaimLease] = {}
 
@@ -97,7 +97,7 @@ class ClaimLeases:
 
     def add_claim(self, lease: ClaimLease, claim: Claim | None) -> None:
         """Record what an exchange claimed; None makes a claim lease without claims idle."""
-        with self._guard:
+        with self._lock:
             if claim is not None:
                 lease.claims.add(claim)
             elif not lease.claims and self._in_use.pop(lease.owner, None) is not None:
@@ -108,7 +108,7 @@ class ClaimLeases:
 
         No effect if that is recorded already, or if the owner belongs to another process.
         """
-        with self._guard:
+        with self._lock:
             lease = self._in_use.get(owner)
             if lease is None or claim not in lease.claims:
                 return
@@ -122,7 +122,7 @@ class ClaimLeases:
 
     def reusable(self, owner: int) -> ClaimLease | None:
         """The claim lease if it is ours and may claim again without a heartbeat."""
-        with self._guard:
+        with self._lock:
             lease = self._in_use.get(owner)
         good = lease is not None and not lease.in_doubt and lease.is_fresh(self._clock.mono())
         return lease if good else None
@@ -133,7 +133,7 @@ class ClaimLeases:
 
     def discard(self, owner: int) -> None:
         """Forget a claim lease that the store has declared dead."""
-        with self._guard:
+        with self._lock:
             self._in_use.pop(owner, None)
 
     def abandon(self, lease: ClaimLease) -> None:
@@ -161,7 +161,7 @@ class ClaimLeases:
             claims = [one.claim for one in owned if one.exchange == number]
             if claims:
                 await store.jobs.exchange(Exchange(owner=lease.owner, number=0, release=claims))
-        with self._guard:
+        with self._lock:
             lease.claims.difference_update(claims)
         # Whatever else it owns is in doubt too, unless other jobs of this process share it.
         self.abandon(lease)
@@ -170,7 +170,7 @@ class ClaimLeases:
         """Renew a claim lease, also one of another process; False when it was lost."""
         sent_at = self._clock.mono()
         reply = await store.processes.heartbeat(owner, _BUSY)
-        with self._guard:
+        with self._lock:
             lease = self._in_use.get(owner)
         if lease is not None and reply.alive:
             lease.renewed_at = sent_at
@@ -182,7 +182,7 @@ class ClaimLeases:
         Those that own a job stay until they expire: releasing the job without spending an attempt
         would retry a job that kills its script for ever.
         """
-        with self._guard:
+        with self._lock:
             idle, self._idle = self._idle, []
         if idle:
             owners = [lease.owner for lease in idle if not lease.claims]
@@ -191,7 +191,7 @@ class ClaimLeases:
             )
 
     def _take_idle(self, lease_s: float) -> ClaimLease | None:
-        with self._guard:
+        with self._lock:
             for index in range(len(self._idle) - 1, -1, -1):
                 if self._idle[index].lease_s == lease_s:
                     lease = self._idle.pop(index)
@@ -204,7 +204,7 @@ class ClaimLeases:
         becomes longer by that, unless one of the jobs gets a heartbeat. On SQLite a claim lease
         costs an open file."""
         now = self._clock.mono()
-        with self._guard:
+        with self._lock:
             if len(self._in_use) < _MAX_LEASES:
                 return None
             for lease in reversed(self._in_use.values()):
@@ -214,7 +214,7 @@ class ClaimLeases:
 
     def _register(self, lease_s: float) -> ClaimLease:
         started_at = self._clock.mono()
-        with self._guard:
+        with self._lock:
             # Jobs that were dequeued here and never finished: their leases have long expired.
             for lease in list(self._in_use.values()):
                 if started_at - lease.renewed_at > lease.lease_s * _FORGOTTEN_AFTER_LEASES:
@@ -229,14 +229,14 @@ class ClaimLeases:
         )
         owner = self._access.run(lambda store: _register_process(store, new))
         lease = ClaimLease(owner, lease_s, started_at)
-        with self._guard:
+        with self._lock:
             self._in_use[owner] = lease
         return lease
 
 
 async def _register_process(store: Store, new: NewProcess) -> int:
     # No service may be running that removes the rows of killed scripts.
-    await store.processes.mark_dead()
+    await store.processes.remove_dead()
     return await store.processes.register(new)
 
 

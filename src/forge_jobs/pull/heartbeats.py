@@ -2,7 +2,7 @@
 
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
-from forge_jobs.kit.service import Next, Scope, ServiceLoop, StopFlag, run_service
+from forge_jobs.kit.service import Next, RunsOn, ServiceLoop, StopFlag, run_service
 from forge_jobs.store.store import Store
 
 from .held_jobs import HeldJobs
@@ -20,7 +20,7 @@ class Heartbeats:
     """
 
     name = "pull-heartbeats"
-    scope = Scope.NODE
+    runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class HeldJobs:
 
     def forget_parent(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
     def hold(self, reply: ClaimReply, lease_s: float) -> Job | None:
         """The job of a claim reply, held from now on; None if nothing was claimed."""
@@ -67,7 +67,7 @@ class HeldJobs:
             lease_until=after(reply.now, lease_s),
         )
         job.signals.started_at = self._clock.mono()
-        with self._guard:
+        with self._lock:
             self._jobs[job.id] = job
         return job
 
@@ -79,7 +79,7 @@ class HeldJobs:
             job_id = job.id
         else:
             job_id = id_text(job)
-        with self._guard:
+        with self._lock:
             held = self._jobs.get(job_id)
         if held is not None and held.claim is not None:
             return held, held.claim
@@ -167,7 +167,7 @@ class HeldJobs:
         job.signals.cancelled = claim.key in control.cancels
 
     def _forget(self, job: Job) -> None:
-        with self._guard:
+        with self._lock:
             if self._jobs.get(job.id) is job:
                 del self._jobs[job.id]
 

@@ -1,15 +1,17 @@
-"""The contract for jobs, with the one hot call ``exchange``.
+"""The contract for jobs. ``exchange`` is the one hot call.
 
 Rules that hold for every method:
 
 * All times are store time. Delays in requests are relative to it.
-* A call either happens whole or not at all. ``Unavailable`` means certainly not; ``Unknown`` means
-  perhaps; ``Full`` means not, for want of room. No other exception crosses this line, except
-  ``Invalid`` for a request that could never succeed.
-* Every move follows ``core.status.TRANSITIONS``. Jobs carried by a move (``Finish.jobs``, the
-  ``on_dead`` successor of a job that becomes dead by whichever way) are stored in the transaction
-  of that move, and any transaction that stores a job is durable before the call returns.
-* Methods may be called from any thread's running event loop.
+* A call takes effect completely or not at all.
+* ``Unavailable`` means that it had no effect. ``Unknown`` means that it may have had one. ``Full``
+  means that it had none, because there is no room. ``Invalid`` is raised for a request that could
+  never succeed. No other exception leaves a method.
+* Every transition is one of ``core.status.TRANSITIONS``.
+* Successors are stored in the transaction of the transition that brings them: the jobs of
+  ``Finish.jobs``, and the ``on_dead`` successor of a job that becomes dead, by whichever event.
+* A transaction that stores a job is durable before the call returns.
+* Methods may be called from the running event loop of any thread.
 """
 
 from collections.abc import Sequence
@@ -26,10 +28,10 @@ from forge_jobs.core.status import JobStatus
 
 
 class Verdict(StrEnum):
-    """What became of a finish.
+    """The store's answer to a finish.
 
-    *applied*: written now. *already*: the same owner and epoch wrote it before (its answer was
-    lost). *stale*: the claim is no longer valid; nothing was changed.
+    *applied*: written now. *already*: the same owner and epoch wrote it before, and the reply was
+    lost. *stale*: the claim is no longer current; nothing was changed.
     """
 
     APPLIED = "applied"
@@ -38,10 +40,11 @@ class Verdict(StrEnum):
 
 
 class Want(Struct, frozen=True):
-    """Room for jobs of a queue: ``free`` start at once, ``prefetch`` more are claimed unstarted.
+    """How many jobs of a queue to claim: ``free`` start at once, ``prefetch`` more are claimed
+    unstarted.
 
-    ``kinds`` leaves all other kinds in line; the search walks over them, so it is for callers that
-    take few jobs at a time. Empty = any.
+    ``kinds`` claims only these kinds; empty means any. The search reads over jobs of other kinds,
+    so this is for callers that claim few jobs at a time.
     """
 
     queue: str
@@ -51,8 +54,11 @@ class Want(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """What a running handler said: progress and log lines. Ignored when the claim is stale; kept
-    when the job is finished or released in the same exchange."""
+    """Progress and log lines of a running handler.
+
+    Ignored when the claim is stale. Stored when the job is finished or released in the same
+    exchange.
+    """
 
     claim: Claim
     progress: float | None = None
@@ -61,10 +67,10 @@ class Note(Struct, frozen=True):
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One round of a worker process: what it ends, what it has room for.
+    """One request of a worker process: finishes and releases to write, and the jobs it wants.
 
-    ``number`` rises with every exchange of the process; claims are stamped with it (see ``owned``).
-    ``timed`` False keeps the times of these ends out of the books.
+    ``number`` rises with every exchange of the process. Claims are stamped with it (see ``owned``).
+    With ``timed`` False the times of these finishes are not added to the metrics.
     """
 
     owner: int
@@ -78,13 +84,14 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
 
 class Exchanged(Struct, frozen=True, kw_only=True):
-    """The store's answer to an exchange.
+    """The store's reply to an exchange.
 
-    ``verdicts`` line up with ``finish``. ``cancels`` are keys of running jobs of this owner that
-    were asked to stop; they are repeated until the job has ended. ``next_due`` is the earliest
-    instant at which one of the wanted queues may have more to claim although it had less than
-    wanted now (a scheduled or failed job comes due, or a gate opens); None when nothing is known.
-    ``alive`` False: the process was declared dead or its lease has run out, nothing was claimed.
+    ``verdicts`` has one entry per ``finish``, in the same order. ``cancels`` are keys of running
+    jobs of this owner that have a cancel request; each is repeated until its job has ended.
+    ``next_due`` is the earliest instant at which a wanted queue that had fewer jobs than wanted may
+    have more: a scheduled or failed job becomes due, or a gate opens; None when not known.
+    ``alive`` is False when the process was declared dead or its lease has expired; then nothing was
+    claimed.
     """
 
     now: Instant
@@ -97,7 +104,8 @@ class Exchanged(Struct, frozen=True, kw_only=True):
 
 
 class Owned(Struct, frozen=True):
-    """A running row of a process, as the store sees it."""
+    """A running job of a process: its claim, the number of the exchange that made the claim, and
+    whether the claim was marked started."""
 
     claim: Claim
     exchange: int
@@ -105,7 +113,7 @@ class Owned(Struct, frozen=True):
 
 
 class Reaped(Struct, frozen=True):
-    """What a reaper pass did; ``more`` when its limit was reached."""
+    """How many jobs ``reap`` took, by the state they went to; ``more``: its limit was reached."""
 
     pending: int = 0
     dead: int = 0
@@ -114,7 +122,8 @@ class Reaped(Struct, frozen=True):
 
 
 class Promoted(Struct, frozen=True):
-    """What a promote pass did; ``next_due`` is the earliest waiting time left (or expiry)."""
+    """What ``promote`` did. ``next_due`` is the earliest due time or expiry of a waiting job that
+    is left; ``more``: its limit was reached before everything due was promoted."""
 
     promoted: int = 0
     expired: int = 0
@@ -123,9 +132,9 @@ class Promoted(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long ended jobs are kept where their queue does not say; None = for ever.
+    """How long terminal jobs are kept in queues without settings; None means for ever.
 
-    With ``queue`` it is an order instead: it holds for that queue alone, whatever its settings say.
+    With ``queue`` it applies to that queue alone, and overrides its settings.
     """
 
     queue: str | None = None
@@ -135,7 +144,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
 
 class Peek(Struct, frozen=True):
-    """The little that somebody waiting for a result needs."""
+    """State, result and last error of a job, for a caller that waits for its result."""
 
     status: JobStatus
     result: bytes | None = None
@@ -143,126 +152,170 @@ class Peek(Struct, frozen=True):
 
 
 class JobStore(Protocol):
-    """Where jobs live."""
+    """The contract for jobs: enqueue, exchange, bulk actions, retention, reads."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs in one durable transaction; the answers line up with the requests.
+        """Store jobs in one durable transaction; one answer per request, in the same order.
 
-        A taken dedupe key gives the existing job with ``duplicate`` set, also within one call.
-        Keys are equal when kind and text are equal. A key is taken while its job is live, after
-        that for ``dedupe_for_s`` from its end, or with ``UniqueWhile.WAITING`` only until the job
-        is marked started (a prefetch does not free it). Deleting the job frees its key.
-        Wakes workers of the queues after the commit; a failed wake-up fails nothing.
+        Dedupe keys:
 
-        A job whose lane is busy or whose limit key is full is stored as held, and so is one that
-        comes due, is brought back or run now by a person. A lane belongs to its queue; in order of
-        keys it lets one job at a time on (``serial``), or one when all older ones have ended
-        (``strict``); priorities do not count within a lane. Jobs of a key go on by priority, then
-        key. A job that is pending or running takes its key's room and its lane's seat until it
-        ends or waits for a later time; whatever makes room lets the next one on in its own
-        transaction.
+        * Two keys are equal when kind and text are equal.
+        * If the key is taken, nothing is stored and the answer is the existing job with
+          ``duplicate`` set. This holds within one call as well.
+        * A key is taken while its job is live, and after that for ``dedupe_for_s`` from its end.
+        * With ``UniqueWhile.WAITING`` it is taken only until the job is marked started. A prefetch
+          does not release it.
+        * Deleting the job releases its key.
+
+        Lanes and limit keys:
+
+        * A due job whose lane is busy or whose limit key is full is stored as held. The same holds
+          for a job that is promoted, retried or run now.
+        * A lane belongs to its queue. It admits jobs in the order of their keys; priorities do not
+          count. ``serial`` admits one job at a time. ``strict`` admits a job when all older ones
+          have ended.
+        * A limit key admits jobs by priority, then key.
+        * A pending or running job takes room of its limit key and holds its lane, until it ends or
+          waits for a later time.
+        * The transaction that makes room admits the next job.
+
+        Workers of the queues are notified after the commit. A notification that fails does not fail
+        the call.
         """
         ...
 
     async def exchange(self, request: Exchange) -> Exchanged:
-        """End claims, hand back, mark started, note, and claim more: one transaction.
+        """Finish, release and start claims, store notes, and claim more jobs, in one transaction.
 
-        In this order: notes; finishes (each guarded by owner and epoch alone, so that a process
-        whose lease ran out may still end what nobody has taken from it; verdict per finish);
-        releases (to pending with the attempt given back, the epoch raised and ``run_at`` kept; to
-        cancelled if requested; stale ones are ignored); started marks; then due rows of the wanted
-        queues are promoted (at least 500, expired ones cancelled instead) and each want is served:
-        pending rows in order of priority, run_at, key; epoch + 1, attempts + 1. Nothing is claimed
-        from a paused queue, from one whose gate is closed, or when the process is not alive
-        (checked in the same transaction). The first ``free`` claims of each want are marked
-        started. An expired row is never claimed. A cancel request turns every finish but Done into
-        cancelled, with the request's reason as ``last_error``. THROTTLE to scheduled moves the
-        queue's gate (``core.throttle.throttled``), DONE lets it fade (``succeeded``). Errors go to
-        the history; that of a missing handler whose job goes on waiting only to ``last_error``.
+        In this order:
 
-        Limits (``store.limits``): a queue's or task's cap counts its running jobs in this very
-        transaction; a rate takes one saved-up start per claim; jobs of a task with a closed scope
-        are passed over without touching them. A task that has such limits stands in a line of its
-        own, so that it delays no other. THROTTLE with a ``scope`` closes that scope instead of the
-        queue. Nothing is claimed ahead under a cap.
+        1. Notes.
+        2. Finishes, each guarded by owner and epoch alone: a process whose lease has expired may
+           still finish a job that was not taken from it. One verdict per finish.
+
+           * A cancel request turns every finish but Done into cancelled, with the reason of the
+             request as ``last_error``.
+           * Errors are appended to the history. The error of a missing handler whose job becomes
+             scheduled only sets ``last_error``.
+           * THROTTLE to scheduled closes the gate of the queue (``core.throttle.throttled``), or
+             with a ``scope`` the gate of that scope instead.
+           * DONE resets the gates of queue and scopes that were open long enough
+             (``core.throttle.succeeded``).
+
+        3. Releases: to pending with the attempt given back, the epoch raised and ``run_at`` kept;
+           to cancelled if a cancel was requested. Stale ones are ignored.
+        4. Started marks.
+        5. Due jobs of the wanted queues are promoted, at least 500. Expired ones are cancelled
+           instead.
+        6. Each want claims pending jobs in the order of priority, ``run_at``, key. A claim raises
+           epoch and attempts by one and sets the owner.
+
+           * Nothing is claimed when the process is not alive (checked in this transaction), from a
+             paused queue, or from a queue whose gate is closed.
+           * The first ``free`` claims of each want are marked started.
+           * An expired job is never claimed.
+
+        Limits (``store.limits``) in step 6:
+
+        * A cap of a queue or task counts its running jobs in this transaction. Nothing is
+          prefetched under a cap.
+        * A rate takes one token per claim.
+        * Jobs of a task with a closed scope are skipped without touching them.
+        * A task with such limits has a track of its own, so that it delays no other task.
         """
         ...
 
     async def owned(self, owner: int) -> list[Owned]:
-        """All running rows of a process, to find claims whose answer was lost."""
+        """All running jobs of a process, to reconcile claims whose reply was lost."""
         ...
 
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
         """Take running jobs from owners that are not alive (``core.decide.reaped``).
 
-        Processes whose lease ran out are declared dead first, for good. Started jobs count a crash
-        and get ``crash_note`` in their error history; the epoch is raised, so that a late finish is
-        stale. Jobs back in pending are due at once and keep their ``run_at``.
+        * Processes whose lease has expired are declared dead first. This is final.
+        * A job that had started counts a crash, and ``crash_note`` is appended to its errors.
+        * The epoch is raised, so that a late finish is stale.
+        * A job that becomes pending keeps its ``run_at`` and may be claimed at once.
         """
         ...
 
     async def promote(self, *, limit: int) -> Promoted:
-        """Move due scheduled and failed jobs to pending, and expired waiting jobs to cancelled."""
+        """Promote due scheduled and failed jobs to pending, and cancel expired waiting jobs.
+
+        Together at most ``limit``.
+        """
         ...
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
-        """Move up to ``limit`` held jobs of a lot to pending, room or not; how many moved."""
+        """Make up to ``limit`` held jobs of a limit bucket pending, whether or not it has room; how
+        many."""
         ...
 
     async def cancel(
         self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
     ) -> Acted:
-        """Cancel waiting jobs; ask running ones to stop (their owner hears it within a second).
+        """Cancel waiting jobs; record a cancel request on running ones. Their owner reads it within
+        a second.
 
-        For this and the three verbs below: ids are all done in one call. With a filter one call
-        looks at no more than ``limit`` matching rows, whatever becomes of them, so that repeating
-        it with ``next`` always ends; jobs enqueued after the first call are not met. BadOption for
-        a foreign cursor.
+        For this method and the three below:
+
+        * All ids are processed in one call.
+        * With a filter, one call processes at most ``limit`` matching jobs, whatever the effect on
+          them. Repeating the call with ``next`` therefore ends.
+        * Jobs enqueued after the first call are not processed.
+        * BadOption for the cursor of another store.
         """
         ...
 
     async def retry(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        """Bring failed, dead and cancelled jobs back to pending with attempts and crashes at 0.
+        """Make failed, dead and cancelled jobs pending, with attempts and crashes at 0.
 
-        Due now; the throttle and missing budgets begin anew, an expiry that has passed is dropped,
-        and the job holds its key again. Skipped and counted: other states, and jobs whose key
-        another live job holds (of several with one key, one is brought back).
+        * The job is due now.
+        * Its throttle and missing budgets start again, and an expiry that has passed is removed.
+        * It holds its dedupe key again.
+        * Jobs in other states are skipped and counted. So are jobs whose key another live job
+          holds; of several selected jobs with one key, one is retried.
         """
         ...
 
     async def run_now(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        """Make scheduled and failed jobs pending at once; wakes workers."""
+        """Make scheduled and failed jobs pending now, and notify workers. Others are skipped."""
         ...
 
     async def delete(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        """Remove jobs with their logs and keys; a running one is asked to stop instead."""
+        """Delete jobs with their logs and dedupe keys. A running one gets a cancel request
+        instead."""
         ...
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
-        """Remove ended jobs past their queue's retention (``keep`` where the queue has no row or no
-        setting), and lapsed dedupe keys; at most ``limit`` jobs. How many were removed. A job
-        whose key is still taken (``dedupe_for_s``) stays until the key lapses."""
+        """Delete terminal jobs past the retention of their queue, and lapsed dedupe keys.
+
+        * ``keep`` applies where the queue has no settings.
+        * At most ``limit`` jobs are deleted; the answer is how many.
+        * A job whose key is still taken (``dedupe_for_s``) is kept until the key lapses.
+        """
         ...
 
     async def get(self, job_id: str) -> JobRecord | None:
-        """One job by public id, live or ended; None for an unknown or foreign id."""
+        """One job by public id, live or terminal; None for an unknown or foreign id."""
         ...
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        """Jobs that match, newest first, by cursor. Raises BadOption for a foreign cursor.
+        """Jobs that match, newest first. BadOption for the cursor of another store.
 
-        One call looks at a bounded number of jobs, some thousand: where few match, a page may be
-        short or empty although ``next`` leads on (``Page.stopped``). The same holds for the bulk
-        verbs above.
+        One call reads a bounded number of jobs, some thousand. Where few match, a page may be short
+        or empty although ``next`` is set (``Page.stopped``). The same holds for the bulk actions
+        above.
         """
         ...
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        """State and result of many jobs at once, for whoever waits for them."""
+        """State, result and error of several jobs, in the order of the ids; None for an unknown
+        one."""
         ...

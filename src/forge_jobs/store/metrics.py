@@ -1,6 +1,6 @@
-"""The contract for the books: counts, minutes, the lines handlers wrote, and who did what.
+"""The contract for metrics: counters, minutes, process samples, job logs and the audit.
 
-Nothing here scans the jobs, and nothing here makes a writer wait.
+No method scans the jobs, and no method makes a writer wait.
 """
 
 from typing import Protocol
@@ -14,70 +14,77 @@ from forge_jobs.core.vitals import Vitals
 
 
 class MetricsStore(Protocol):
-    """What was counted and said."""
+    """The contract for metrics."""
 
     async def counts(self) -> list[Count]:
-        """Jobs by queue and state; equal to the rows at any moment. States without jobs may be
-        left out."""
+        """Jobs by queue and state, equal to the rows at any moment. States without jobs may be
+        omitted."""
         ...
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
-        """Jobs that match, counted up to ``cap``. Queue, kind and state are counted from the books;
-        where more is asked for, one call looks at a bounded number of jobs, newest first, and
-        ``more`` says that it did not come to the end."""
+        """Jobs that match, counted up to ``cap``.
+
+        A filter by queue, kind and state alone is answered from the counters. Any other filter
+        reads a bounded number of jobs, newest first; ``more`` says that it did not read all of
+        them.
+        """
         ...
 
     async def oldest_due(self) -> dict[str, Instant]:
-        """For each queue with pending jobs: since when its longest-waiting pending job is due."""
+        """For each queue with pending jobs: the earliest ``run_at`` of a pending job."""
         ...
 
     async def minutes(
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
-        """What happened per minute, queue and kind, oldest first; ``until`` is excluded. Times
-        are in it unless the exchange that told them was not ``timed``."""
+        """What happened per minute, queue and kind, oldest first; ``until`` is excluded. Times of
+        exchanges with ``timed`` False are not included."""
         ...
 
     async def totals(self) -> list[Minute]:
-        """Everything that ever happened, per queue and kind, under minute 0: what grows only."""
+        """The sums over all time, per queue and kind, under minute 0. They never decrease."""
         ...
 
     async def record_vitals(self, vitals: Vitals) -> None:
-        """Keep how a process fared; further reports about the same minute are added to it."""
+        """Store the sample of a process. Further samples of the same minute are merged into it."""
         ...
 
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
-        """How processes fared, oldest minute first, then by host_id; ``until`` is excluded. The
-        minute ``EVER`` has one row without a host: the round trips of all that ever reported, and
-        how many failed, which grow only."""
+        """The samples of processes, oldest minute first, then by host_id; ``until`` is excluded.
+
+        The minute ``LIFETIME`` has one sample without a host: the round trips of all processes over
+        all time, and how many failed. Its numbers never decrease.
+        """
         ...
 
     async def logs(self, job_id: str) -> list[LogLine]:
-        """The newest 1,000 lines the job's handlers wrote, oldest first."""
+        """The newest 1,000 log lines of a job's handlers, oldest first."""
         ...
 
     async def roll_up(self, *, limit: int) -> bool:
-        """Bring up to ``limit`` new entries into the books; whether there are more."""
+        """Roll up to ``limit`` written counter entries up into totals and minutes; whether there
+        are more."""
         ...
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
-        """Forget minutes older than that, of queues and processes, at most ``limit`` of each; how
-        many were removed. ``totals`` stay."""
+        """Delete minutes and process samples older than ``before``, at most ``limit`` of each; how
+        many. ``totals`` and ``LIFETIME`` stay."""
         ...
 
     async def stamp(self) -> str:
-        """A mark that changes with every commit. As long as it is the same, nothing was written;
-        that it differs may be due to others in the same database."""
+        """A value that changes with every commit. While it is equal, nothing was written. It may
+        also change because of other users of the same database."""
         ...
 
     async def record_action(self, entry: AuditEntry) -> None:
-        """Keep what an operator did; the store gives it the next id, whatever it said."""
+        """Append an operator's action to the audit. The store assigns the next id and ignores the
+        given one."""
         ...
 
     async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
-        """What operators did, newest first; with ``after`` only entries of a lower id."""
+        """The audit, newest first; with ``after`` only entries with a lower id."""
         ...
 
     async def purge_actions(self, *, before: Instant, limit: int) -> int:
-        """Forget entries older than that, at most ``limit``; how many were removed."""
+        """Delete audit entries older than ``before``, at most ``limit``; how many."""
         ...

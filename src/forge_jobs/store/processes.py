@@ -1,9 +1,13 @@
-"""The contract for worker processes: who is alive, who leads, what operators asked of them.
+"""The contract for worker processes: registrations, leases, slot shares, leaderships.
 
-A process is *alive* from ``register`` until ``leave``, until its lease runs out by store time, or
-until the backend knows better (on SQLite: its locked file is free, it was killed). Dead is final: a
-process that was declared dead, by ``reap`` or ``replaces``, registers anew and gets another key. A
-beat that comes late, but before any reaper, renews the lease.
+A process is *alive* from ``register`` until the first of:
+
+* ``deregister``;
+* the end of its lease, by store time;
+* the moment the backend knows that it was killed (SQLite: its liveness file is unlocked).
+
+A process that was declared dead, by ``reap`` or ``replaces``, stays dead; it has to register again
+and gets another key. A late heartbeat that arrives before any reaper renews the lease.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +19,7 @@ from forge_jobs.core.instant import Instant
 
 
 class NewProcess(Struct, frozen=True, kw_only=True):
-    """A worker process that wants to take part. ``host_id`` is fresh for every boot."""
+    """The registration of a worker process. ``host_id`` is new with every start."""
 
     host_id: str
     label: str
@@ -27,7 +31,7 @@ class NewProcess(Struct, frozen=True, kw_only=True):
 
 
 class ProcessStats(Struct, frozen=True, kw_only=True):
-    """What a process tells about itself with each beat."""
+    """What a process reports about itself with each heartbeat."""
 
     running: int = 0
     slots: Mapping[str, int] = {}
@@ -37,8 +41,10 @@ class ProcessStats(Struct, frozen=True, kw_only=True):
 
 
 class Share(Struct, frozen=True):
-    """A process's part in the slots of a queue, see ``core.shares``. ``version`` changes with
-    ``slots``, so that what a process says can be told from what it said before."""
+    """The slot share of a process in a queue; see ``core.shares``.
+
+    ``version`` changes with ``slots``, so that a report about an older share is recognised.
+    """
 
     slots: int
     held: int
@@ -46,7 +52,7 @@ class Share(Struct, frozen=True):
 
 
 class SlotsInUse(Struct, frozen=True):
-    """What a process still runs of a queue, told under the version of the share it follows."""
+    """How many jobs of a queue a process still runs, under the version of the share it has read."""
 
     queue: str
     version: int
@@ -54,16 +60,19 @@ class SlotsInUse(Struct, frozen=True):
 
 
 class HeartbeatReply(Struct, frozen=True):
-    """The answer to a beat. ``alive`` False: declared dead, stop working and register anew."""
+    """The reply to a heartbeat. ``alive`` False: declared dead; stop working, register again."""
 
     alive: bool
     now: Instant
 
 
 class Control(Struct, frozen=True):
-    """What operators want: ``version`` changes with every action on queues and processes;
-    ``cancels`` are keys of this process's running jobs that were asked to stop; ``quiet`` asks the
-    process to claim nothing more."""
+    """What operators want of a process.
+
+    ``version`` is the control version: it changes with every action on queues and processes.
+    ``cancels`` are keys of this process's running jobs that have a cancel request. ``quiet`` asks
+    the process to stop claiming.
+    """
 
     version: int
     cancels: Sequence[int] = ()
@@ -71,7 +80,7 @@ class Control(Struct, frozen=True):
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """A worker process as people read it."""
+    """A worker process, for readers."""
 
     key: int
     host_id: str
@@ -93,24 +102,25 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 
 
 class ProcessStore(Protocol):
-    """Who is alive."""
+    """The contract for worker processes."""
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
-        """Take part; the answer is the owner key for claims. ``replaces`` names the host_id of a
-        process known to be dead (a parent saw it die): it is declared dead in the same call."""
+        """Register a process; the answer is the owner key for its claims. ``replaces`` is the
+        host_id of a process known to be dead (its parent saw it die): it is declared dead in the
+        same transaction."""
         ...
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
-        """Renew the lease. Never revives a process that was declared dead."""
+        """Renew the lease and store the report. Never revives a process that was declared dead."""
         ...
 
     async def deregister(self, key: int) -> None:
-        """Go in good order: everything still owned is released (attempt given back) and the
-        process is gone. Leaving twice is fine."""
+        """Release everything the process owns (attempts given back) and delete its registration.
+        Idempotent."""
         ...
 
-    async def mark_dead(self) -> int:
-        """Remove processes that are dead and own nothing any more; how many."""
+    async def remove_dead(self) -> int:
+        """Delete registrations of processes that were declared dead and own no job; how many."""
         ...
 
     async def all(self) -> list[ProcessRecord]:
@@ -118,39 +128,43 @@ class ProcessStore(Protocol):
         ...
 
     async def control(self, key: int) -> Control:
-        """What operators want of this process; cheap enough for twice a second."""
+        """What operators want of this process. Cheap enough to be called twice a second."""
         ...
 
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
-        """Ask a process to stop (or go on) claiming. NotFound if it is not alive."""
+        """Ask a process to stop (or resume) claiming. NotFound if it is not alive."""
         ...
 
     async def share(self, *, max_slots: int) -> int:
-        """Share the slots of all queues with settings out (``core.shares.share_out``); how many
+        """Distribute the slots of all queues with settings (``core.shares.share_out``); how many
         shares changed.
 
-        Living processes that declared a queue and are not quiet want a part of it, at most
-        ``max_slots``. What a process holds counts until it gives it up, leaves, or is declared dead
-        and owns no running job any more. A change raises the control version; without a change
-        nothing is written.
+        * A process gets a share of a queue if it is alive, declared the queue and is not quiet. A
+          share has at most ``max_slots``.
+        * What a process holds counts until it releases it, deregisters, or is declared dead and
+          owns no running job.
+        * A change raises the control version. Without a change nothing is written.
         """
         ...
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
-        """Hold no more of these queues than the share's slots or what still runs, whichever is
-        more; how many slots came free. An entry under another version than the present one, or
-        for a process that is not there, changes nothing. Never raises what is held."""
+    async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
+        """Lower what the process holds of these queues; how many slots became free.
+
+        * A share then holds its slots or what still runs, whichever is more.
+        * An entry with an older version, or of an unknown process, changes nothing.
+        * What is held never rises.
+        """
         ...
 
     async def next_expiry(self) -> Instant | None:
-        """The earliest instant at which a living process's lease runs out; None without any."""
+        """The earliest end of the lease of a process that is alive; None without any."""
         ...
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
-        """Take or renew a named leadership; True while this process holds it. One that lasts longer
-        than two ``ttl_s`` from now is from before the clock was set back, and free."""
+        """Acquire or renew a named leadership; True when this process holds it. One that ends later
+        than two ``ttl_s`` from now dates from before the clock was set back, and counts as free."""
         ...
 
     async def release_lead(self, name: str, key: int) -> None:
-        """Give a leadership up at once; no effect when somebody else holds it."""
+        """Release a leadership at once. No effect when another process holds it."""
         ...

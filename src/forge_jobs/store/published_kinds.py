@@ -11,7 +11,7 @@ from msgspec import Struct
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
+from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import Limit, task_limit
 from forge_jobs.core.schedule import CronSpec
 
@@ -32,7 +32,7 @@ class PublishedKinds(Struct, frozen=True):
 
     def apply(self, job: NewJob) -> NewJob:
         """The job with what is published for its kind: its track and its limit key."""
-        return bound(job, self.limits.get(task_limit(job.kind)))
+        return apply_limit(job, self.limits.get(task_limit(job.kind)))
 
     def scheduled_job(
         self,

@@ -1,6 +1,6 @@
-"""The contract for queue settings and for what workers publish about kinds.
+"""The contract for settings of queues, and for the kinds that workers publish.
 
-Every change made here raises the control version that all processes watch.
+Every change made here raises the control version.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from forge_jobs.core.throttle import Gate
 
 
 class QueueConfig(Struct, frozen=True, kw_only=True):
-    """A queue's settings. ``slots`` is a total over the cluster. Retention None = for ever."""
+    """The settings of a queue. ``slots`` is a total over the cluster. Retention None: for ever."""
 
     name: str
     slots: int = 10
@@ -29,7 +29,7 @@ class QueueConfig(Struct, frozen=True, kw_only=True):
 
 
 class QueueChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """New values for some settings; UNSET ones stay."""
+    """New values for some settings. UNSET leaves a setting as it is."""
 
     slots: int | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
@@ -42,14 +42,14 @@ class QueueChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QueueStore(Protocol):
-    """What operators set."""
+    """The contract for settings of queues and published kinds."""
 
     async def ensure(self, name: str, *, slots: int) -> QueueConfig:
-        """The queue's settings; created with that many slots if absent, never overwritten."""
+        """The settings of a queue. Created with that many slots if absent, never overwritten."""
         ...
 
     async def get(self, name: str) -> QueueConfig | None:
-        """The settings of one queue."""
+        """The settings of one queue; None without any."""
         ...
 
     async def all(self) -> list[QueueConfig]:
@@ -57,23 +57,23 @@ class QueueStore(Protocol):
         ...
 
     async def change(self, name: str, change: QueueChange) -> QueueConfig:
-        """Apply new values and give the settings after it. NotFound for an unknown queue;
-        BadOption for a value outside its range (slots 0–100,000, seconds not negative, back-off
-        base not above its max)."""
+        """Change settings; the settings afterwards. NotFound for an unknown queue. BadOption for a
+        value outside its range: slots 0–100,000, seconds not negative, back-off base not above its
+        max."""
         ...
 
     async def open_gate(self, name: str) -> None:
-        """Forget a throttle: claims resume at once. NotFound for an unknown queue."""
+        """Open the throttle gate: claims resume at once. NotFound for an unknown queue."""
         ...
 
     async def forget(self, name: str) -> None:
-        """Remove the settings of a queue; its jobs stay. NotFound for an unknown queue."""
+        """Delete the settings of a queue. Its jobs stay. NotFound for an unknown queue."""
         ...
 
     async def publish(self, kinds: Mapping[str, str]) -> None:
-        """Record which queue each kind belongs to; the last word of any worker counts."""
+        """Store which queue each kind belongs to. The last write wins."""
         ...
 
     async def kinds(self) -> dict[str, str]:
-        """Every published kind with its queue."""
+        """All published kinds with their queues."""
         ...

@@ -1,4 +1,4 @@
-"""The contract for what is advanced by time: cron schedules and rate buckets."""
+"""The contract for cron schedules and token buckets."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -15,11 +15,12 @@ FIRES_KEPT: Final = 50
 
 
 class Schedule(CronSpec, frozen=True, kw_only=True):
-    """A stored schedule. ``next_at`` is the tick that fires next: None while disabled, and until
-    the first look at a schedule that was stored without one.
+    """A stored schedule.
 
-    ``declared``: some code declares it. ``edited``: an operator changed what the code says, which
-    therefore holds no longer. ``version`` changes with every write.
+    ``next_at`` is the tick that fires next. It is None while the schedule is disabled, and for one
+    that was stored without it until a process has computed it. ``declared``: code declares the
+    schedule. ``edited``: an operator changed it; what code declares does not overwrite it.
+    ``version`` changes with every write.
     """
 
     enabled: bool = True
@@ -33,7 +34,7 @@ class Schedule(CronSpec, frozen=True, kw_only=True):
 
 
 class FireOutcome(StrEnum):
-    """What became of a tick."""
+    """The outcome of a tick."""
 
     FIRED = "fired"
     SKIPPED = "skipped"
@@ -42,8 +43,8 @@ class FireOutcome(StrEnum):
 
 
 class NewFire(Struct, frozen=True):
-    """A tick to fire: with its job, or None when it is let go; ``missed`` earlier ones went with
-    it."""
+    """A tick to fire with its job. ``job`` None: the tick is not fired but recorded as missed.
+    ``missed`` counts earlier ticks that are dropped with it."""
 
     tick: Instant
     job: NewJob | None = None
@@ -51,7 +52,7 @@ class NewFire(Struct, frozen=True):
 
 
 class Fire(Struct, frozen=True):
-    """A tick in a schedule's history. A skipped one names the job that was in its way."""
+    """An entry of a schedule's history. A skipped tick names the job that held its dedupe key."""
 
     tick: Instant
     at: Instant
@@ -61,7 +62,7 @@ class Fire(Struct, frozen=True):
 
 
 class DueSchedules(Struct, frozen=True):
-    """Schedules to look at now, and the earliest tick of all others."""
+    """Schedules that are due now, and the earliest tick of all others."""
 
     now: Instant
     schedules: Sequence[Schedule]
@@ -69,15 +70,15 @@ class DueSchedules(Struct, frozen=True):
 
 
 class ScheduleStore(Protocol):
-    """What fires by time and rate."""
+    """The contract for cron schedules and token buckets."""
 
     async def put(self, schedule: Schedule, *, expect: int | None = None) -> bool:
-        """Store or replace a schedule; raises the control version. With ``expect`` only if the
-        stored version is that one, 0 meaning that there is none; whether it was stored."""
+        """Store or replace a schedule; whether it was stored. With ``expect`` only if that is the
+        stored version; 0 means that there is none. Raises the control version."""
         ...
 
     async def delete(self, name: str) -> bool:
-        """Remove a schedule and its history; whether there was one. Raises the control version."""
+        """Delete a schedule and its history; whether there was one. Raises the control version."""
         ...
 
     async def get(self, name: str) -> Schedule | None:
@@ -89,53 +90,57 @@ class ScheduleStore(Protocol):
         ...
 
     async def due(self, *, limit: int) -> DueSchedules:
-        """Enabled schedules whose tick has come, or that have none yet, by that tick, at most
-        ``limit``; and when the next one comes. Times are the store's."""
+        """Enabled schedules whose ``next_at`` has passed or is not set, ordered by it, at most
+        ``limit``; and the earliest ``next_at`` of the others. All in store time."""
         ...
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
         """Store the jobs of ticks and advance the schedule, in one durable transaction.
 
-        Only if ``tick`` still is the stored ``next_at`` and the schedule is enabled: otherwise
-        somebody else was faster, nothing happens, and the answer is None. Exactly one fire per
-        tick follows without any leader. A job whose key is taken is a skipped tick. ``last_at``
-        becomes the last tick that was fired or skipped. The history keeps FIRES_KEPT entries.
+        * This is a compare-and-set: it happens only if ``tick`` is the stored ``next_at`` and the
+          schedule is enabled. Otherwise another process fired it; nothing happens and the answer is
+          None. So each tick fires exactly once, without a leader.
+        * A tick whose job has a taken dedupe key is recorded as skipped.
+        * ``last_at`` becomes the last tick that was fired or skipped.
+        * The history keeps FIRES_KEPT entries.
         """
         ...
 
     async def trigger(self, name: str, job: NewJob) -> Fire | None:
-        """Store a job beside the ticks, and an entry in the history; None without that schedule."""
+        """Store a job outside the ticks, with an entry in the history; None without that
+        schedule."""
         ...
 
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
-        """The last fires of a schedule, newest first."""
+        """The history of a schedule, newest first."""
         ...
 
     async def ensure_token_bucket(
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
-        """The bucket; created full if absent, never overwritten. BadOption for a capacity below 1
-        or a negative rate."""
+        """The token bucket of a scope. Created full if absent, never overwritten. BadOption for a
+        capacity below 1 or a negative rate."""
         ...
 
     async def put_token_bucket(
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
-        """Create the bucket full, or change its size and rate keeping min(tokens, capacity).
-        BadOption as above."""
+        """Create the token bucket full, or change its capacity and rate and keep
+        min(tokens, capacity). BadOption as above."""
         ...
 
     async def take(self, scope: str, permits: int) -> Grant:
-        """Take up to ``permits`` whole permits; NotFound for an unknown scope. Time that runs
-        backwards refills nothing."""
+        """Take up to ``permits`` whole permits. A clock that is set back refills nothing. NotFound
+        for an unknown scope."""
         ...
 
     async def drain(self, scope: str) -> None:
-        """Empty the bucket now: the limiter itself said no. NotFound for an unknown scope."""
+        """Empty the token bucket, after the external limiter refused a call. NotFound for an
+        unknown scope."""
         ...
 
     async def buckets(self) -> list[TokenBucket]:
-        """All buckets, by scope, as of now."""
+        """All token buckets, by scope, as of now."""
         ...

@@ -1,9 +1,11 @@
 """The contract for settings: small named values that outlive the process that wrote them.
 
-A setting has a namespace, a name, a value of up to 64 KiB, a version that every ``put`` raises, and
-may have an end. Ends are in store time: past its end a setting is not there, whether or not it was
-removed yet. The first users are the key and the sessions of Mission Control, so values are secrets:
-nothing prints, logs or exports them.
+* A setting has a namespace, a name, a value of up to 64 KiB, and a version that every ``put``
+  raises. It may have an expiry.
+* Expiry is in store time. An expired setting does not exist, whether or not it was deleted yet.
+* Values are secrets (the signing key and the sessions of Mission Control): nothing prints, logs or
+  exports them.
+* A durable call has its effect on disk before it returns.
 """
 
 from typing import Protocol
@@ -14,7 +16,7 @@ from forge_jobs.core.instant import Instant
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """One setting as it stands. ``until``: when it ends by itself; None for never."""
+    """One setting. ``until`` is its expiry; None for never."""
 
     name: str
     value: bytes
@@ -27,35 +29,34 @@ class Setting(Struct, frozen=True, kw_only=True):
 
 
 class SettingStore(Protocol):
-    """Named values."""
+    """The contract for settings."""
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        """What stands under that name; None for nothing."""
+        """The setting of that name; None without one."""
         ...
 
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        """Keep a value, in place of what stood there. With ``ttl_s`` it ends by itself. On the disk
-        before this returns."""
+        """Store or replace a value. With ``ttl_s`` it expires that long after now. Durable."""
         ...
 
     async def put_if_absent(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        """Keep a value unless one stands there already; what stands afterwards. Of several callers
-        at once all get the same answer. On the disk before this returns."""
+        """Store a value unless there is one; the setting afterwards. Concurrent callers all get the
+        same answer. Durable."""
         ...
 
     async def delete(self, namespace: str, name: str) -> bool:
-        """Remove a setting; whether it stood there. On the disk before this returns."""
+        """Delete a setting; whether there was one. Durable."""
         ...
 
     async def trim(self, namespace: str, *, keep: int) -> int:
-        """Of the settings of a namespace that have an end keep ``keep``, those that end last; how
-        many were removed. Settings without an end stay."""
+        """Of the settings of a namespace that expire, keep the ``keep`` that expire last and delete
+        the others; how many were deleted. Settings without an expiry stay."""
         ...
 
     async def purge(self, *, limit: int) -> int:
-        """Remove up to ``limit`` settings whose end has passed; how many."""
+        """Delete up to ``limit`` expired settings; how many."""
         ...

@@ -1,4 +1,4 @@
-"""The whole store: the contracts, opening and closing, waking up, and looking after the schema."""
+"""The contract ``Store``: all contracts of one backend, open, close, notifications, maintenance."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -21,12 +21,12 @@ Notify: TypeAlias = Callable[[], None]
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """What tests and callers may ask for instead of a backend's name.
+    """What a backend can do. Tests and callers ask for this, never for the backend's name.
 
-    ``durable``: survives the end of the process. ``multi_process``: several processes share it.
-    ``sync_calls``: ``enqueue_sync`` and ``exchange_sync`` are there. ``transactions``: names of the
-    connection types that ``enqueue_in`` accepts. ``apart``: a server does the work, so that it and
-    the caller can work at the same time.
+    ``durable``: jobs survive the end of the process. ``multi_process``: several processes can share
+    the store. ``sync_calls``: ``enqueue_sync`` and ``exchange_sync`` are implemented.
+    ``transactions``: names of the connection types that ``enqueue_in`` accepts. ``server_side``: a
+    server does the work, so that server and caller work at the same time.
     """
 
     name: str
@@ -34,18 +34,18 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     multi_process: bool
     sync_calls: bool
     transactions: tuple[str, ...] = ()
-    apart: bool = False
+    server_side: bool = False
 
 
 class SchemaStatus(Struct, frozen=True):
-    """``current`` is None while the database holds no schema of ours."""
+    """The version of the stored schema (None without one) and the version this code needs."""
 
     current: int | None
     wanted: int
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -53,7 +53,7 @@ class Severity(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One line of ``forge doctor``; ``cure`` says what to do about it."""
+    """One finding of ``forge doctor``; ``cure`` is the remedy."""
 
     severity: Severity
     subject: str
@@ -62,8 +62,8 @@ class Finding(Struct, frozen=True):
 
 
 class StoreSize(Struct, frozen=True, kw_only=True):
-    """How large the store is, in bytes. ``total`` has everything of ours in it; ``log`` is the part
-    that a write-ahead log of our own takes; ``parts`` are tables or files, the largest first."""
+    """The size of the store in bytes. ``total`` includes everything; ``log`` is the part of its own
+    write-ahead log; ``parts`` are tables or files, the largest first."""
 
     total: int
     log: int = 0
@@ -71,45 +71,45 @@ class StoreSize(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Protocol):
-    """A standing wish to be woken."""
+    """A subscription to notifications."""
 
     async def close(self) -> None:
-        """End it. Closing twice is fine."""
+        """End the subscription. Idempotent."""
         ...
 
 
 class Maintenance(Protocol):
-    """Looking after the database itself; none of this needs a prior ``open``."""
+    """The contract for maintenance of the database. No method needs a prior ``open``."""
 
     async def migrate(self) -> SchemaStatus:
-        """Create the database if need be and bring its schema up to date."""
+        """Create the database if necessary and bring its schema up to date."""
         ...
 
     async def schema_status(self) -> SchemaStatus:
-        """Which schema is there and which this code wants."""
+        """The version of the stored schema and the version this code needs."""
         ...
 
     async def drop(self) -> None:
-        """Remove the database or schema with everything in it."""
+        """Delete the database or schema with everything in it."""
         ...
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
-        """What ``forge doctor`` says about this store; without ``deep`` nothing that reads all of
-        it."""
+        """The findings of ``forge doctor`` about this store; without ``deep`` only those that do
+        not read all of it."""
         ...
 
     async def size(self) -> StoreSize:
-        """How large it is now, without reading it; nothing for a store in memory or one that is not
-        there."""
+        """The present size, without reading the data; 0 for a store in memory or one that does not
+        exist."""
         ...
 
     def describe(self) -> dict[str, str]:
-        """Facts for people: backend, place, versions. Never a secret."""
+        """Facts for operators: backend, address, versions. Never a secret."""
         ...
 
 
 class Store(Protocol):
-    """Everything a backend offers. ``tag`` marks this database in public job ids."""
+    """All contracts of one backend. ``tag`` marks this database in public job ids."""
 
     @property
     def jobs(self) -> JobStore: ...
@@ -134,11 +134,11 @@ class Store(Protocol):
 
     async def open(self, *, migrate: bool = True) -> None:
         """Connect; with ``migrate`` create or upgrade the schema. SchemaMismatch for a schema newer
-        than this code, or an older one without ``migrate``. Opening twice is fine."""
+        than this code, or an older one without ``migrate``. Idempotent."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Closing twice is fine; a closed store may be opened again."""
+        """Release all resources. Idempotent. A closed store may be opened again."""
         ...
 
     async def now(self) -> Instant:
@@ -146,18 +146,18 @@ class Store(Protocol):
         ...
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """``jobs.enqueue`` on the calling thread, without an event loop and on the shortest path;
-        opens the store by itself. Only where ``capabilities.sync_calls``."""
+        """``jobs.enqueue`` on the calling thread, without an event loop. Opens the store if it is
+        not open. Only where ``capabilities.sync_calls``."""
         ...
 
     def exchange_sync(self, request: Exchange) -> Exchanged:
-        """``jobs.exchange`` on the calling thread, without an event loop; opens the store by
-        itself. Only where ``capabilities.sync_calls``."""
+        """``jobs.exchange`` on the calling thread, without an event loop. Opens the store if it is
+        not open; may block until other writers are done. Only where ``capabilities.sync_calls``."""
         ...
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs inside the caller's own open transaction: they exist if and only if it
-        commits. BadOption for a connection this backend does not know, one to another database, or
+        """Store jobs inside the caller's open transaction: they exist if and only if it commits.
+        BadOption for a connection type this backend does not support, one to another database, or
         one that must be awaited.
         """
         ...
@@ -167,11 +167,15 @@ class Store(Protocol):
         ...
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
-        """Call ``notify`` (cheap, from any thread) soon after jobs of these queues became due or
-        operators changed something. A hint: it may come late, twice, or not at all. Lives on the
-        calling event loop."""
+        """Call ``notify`` soon after jobs of these queues became due or an operator changed
+        something.
+
+        ``notify`` must be cheap; it is called from any thread. A notification may come late, twice,
+        or not at all. The subscription belongs to the calling event loop.
+        """
         ...
 
     def after_fork(self) -> None:
-        """In a forked child: leave what is the parent's alone; the next use opens anew."""
+        """Call in a forked child: abandons the parent's resources without touching them. The next
+        use opens the store again."""
         ...

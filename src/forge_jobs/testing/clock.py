@@ -19,7 +19,7 @@ class MovableClock:
     """
 
     def __init__(self, now: int = DEFAULT_START) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._now = now
         self._mono = 1_000 * SECOND
         self._sleepers: list[tuple[int, int, Callable[[], None]]] = []
@@ -36,7 +36,7 @@ class MovableClock:
         if seconds < 0:
             raise ValueError("time does not run backwards: use jump to set the wall clock back")
         step = round(seconds * SECOND)
-        with self._guard:
+        with self._lock:
             self._now += step
             self._mono += step
             wakers: list[Callable[[], None]] = []
@@ -47,7 +47,7 @@ class MovableClock:
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward or back; the monotonic clock does not change."""
-        with self._guard:
+        with self._lock:
             self._now += round(seconds * SECOND)
 
     async def sleep(self, seconds: float) -> None:
@@ -76,13 +76,13 @@ class MovableClock:
     def _add_sleeper(
         self, seconds: float, wake: Callable[[], None]
     ) -> tuple[int, int, Callable[[], None]]:
-        with self._guard:
+        with self._lock:
             entry = (self._mono + round(seconds * SECOND), next(self._order), wake)
             heapq.heappush(self._sleepers, entry)
         return entry
 
     def _remove_sleeper(self, entry: tuple[int, int, Callable[[], None]]) -> None:
-        with self._guard:
+        with self._lock:
             if entry in self._sleepers:
                 self._sleepers.remove(entry)
                 heapq.heapify(self._sleepers)

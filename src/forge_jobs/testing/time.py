@@ -72,7 +72,7 @@ class RunningClock:
     """Real time with an offset; ``advance`` ends the sleeps that are over by then."""
 
     def __init__(self, now: int) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._wakers: dict[object, Callable[[], None]] = {}
         self._offset_us = now - SYSTEM_CLOCK.now()
         self._advanced_s = 0.0
@@ -85,7 +85,7 @@ class RunningClock:
 
     def advance(self, span_s: float) -> None:
         """Let that much time pass at once."""
-        with self._guard:
+        with self._lock:
             self._offset_us += round(span_s * SECOND)
             self._advanced_s += span_s
             wakers = list(self._wakers.values())
@@ -100,7 +100,7 @@ class RunningClock:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(moved.set)
 
-        with self._guard:
+        with self._lock:
             self._wakers[key] = wake
         try:
             while True:
@@ -112,16 +112,16 @@ class RunningClock:
                     return
                 moved.clear()
         finally:
-            with self._guard:
+            with self._lock:
                 del self._wakers[key]
 
     def pause(self, seconds: float) -> None:
         moved, end, key = threading.Event(), self.mono() + seconds, object()
-        with self._guard:
+        with self._lock:
             self._wakers[key] = moved.set
         try:
             while moved.wait(max(end - self.mono(), 0.0)):
                 moved.clear()
         finally:
-            with self._guard:
+            with self._lock:
                 del self._wakers[key]

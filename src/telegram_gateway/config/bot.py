@@ -10,7 +10,7 @@ Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
 QUEUE_LONGEST: Final = 63
 DEFAULT_UPDATES: Final = ("message", "edited_message", "callback_query")
 DEFAULT_BACKOFF_S: Final = (30.0, 120.0, 600.0, 3_600.0)
-MAX_DEFAULT_WAITING: Final = 100_000
+DEFAULT_MAX_WAITING: Final = 100_000
 DEFAULT_DEAD_MESSAGE: Final = "Sorry, your message could not be processed. Reference: {reference}"
 
 
@@ -83,7 +83,7 @@ class Bot:
     max_connections: int = 40
     ordering: Ordering = Ordering.SERIAL
     overtaking: tuple[str, ...] = ()
-    waiting_most: int = MAX_DEFAULT_WAITING
+    max_waiting: int = DEFAULT_MAX_WAITING
     max_attempts: int = 5
     backoff_s: tuple[float, ...] = DEFAULT_BACKOFF_S
     notify_on_dead: bool = True

@@ -12,8 +12,8 @@ from telegram_gateway.signing import read_signing_secret
 from .bot import (
     DEFAULT_BACKOFF_S,
     DEFAULT_DEAD_MESSAGE,
+    DEFAULT_MAX_WAITING,
     DEFAULT_UPDATES,
-    MAX_DEFAULT_WAITING,
     Bot,
     CommandPlan,
     HandlerName,
@@ -85,7 +85,7 @@ def read_bot(
         max_connections=form.whole("maxConnections", 40, 1, 100),
         ordering=form.choice("ordering", Ordering, Ordering.SERIAL) or Ordering.SERIAL,
         overtaking=form.texts("overtaking", ()),
-        waiting_most=form.whole("maxWaiting", MAX_DEFAULT_WAITING, 1, 1_000_000_000),
+        max_waiting=form.whole("maxWaiting", DEFAULT_MAX_WAITING, 1, 1_000_000_000),
         max_attempts=form.whole("maxAttempts", 5, 1, 1_000),
         backoff_s=_backoff(form),
         notify_on_dead=form.switch("notifyOnDead", True),

@@ -38,7 +38,7 @@ class Settings:
     lease_s: float = EngineSettings().lease_s
     heartbeat_s: float | None = None
     admin_token: str | None = field(default=None, repr=False)
-    body_most: int = 1 << 20
+    max_body: int = 1 << 20
     grace_s: float = 20.0
     log_format: str = "text"
     log_level: str = "info"
@@ -134,7 +134,7 @@ def read_settings(env: Environment, problems: Problems) -> Settings:
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
         admin_token=_admin_token(env, problems),
-        body_most=env.whole("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
+        max_body=env.whole("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
         grace_s=env.span("SHUTDOWN_GRACE", max(20.0, DEFAULT_SHUTDOWN_TIMEOUT)),
         log_format=shape,
         log_level=level,

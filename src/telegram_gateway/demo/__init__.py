@@ -1,5 +1,5 @@
 """The gateway without Telegram: a fake one, two bots, a service and a chat page, in one command."""
 
-from .stage import Stage
+from .environment import DemoEnvironment
 
-__all__ = ["Stage"]
+__all__ = ["DemoEnvironment"]

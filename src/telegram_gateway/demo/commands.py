@@ -10,7 +10,7 @@ from pathlib import Path
 from telegram_gateway.fake import LeapClock, fake_telegram
 from telegram_gateway.masking import log_to
 
-from .stage import Stage
+from .environment import DemoEnvironment
 
 Say = Callable[[str], None]
 
@@ -23,7 +23,7 @@ async def run_demo(port: int, folder: Path | None, say: Say) -> None:
             folder = Path(made)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-        async with Stage(folder, port=port).running() as stage:
+        async with DemoEnvironment(folder, port=port).running() as stage:
             log_to(None, stage.gateway.mask, level="warning", as_json=False)
             say(f"chat      {stage.address}")
             say(f"jobs      {stage.address}/jobs/")

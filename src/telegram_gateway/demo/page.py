@@ -18,7 +18,7 @@ from forge_jobs.web import mission_control
 from telegram_gateway.calls import TEXT_LONGEST
 
 if TYPE_CHECKING:
-    from .stage import Stage
+    from .environment import DemoEnvironment
 
 _FILES: Final = Path(__file__).with_name("static")
 _KINDS: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -37,7 +37,7 @@ _HEADERS: Final = {
 }
 
 
-def chat_page(stage: "Stage") -> ASGIApp:
+def chat_page(stage: "DemoEnvironment") -> ASGIApp:
     """The page, with Mission Control beside it under /jobs."""
     page = _Page(stage)
     assert stage.gateway.forge is not None
@@ -57,7 +57,7 @@ def chat_page(stage: "Stage") -> ASGIApp:
 
 
 class _Page:
-    def __init__(self, stage: "Stage") -> None:
+    def __init__(self, stage: "DemoEnvironment") -> None:
         self._stage = stage
 
     async def live(self, request: Request) -> Any:

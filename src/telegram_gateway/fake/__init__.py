@@ -4,7 +4,7 @@ door to act as a user. For tests and for trying things out; it keeps everything 
 
 from .clocks import FastClock, LeapClock
 from .faults import Fault
-from .flooding import Flooding, Patience
+from .flood_control import FloodControl, FloodRate
 from .server import fake_telegram, listen
 from .telegram import FakeTelegram
 from .world import Entry, FakeBot
@@ -15,9 +15,9 @@ __all__ = [
     "FakeTelegram",
     "FastClock",
     "Fault",
-    "Flooding",
+    "FloodControl",
+    "FloodRate",
     "LeapClock",
-    "Patience",
     "fake_telegram",
     "listen",
 ]

@@ -17,7 +17,7 @@ import httpx2
 
 from forge_jobs import Clock, Entropy
 
-from .given import Given, read_given
+from .call_parameters import CallParameters, read_call_parameters
 from .refusal import Refusal
 from .updates import SECOND, Waiting
 from .world import FakeBot, WebhookSettings
@@ -27,7 +27,7 @@ MAX_RETRY_AFTER_S: Final = 3_600
 MAX_PAUSE_S: Final = 60
 GONE_AFTER_S: Final = 23 * 3_600
 _NEVER_IN_ANSWERS: Final = frozenset({"setwebhook", "deletewebhook", "close", "logout"})
-Perform = Callable[[str, Given], Awaitable[object]]
+Perform = Callable[[str, CallParameters], Awaitable[object]]
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class Delivery:
         """The answer may hold one call; nobody learns what came of it."""
         kind = answer.headers.get("content-type", "")
         try:
-            given = read_given("", kind, answer.content)
+            given = read_call_parameters("", kind, answer.content)
             method = given.text("method")
             refused = method.lower() in _NEVER_IN_ANSWERS or method.lower().startswith("get")
             if method and not refused:

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from .given import Given
+from .call_parameters import CallParameters
 from .world import Call, FakeBot, Method
 
 
-async def _me(bot: FakeBot, given: Given, call: Call) -> Any:
+async def _me(bot: FakeBot, given: CallParameters, call: Call) -> Any:
     return {
         **bot.user,
         "can_join_groups": True,
@@ -17,16 +17,16 @@ async def _me(bot: FakeBot, given: Given, call: Call) -> Any:
     }
 
 
-async def _set_commands(bot: FakeBot, given: Given, call: Call) -> Any:
+async def _set_commands(bot: FakeBot, given: CallParameters, call: Call) -> Any:
     bot.commands = given.listed("commands") or []
     return True
 
 
-async def _commands(bot: FakeBot, given: Given, call: Call) -> Any:
+async def _commands(bot: FakeBot, given: CallParameters, call: Call) -> Any:
     return bot.commands
 
 
-async def _yes(bot: FakeBot, given: Given, call: Call) -> Any:
+async def _yes(bot: FakeBot, given: CallParameters, call: Call) -> Any:
     return True
 
 

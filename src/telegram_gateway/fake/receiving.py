@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from forge_jobs import Clock
 
-from .given import Given
+from .call_parameters import CallParameters
 from .refusal import Refusal, bad, too_many
 from .updates import chosen_kinds
 from .world import Call, FakeBot, Method, WebhookSettings
@@ -38,7 +38,7 @@ class Receiving:
 
     # ------------------------------------------------------------------ webhook
 
-    async def _set_webhook(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _set_webhook(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         """Each call replaces everything but ``allowed_updates``: no secret means no secret."""
         url = given.text("url")
         if not url:
@@ -61,7 +61,7 @@ class Receiving:
         self._start(bot)
         return True
 
-    async def _delete_webhook(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _delete_webhook(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         """Updates that wait are kept unless told otherwise."""
         self._stop(bot, "terminated by setWebhook request")
         bot.webhook = None
@@ -69,7 +69,7 @@ class Receiving:
             bot.waiting.clear()
         return True
 
-    async def _webhook_info(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _webhook_info(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         """What is known about it."""
         hook = bot.webhook
         found: dict[str, Any] = {
@@ -109,7 +109,7 @@ class Receiving:
 
     # ------------------------------------------------------------------ getUpdates
 
-    async def _get_updates(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _get_updates(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         """What waits, again and again until a higher offset confirms it. A second caller ends the
         call of the first."""
         if bot.webhook is not None:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from forge_jobs import Clock
 
-from .given import Given
+from .call_parameters import CallParameters
 from .refusal import Refusal, bad
 from .updates import SECOND
 from .world import Call, Chat, FakeBot, Method
@@ -41,7 +41,7 @@ class Sending:
 
     # ------------------------------------------------------------------ messages
 
-    async def _send(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _send(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         text = _text(given)
         message: dict[str, Any] = {
@@ -63,7 +63,7 @@ class Sending:
         chat.add(self._clock.now(), "bot", "message", message, call)
         return message
 
-    async def _edit(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _edit(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         before = self._own(bot, chat, given, "edit")
         text = _text(given)
@@ -71,7 +71,7 @@ class Sending:
         after |= {"text": text, **_inline(given)}
         return self._changed(chat, before, after, call)
 
-    async def _edit_markup(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _edit_markup(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         before = self._own(bot, chat, given, "edit")
         after = {key: value for key, value in before.items() if key != "reply_markup"}
@@ -87,7 +87,7 @@ class Sending:
         chat.add(self._clock.now(), "bot", "edit", after, call)
         return after
 
-    async def _delete(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _delete(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         number = given.whole("message_id")
         found = chat.messages.pop(number or 0, None)
@@ -98,7 +98,7 @@ class Sending:
 
     # ------------------------------------------------------------------ the rest
 
-    async def _act(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _act(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         action = given.text("action")
         if action not in _ACTIONS:
@@ -106,7 +106,7 @@ class Sending:
         chat.add(self._clock.now(), "bot", "action", {"action": action}, call)
         return True
 
-    async def _react(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _react(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         number = given.whole("message_id") or 0
         if number not in chat.messages:
@@ -115,7 +115,7 @@ class Sending:
         chat.add(self._clock.now(), "bot", "reaction", body, call)
         return True
 
-    async def _answer_query(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _answer_query(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         found = bot.queries.pop(given.text("callback_query_id"), None)
         if found is None or found[1] < self._clock.now():
             raise bad("query is too old and response timeout expired or query ID is invalid")
@@ -124,7 +124,7 @@ class Sending:
         chat.add(self._clock.now(), "bot", "answer", body, call)
         return True
 
-    async def _get_chat(self, bot: FakeBot, given: Given, call: Call) -> Any:
+    async def _get_chat(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
         chat = self._chat(bot, given)
         gifts = dict.fromkeys(_GIFTS, False)
         more = {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": gifts}
@@ -132,7 +132,7 @@ class Sending:
 
     # ------------------------------------------------------------------ what is there
 
-    def _chat(self, bot: FakeBot, given: Given) -> Chat:
+    def _chat(self, bot: FakeBot, given: CallParameters) -> Chat:
         named = given.text("chat_id").strip()
         if not named:
             raise bad("chat_id is empty")
@@ -149,7 +149,7 @@ class Sending:
             raise Refusal(403, "Forbidden: bot was blocked by the user")
         return chat
 
-    def _own(self, bot: FakeBot, chat: Chat, given: Given, what: str) -> dict[str, Any]:
+    def _own(self, bot: FakeBot, chat: Chat, given: CallParameters, what: str) -> dict[str, Any]:
         found = chat.messages.get(given.whole("message_id") or 0)
         if found is None:
             raise bad(f"message to {what} not found")
@@ -170,7 +170,7 @@ def _found(bot: FakeBot, named: str) -> Chat | None:
         return None
 
 
-def _text(given: Given) -> str:
+def _text(given: CallParameters) -> str:
     """Markup is taken as it stands: the fake parses no entities out of it."""
     text = given.text("text")
     if not text.strip():
@@ -180,7 +180,7 @@ def _text(given: Given) -> str:
     return text
 
 
-def _inline(given: Given) -> dict[str, Any]:
+def _inline(given: CallParameters) -> dict[str, Any]:
     """Of all keyboards only the inline one is part of the message."""
     markup = given.record("reply_markup")
     if "inline_keyboard" in markup:

@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forge_jobs import SYSTEM_CLOCK
 
+from .call_parameters import read_call_parameters
 from .control import control_routes
 from .faults import Fault, Trouble
-from .given import read_given
 from .refusal import Refusal, bad, too_many
 from .telegram import FakeTelegram
 from .world import FakeBot
@@ -71,7 +71,7 @@ async def _called(fake: FakeTelegram, bot: FakeBot, request: Request) -> Respons
     body = await request.body()
     if len(body) > _MAX_BODY:
         raise Refusal(413, "Request Entity Too Large")
-    given = read_given(request.url.query, kind, body)
+    given = read_call_parameters(request.url.query, kind, body)
     fault = fake.fault_for(bot, method)
     if fault is not None:
         cut = await _troubled(fake, fault)

@@ -8,11 +8,11 @@ import httpx2
 
 from forge_jobs import SYSTEM_CLOCK, SYSTEM_ENTROPY, Clock, Entropy
 
-from . import acting
+from . import user_actions
+from .call_parameters import CallParameters
 from .delivery import Delivery
 from .faults import Fault
-from .flooding import Flooding
-from .given import Given
+from .flood_control import FloodControl
 from .profile import PROFILE
 from .receiving import Receiving, wake_poll
 from .refusal import Refusal, too_many
@@ -40,7 +40,7 @@ class FakeTelegram:
         entropy: Entropy = SYSTEM_ENTROPY,
         local: bool = True,
         known_only: bool = False,
-        flooding: Flooding | None = None,
+        flooding: FloodControl | None = None,
         answer_within_s: float = 60.0,
     ) -> None:
         self.clock = clock
@@ -105,9 +105,9 @@ class FakeTelegram:
         A chat above zero is private. ``more`` are further fields of the message, a photo for
         instance (then the text may be empty).
         """
-        room = acting.opened(bot, chat, name)
-        who = acting.person(user if user is not None else abs(chat), name)
-        message = acting.said(bot, room, who, text, self.clock.now(), more)
+        room = user_actions.opened(bot, chat, name)
+        who = user_actions.person(user if user is not None else abs(chat), name)
+        message = user_actions.said(bot, room, who, text, self.clock.now(), more)
         return self.push(bot, "message", message)
 
     def post(self, bot: FakeBot, text: str, *, channel: int = -1_002_000_000_000) -> int:
@@ -117,14 +117,16 @@ class FakeTelegram:
             about = {"id": channel, "type": "channel", "title": "News", "username": "fake_news"}
             room = bot.chats[channel] = Chat(about)
         now = self.clock.now()
-        message = acting.said(bot, room, acting.person(1), text, now, {"sender_chat": room.about})
+        message = user_actions.said(
+            bot, room, user_actions.person(1), text, now, {"sender_chat": room.about}
+        )
         del message["from"]
         return self.push(bot, "channel_post", message)
 
     def edit(self, bot: FakeBot, message_id: int, text: str, *, chat: int = 7) -> int:
         """Somebody changes a message of theirs."""
-        room = acting.opened(bot, chat)
-        message = acting.edited(room, message_id, text, self.clock.now())
+        room = user_actions.opened(bot, chat)
+        message = user_actions.edited(room, message_id, text, self.clock.now())
         return self.push(bot, "edited_message", message)
 
     def press(
@@ -138,16 +140,16 @@ class FakeTelegram:
     ) -> int:
         """Somebody presses a button under a message of the bot."""
         self._queries += 1
-        who = acting.person(user if user is not None else abs(chat))
+        who = user_actions.person(user if user is not None else abs(chat))
         query = f"{bot.id}{self._queries:06d}"
-        room, now = acting.opened(bot, chat), self.clock.now()
-        body = acting.pressed(bot, room, who, message_id, data, now, query)
+        room, now = user_actions.opened(bot, chat), self.clock.now()
+        body = user_actions.pressed(bot, room, who, message_id, data, now, query)
         return self.push(bot, "callback_query", body)
 
     def block(self, bot: FakeBot, *, chat: int = 7, blocked: bool = True) -> int:
         """Somebody blocks the bot: what it sends is refused from now on."""
-        room, who = acting.opened(bot, chat), acting.person(abs(chat))
-        body = acting.membership(bot, room, who, self.clock.now(), blocked=blocked)
+        room, who = user_actions.opened(bot, chat), user_actions.person(abs(chat))
+        body = user_actions.member_update(bot, room, who, self.clock.now(), blocked=blocked)
         return self.push(bot, "my_chat_member", body)
 
     def ask_inline(self, bot: FakeBot, text: str, *, user: int = 7) -> int:
@@ -155,7 +157,7 @@ class FakeTelegram:
         self._queries += 1
         body = {
             "id": f"{bot.id}{self._queries:06d}",
-            "from": acting.person(user),
+            "from": user_actions.person(user),
             "query": text,
             "offset": "",
             "chat_type": "private",
@@ -164,13 +166,13 @@ class FakeTelegram:
 
     def react(self, bot: FakeBot, message_id: int, emoji: str, *, chat: int = 7) -> int:
         """Somebody reacts to a message."""
-        room = acting.opened(bot, chat)
+        room = user_actions.opened(bot, chat)
         now = self.clock.now()
         room.add(now, "user", "reaction", {"message_id": message_id, "emoji": emoji})
         body = {
             "chat": room.about,
             "message_id": message_id,
-            "user": acting.person(abs(chat)),
+            "user": user_actions.person(abs(chat)),
             "date": now // 1_000_000,
             "old_reaction": [],
             "new_reaction": [{"type": "emoji", "emoji": emoji}],
@@ -193,7 +195,9 @@ class FakeTelegram:
 
     # ------------------------------------------------------------------ methods
 
-    async def perform(self, bot: FakeBot, method: str, given: Given, *, way: str = "http") -> Any:
+    async def perform(
+        self, bot: FakeBot, method: str, given: CallParameters, *, way: str = "http"
+    ) -> Any:
         """What a method gives; Refusal if Telegram would refuse."""
         call = Call(method, given.values, way)
         self.calls.append((bot.id, call))
@@ -227,7 +231,7 @@ class FakeTelegram:
                 verify=False, trust_env=False, timeout=None, limits=limits
             )
 
-        async def perform(method: str, given: Given) -> object:
+        async def perform(method: str, given: CallParameters) -> object:
             return await self.perform(bot, method, given, way="webhook")
 
         def gone() -> None:

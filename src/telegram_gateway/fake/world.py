@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .given import Given
+from .call_parameters import CallParameters
 from .updates import Waiting
 
 if TYPE_CHECKING:
@@ -152,5 +152,5 @@ class FakeBot:
         del kept[:-_MAX_KEPT]
 
 
-Method: TypeAlias = Callable[[FakeBot, Given, Call], Awaitable[Any]]
+Method: TypeAlias = Callable[[FakeBot, CallParameters, Call], Awaitable[Any]]
 """A method of the Bot API."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from forge_jobs import Clock
 from telegram_gateway.calls import Call, message
-from telegram_gateway.keeping import Keeping, Reply
+from telegram_gateway.storage import GatewayStore, Reply
 from telegram_gateway.update import Update
 
 SECOND: Final = 1_000_000
@@ -31,14 +31,14 @@ class AuthHandler:
         *,
         secret: bytes,
         session_s: float,
-        keeping: Keeping,
+        storage: GatewayStore,
         clock: Clock,
         reply: Callable[[Call], Reply],
         delete: Callable[[Update], Awaitable[None]],
     ) -> None:
         self._secret = secret
         self._session_s = session_s
-        self._keeping = keeping
+        self._storage = storage
         self._clock = clock
         self._reply = reply
         self._delete = delete
@@ -60,7 +60,7 @@ class AuthHandler:
                 await self._reply(message(chat, await self._who(user, now))).aenqueue()
             case ["/logout", *_]:
                 reply = self._reply(message(chat, "You are logged out."))
-                await self._keeping.end_session(user, reply)
+                await self._storage.end_session(user, reply)
             case _:
                 await self._reply(message(chat, _HELP)).aenqueue()
         return []
@@ -71,17 +71,17 @@ class AuthHandler:
     async def _try_code(self, update: Update, user: int, chat: int, code: str, now: int) -> None:
         await self._delete(update)
         since = now - WRONG_WITHIN_S * SECOND
-        if await self._keeping.wrong_codes(user, since) >= MAX_WRONG:
+        if await self._storage.wrong_codes(user, since) >= MAX_WRONG:
             return
         if not hmac.compare_digest(code.encode("utf-8", "replace"), self._secret):
-            await self._keeping.note_wrong_code(user, now, self._reply(message(chat, _WRONG)))
+            await self._storage.note_wrong_code(user, now, self._reply(message(chat, _WRONG)))
             return
         until = now + int(self._session_s * SECOND)
         text = f"You are logged in for {_span(self._session_s)}."
-        await self._keeping.start_session(user, until, self._reply(message(chat, text)))
+        await self._storage.start_session(user, until, self._reply(message(chat, text)))
 
     async def _who(self, user: int, now: int) -> str:
-        until = await self._keeping.session_until(user, now)
+        until = await self._storage.session_until(user, now)
         if until is None:
             return f"Your id is {user}. You have no session."
         return f"Your id is {user}. Your session ends in {_span((until - now) / SECOND)}."

@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 
 from forge_jobs import Clock, Dead, Failed
-from telegram_gateway.addresses import Forbidden, Place, Resolve, checked_place, look_up
+from telegram_gateway.addresses import Endpoint, Forbidden, Resolve, checked_endpoint, resolve_host
 from telegram_gateway.calls import Call
 from telegram_gateway.config import Bot, HttpTarget
 from telegram_gateway.signing import signed_headers
@@ -29,7 +29,7 @@ class HttpHandler:
     """One client per bot: its connections lead to one name only."""
 
     def __init__(
-        self, bot: Bot, target: HttpTarget, *, clock: Clock, resolve: Resolve = look_up
+        self, bot: Bot, target: HttpTarget, *, clock: Clock, resolve: Resolve = resolve_host
     ) -> None:
         self._bot = bot
         self._target = target
@@ -40,7 +40,9 @@ class HttpHandler:
     async def answer(self, update: Update, attempt: int) -> list[Call]:
         try:
             async with asyncio.timeout(self._target.timeout_s):
-                place = await checked_place(self._target.url, self._target.networks, self._resolve)
+                place = await checked_endpoint(
+                    self._target.url, self._target.networks, self._resolve
+                )
         except Forbidden as error:
             raise Dead(str(error)) from None
         except OSError:  # TimeoutError is one, too
@@ -59,7 +61,7 @@ class HttpHandler:
             self._client = None
 
     async def _posted(
-        self, place: Place, update: Update, attempt: int
+        self, place: Endpoint, update: Update, attempt: int
     ) -> tuple[int, httpx2.Headers, bytes]:
         if self._client is None:
             limits = httpx2.Limits(

@@ -7,13 +7,13 @@ _FILE = os.environ["WRONG_CLOCK"]
 _true_ns, _true_of, _true_ns_of = time.time_ns, time.clock_gettime, time.clock_gettime_ns
 
 
-def _ahead_ns() -> int:
+def _offset_ns() -> int:
     with open(_FILE) as file:
         return int(file.read()) * 1_000_000_000
 
 
 def _time_ns() -> int:
-    return _true_ns() + _ahead_ns()
+    return _true_ns() + _offset_ns()
 
 
 def _time() -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from telegram_gateway.demo import Stage
+from telegram_gateway.demo import DemoEnvironment
 from tests.browser_start import chromium
 from tests.web.browser.window import open_window
 
@@ -52,7 +52,7 @@ class Demo:
 
     async def _shown(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            async with Stage(Path(folder)).running() as stage:
+            async with DemoEnvironment(Path(folder)).running() as stage:
                 self.address = stage.address
                 self._ready.set()
                 await self._ended.wait()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from telegram_gateway.demo import Stage
+from telegram_gateway.demo import DemoEnvironment
 from telegram_gateway.handlers.echo import Echo
 
 LIFE_S = 60
@@ -18,7 +18,7 @@ async def answer(*_: Any) -> Any:
 
 
 async def live(folder: Path) -> None:
-    async with Stage(folder).running() as stage:
+    async with DemoEnvironment(folder).running() as stage:
         stage.say("echo", "before the end")
         await asyncio.sleep(LIFE_S)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from telegram_gateway.demo import Stage
-from telegram_gateway.demo.stage import Told
+from telegram_gateway.demo import DemoEnvironment
+from telegram_gateway.demo.environment import Told
 
 PATIENCE_S = 60
 # A retry comes ten minutes later, or at once.
 AT_ONCE_S = 300
 
 
-async def until_told(stage: Stage, fits: Callable[[Told], bool]) -> Told:
+async def until_told(stage: DemoEnvironment, fits: Callable[[Told], bool]) -> Told:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             told = await stage.told("shop")
@@ -25,7 +25,7 @@ async def until_told(stage: Stage, fits: Callable[[Told], bool]) -> Told:
             await asyncio.sleep(0.02)
 
 
-async def until_answered(stage: Stage, slug: str) -> list[str]:
+async def until_answered(stage: DemoEnvironment, slug: str) -> list[str]:
     async with asyncio.timeout(PATIENCE_S):
         while not stage.chat(slug).texts():
             await asyncio.sleep(0.02)
@@ -33,7 +33,7 @@ async def until_answered(stage: Stage, slug: str) -> list[str]:
 
 
 async def test_a_demo_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with Stage(tmp_path).running() as stage:
+    async with DemoEnvironment(tmp_path).running() as stage:
         await stage.shop.stop()
         stage.say("shop", "cake")
         for tries in (1, 2):
@@ -43,7 +43,7 @@ async def test_a_demo_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> N
         before = await until_told(
             stage, lambda told: told.attempts == 3 and told.status == "failed"
         )
-    async with Stage(tmp_path).running() as stage:
+    async with DemoEnvironment(tmp_path).running() as stage:
         after = await stage.told("shop")
         assert after is not None
         assert (after.id, after.attempts) == (before.id, 3)
@@ -67,12 +67,12 @@ async def test_a_demo_that_was_killed_goes_on_at_once(tmp_path: Path) -> None:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    async with Stage(tmp_path).running() as stage:
+    async with DemoEnvironment(tmp_path).running() as stage:
         # The lease of the dead one ends tomorrow.
         assert await until_answered(stage, "echo") == ["before the end"]
 
 
 async def test_notes_that_cannot_be_read_are_no_notes(tmp_path: Path) -> None:
     (tmp_path / "demo.json").write_bytes(b"{")
-    async with Stage(tmp_path).running() as stage:
+    async with DemoEnvironment(tmp_path).running() as stage:
         assert await stage.told("shop") is None

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from forge_jobs.testing.clock import MovableClock
-from telegram_gateway.fake import FakeTelegram, Flooding, Patience, fake_telegram
+from telegram_gateway.fake import FakeTelegram, FloodControl, FloodRate, fake_telegram
 from tests.gateway.fake.conftest import Caller
 
 
 @pytest.fixture
 async def fake(clock: MovableClock) -> AsyncIterator[FakeTelegram]:
-    flooding = Flooding(bot=Patience(4.0, 4))
+    flooding = FloodControl(bot=FloodRate(4.0, 4))
     async with fake_telegram(clock=clock, flooding=flooding) as made:
         yield made
 

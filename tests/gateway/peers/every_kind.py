@@ -3,7 +3,7 @@
 from typing import Any
 
 from telegram_gateway.fake import FakeBot, FakeTelegram
-from telegram_gateway.fake.given import Given
+from telegram_gateway.fake.call_parameters import CallParameters
 
 KINDS = {
     "message", "edited_message", "channel_post", "callback_query", "inline_query",
@@ -23,7 +23,7 @@ async def every_kind(fake: FakeTelegram, bot: FakeBot) -> list[dict[str, Any]]:
     fake.edit(bot, 1, "/start later")
     fake.post(bot, "news")
     rows = {"inline_keyboard": [[{"text": "Yes", "callback_data": "y"}]]}
-    asked = Given({"chat_id": 7, "text": "?", "reply_markup": rows})
+    asked = CallParameters({"chat_id": 7, "text": "?", "reply_markup": rows})
     sent = await fake.perform(bot, "sendMessage", asked)
     fake.press(bot, sent["message_id"], "y")
     fake.ask_inline(bot, "cats")

@@ -19,8 +19,8 @@ SCRIPT = Path(__file__).with_name("echo_bot.mjs")
 
 def node() -> str:
     """The machine's, else the one that the set-up brought."""
-    places = f"{os.environ.get('PATH', '')}{os.pathsep}{Path(sys.executable).parent}"
-    found = shutil.which("node", path=places)
+    schemas = f"{os.environ.get('PATH', '')}{os.pathsep}{Path(sys.executable).parent}"
+    found = shutil.which("node", path=schemas)
     assert found is not None, "node is missing: run make setup"
     return found
 

@@ -26,7 +26,7 @@ from forge_jobs.web import Role
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
-from tests.postgres.places import Places
+from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer
 from tests.web.panel import Panel, panel
 
@@ -154,16 +154,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.fixture
-def crowded(postgres: PrivateServer, places: Places, tmp_path: Path) -> Iterator[str]:
+def crowded(postgres: PrivateServer, schemas: Schemas, tmp_path: Path) -> Iterator[str]:
     """A schema full of jobs."""
-    name = places.take()
+    name = schemas.take()
     asyncio.run(_migrated(postgres.url(schema=name)))
     (tmp_path / "url").write_text(postgres.url())
     crowd.fill_postgres(tmp_path, ROWS, MINUTES, name)
     postgres.sql(f"VACUUM ANALYZE {name}.jobs", f"VACUUM ANALYZE {name}.history")
     yield name
     postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.counters, {name}.minutes")
-    places.give_back(name)
+    schemas.give_back(name)
 
 
 async def _migrated(url: str) -> None:

@@ -35,8 +35,8 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         case "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp('schema')}/jobs.db"
         case "postgres":
-            places = request.getfixturevalue("places")
-            return places.url(places.take())
+            schemas = request.getfixturevalue("schemas")
+            return schemas.url(schemas.take())
         case _:
             return "memory://"
 

@@ -1,4 +1,5 @@
-"""The executable specification: jobs in plain dictionaries, every move checked against the table.
+"""The memory backend: the executable specification of the store contracts.
 
-For tests, simulations and scripts; nothing survives the end of the process.
+Jobs are rows in dictionaries. Every transition is checked against ``core.status.TRANSITIONS``.
+For tests, simulations and scripts: nothing survives the end of the process.
 """

@@ -1,7 +1,7 @@
-"""What people do to many jobs at once: cancel, retry, run now, delete.
+"""Bulk actions on jobs (cancel, retry, run now, delete), and the search by filter.
 
-A filter is walked downwards by key, at most ``limit`` matching rows per call: it always gets on,
-whatever the rows are like, and never meets jobs that came after it began.
+A filter is searched in descending order of keys, at most ``limit`` matching rows per call. So each
+call makes progress, and no call meets jobs that were enqueued after the first one.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, explained, holds
+from forge_jobs.backends.shared.pagination import MAX_ROWS_READ, error_contains, payload_contains
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
@@ -24,7 +24,7 @@ _DELETED = "deleted while it was running"
 
 
 class Effect(Enum):
-    """What an action did to one job."""
+    """The effect of an action on one job."""
 
     CHANGED = "changed"
     REQUESTED = "requested"
@@ -34,15 +34,15 @@ class Effect(Enum):
 def act(
     tables: Tables,
     selection: Selection,
-    deed: Callable[[Row], Effect],
+    action: Callable[[Row], Effect],
     *,
     limit: int,
     after: Cursor | None,
 ) -> Acted:
-    """Do something to every selected job, within the limit of one call."""
+    """Apply an action to the selected jobs, within the limit of one call."""
     if selection.ids and selection.filter is not None:
         raise BadOption("a selection takes ids or a filter, not both")
-    done = dict.fromkeys(Effect, 0)
+    effects = dict.fromkeys(Effect, 0)
     missing = 0
     following: Cursor | None = None
     if selection.filter is None:
@@ -51,63 +51,67 @@ def act(
             if row is None:
                 missing += 1
             else:
-                done[deed(row)] += 1
+                effects[action(row)] += 1
     else:
-        found = newest(tables, selection.filter, limit=limit, after=after)
+        found = find_rows(tables, selection.filter, limit=limit, after=after)
         following = found.next
         for row in found.rows:
-            done[deed(row)] += 1
+            effects[action(row)] += 1
     return Acted(
-        changed=done[Effect.CHANGED],
-        requested=done[Effect.REQUESTED],
-        skipped=done[Effect.SKIPPED],
+        changed=effects[Effect.CHANGED],
+        requested=effects[Effect.REQUESTED],
+        skipped=effects[Effect.SKIPPED],
         missing=missing,
         next=following,
     )
 
 
-class Found(Struct, frozen=True):
-    """Matching rows, newest first, and the cursor to the rest; see ``core.select.Page``."""
+class RowPage(Struct, frozen=True):
+    """Matching rows, newest first. The other fields are those of ``core.selection.Page``."""
 
     rows: list[Row]
     next: Cursor | None
     stopped: bool
-    looked: int
+    rows_read: int
 
 
-def newest(
+def find_rows(
     tables: Tables,
     wanted: Filter,
     *,
     limit: int,
     after: Cursor | None = None,
     counting: bool = False,
-) -> Found:
-    """Up to ``limit`` matching rows, newest first; see ``backends.walking``."""
-    most = max(limit, 1)
-    look_most = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, most + 1)
+) -> RowPage:
+    """Up to ``limit`` matching rows, newest first.
+
+    Reads at most ``MAX_ROWS_READ`` rows, like ``backends.shared.pagination``. Only a page with a
+    higher ``limit`` reads more; a count (``counting``) does not.
+    """
+    max_matches = max(limit, 1)
+    max_rows = MAX_ROWS_READ if counting else max(MAX_ROWS_READ, max_matches + 1)
     rows: list[Row] = []
-    looked = last = 0
-    for row in _older(tables, after):
-        if looked == look_most:
-            return Found(rows, f"{tables.tag:x}-{row.key + 1:x}", True, looked)
-        looked += 1
+    rows_read = last = 0
+    for row in _rows_before(tables, after):
+        if rows_read == max_rows:
+            return RowPage(rows, f"{tables.tag:x}-{row.key + 1:x}", True, rows_read)
+        rows_read += 1
         if matches(row, wanted):
-            if len(rows) == most:
-                return Found(rows, f"{tables.tag:x}-{rows[-1].key:x}", False, last)
+            if len(rows) == max_matches:
+                return RowPage(rows, f"{tables.tag:x}-{rows[-1].key:x}", False, last)
             rows.append(row)
-            last = looked
-    return Found(rows, None, False, looked)
+            last = rows_read
+    return RowPage(rows, None, False, rows_read)
 
 
-def _older(tables: Tables, after: Cursor | None) -> Iterator[Row]:
-    """All rows behind a cursor, newest first."""
-    place = len(tables.keys)
+def _rows_before(tables: Tables, after: Cursor | None) -> Iterator[Row]:
+    """All rows with keys below the cursor, newest first."""
+    position = len(tables.keys)
     if after is not None:
-        place = bisect_left(tables.keys, _position(tables, after))
-    while place:
-        place -= 1
-        yield tables.jobs[tables.keys[place]]
+        position = bisect_left(tables.keys, _cursor_key(tables, after))
+    while position:
+        position -= 1
+        yield tables.jobs[tables.keys[position]]
 
 
 def cancel(tables: Tables, row: Row, reason: str, now: Instant) -> Effect:
@@ -128,12 +132,12 @@ def retry(tables: Tables, row: Row, now: Instant) -> Effect:
     row.throttled_since = row.missing_since = None
     row.result = None
     if row.expired(now):
-        # Kept, it would cancel the job again before anybody could run it.
+        # If kept, it would cancel the job again before it could be claimed.
         row.expires_at = None
     transitions.transition(
         tables, row, Event.RETRY, JobStatus.PENDING, now, attempts=Attempts.RESET
     )
-    dedupe_keys.take(tables, row)
+    dedupe_keys.acquire(tables, row)
     return Effect.CHANGED
 
 
@@ -153,7 +157,7 @@ def delete(tables: Tables, row: Row, now: Instant) -> Effect:
     return Effect.CHANGED
 
 
-def _position(tables: Tables, cursor: Cursor) -> int:
+def _cursor_key(tables: Tables, cursor: Cursor) -> int:
     tag, _, key = cursor.partition("-")
     try:
         if int(tag, 16) == tables.tag:
@@ -164,7 +168,7 @@ def _position(tables: Tables, cursor: Cursor) -> int:
 
 
 def matches(row: Row, wanted: Filter) -> bool:
-    """Whether a job fits a filter."""
+    """Whether a job matches a filter."""
     job = row.job
     return (
         (not wanted.statuses or row.status in wanted.statuses)
@@ -172,8 +176,8 @@ def matches(row: Row, wanted: Filter) -> bool:
         and wanted.kind in (None, job.kind)
         and wanted.dedupe_key in (None, job.dedupe_key)
         and (wanted.tag is None or wanted.tag in job.tags)
-        and explained(wanted.error, row.last_error)
-        and holds(wanted.payload, job.payload)
+        and error_contains(wanted.error, row.last_error)
+        and payload_contains(wanted.payload, job.payload)
         and (wanted.enqueued_from is None or row.enqueued_at >= wanted.enqueued_from)
         and (wanted.enqueued_until is None or row.enqueued_at < wanted.enqueued_until)
     )

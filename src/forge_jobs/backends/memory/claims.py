@@ -1,4 +1,4 @@
-"""From pending to running and back: what exchanges, reapers and leaving processes do to claims."""
+"""Claims: made by ``exchange``; ended by a finish, a release, the reaper or a deregistration."""
 
 from typing import Final
 
@@ -16,13 +16,13 @@ from .rows import Row
 from .tables import Tables
 
 EXPIRED: Final = "expired before it could start"
-_HANDED_BACK: Final = (Event.THROTTLE, Event.SNOOZE, Event.MISSING)
+_GIVES_ATTEMPT_BACK: Final = (Event.THROTTLE, Event.SNOOZE, Event.MISSING)
 
 
 def claim(
     tables: Tables, row: Row, owner: int, number: int, *, start: bool, now: Instant
 ) -> ClaimedJob:
-    """A pending job becomes this owner's."""
+    """Claim a pending job for an owner: epoch and attempts rise by one."""
     row.started_at = None
     row.last_owner, row.exchange = owner, number
     transitions.transition(
@@ -34,53 +34,59 @@ def claim(
 
 
 def mark_started(tables: Tables, row: Row, now: Instant) -> None:
-    """From here on an owner's death counts against the job."""
+    """Mark a claim as started: from now on the death of its owner counts as a crash of the job."""
     if not row.started:
         row.started_at = now
-        dedupe_keys.started(tables, row)
+        dedupe_keys.release_on_start(tables, row)
 
 
-def mine(tables: Tables, owner: int, claim: Claim) -> Row | None:
-    """The row of a claim, if the claim is still good."""
+def owned_row(tables: Tables, owner: int, claim: Claim) -> Row | None:
+    """The row of a claim; None when its owner or epoch is no longer current."""
     row = tables.jobs.get(claim.key)
-    return row if row is not None and row.held_by(owner, claim) else None
+    return row if row is not None and row.owned_by(owner, claim) else None
 
 
-def finish(tables: Tables, owner: int, end: Finish, now: Instant, *, timed: bool = True) -> Verdict:
+def apply_finish(
+    tables: Tables, owner: int, finish: Finish, now: Instant, *, timed: bool = True
+) -> Verdict:
     """Write the end of a claim, if it still is this owner's to write."""
-    row = tables.jobs.get(end.key)
-    if row is None or row.epoch != end.epoch:
+    row = tables.jobs.get(finish.key)
+    if row is None or row.epoch != finish.epoch:
         return Verdict.STALE
     if row.owner != owner:
-        ended_before = row.owner is None and row.last_owner == owner
-        return Verdict.ALREADY if ended_before else Verdict.STALE
-    mark_started(tables, row, after(now, -end.ran_s))
+        written_before = row.owner is None and row.last_owner == owner
+        return Verdict.ALREADY if written_before else Verdict.STALE
+    mark_started(tables, row, after(now, -finish.ran_s))
     stop = row.cancel_requested_at is not None
-    target = final_status(end.status, cancel_requested=stop)
-    delay_s = _throttle(tables, row, end, now) if end.event is Event.THROTTLE else end.delay_s
-    if end.event is Event.MISSING and row.missing_since is None:
+    target = final_status(finish.status, cancel_requested=stop)
+    delay_s = (
+        _apply_throttle(tables, row, finish, now)
+        if finish.event is Event.THROTTLE
+        else finish.delay_s
+    )
+    if finish.event is Event.MISSING and row.missing_since is None:
         row.missing_since = now
-    row.crashes += end.event is Event.CRASH
-    _note_error(row, end, now)
-    given_back = end.event in _HANDED_BACK and target is JobStatus.SCHEDULED
+    row.crashes += finish.event is Event.CRASH
+    _record_error(row, finish, now)
+    given_back = finish.event in _GIVES_ATTEMPT_BACK and target is JobStatus.SCHEDULED
     if target in (JobStatus.SCHEDULED, JobStatus.FAILED):
         row.run_at = after(now, delay_s or 0.0)
     elif target is JobStatus.CANCELLED:
         row.last_error = row.cancel_reason
     elif target is JobStatus.DONE:
-        row.result = end.result
-        _ease(tables, row, now)
+        row.result = finish.result
+        _decay_gates(tables, row, now)
     if timed:
-        tables.books.ended(row, end, now)
+        tables.counters.count_times(row, finish, now)
     attempts = Attempts.GIVEN_BACK if given_back else Attempts.KEPT
-    transitions.transition(tables, row, end.event, target, now, attempts=attempts)
-    for job in end.jobs:
+    transitions.transition(tables, row, finish.event, target, now, attempts=attempts)
+    for job in finish.jobs:
         transitions.insert(tables, job, now)
     return Verdict.APPLIED
 
 
 def release(tables: Tables, row: Row, now: Instant) -> None:
-    """Hand a claim back as if it had never been made."""
+    """End a claim without spending its attempt: pending again, or cancelled if requested."""
     if row.cancel_requested_at is not None:
         row.last_error = row.cancel_reason
         transitions.transition(tables, row, Event.RELEASE, JobStatus.CANCELLED, now)
@@ -91,7 +97,7 @@ def release(tables: Tables, row: Row, now: Instant) -> None:
 
 
 def reap(tables: Tables, row: Row, crash_note: str, now: Instant) -> JobStatus:
-    """Take a job from an owner that is not alive; where it went."""
+    """Take a job from an owner that is not alive; the state it goes to."""
     target, left = reaped(
         started=row.started,
         attempts=row.attempts,
@@ -100,7 +106,7 @@ def reap(tables: Tables, row: Row, crash_note: str, now: Instant) -> JobStatus:
     )
     if row.started:
         row.crashes += 1
-        transitions.blame(row, crash_note, now)
+        transitions.record_error(row, crash_note, now)
     if target is JobStatus.CANCELLED:
         row.last_error = row.cancel_reason
     attempts = Attempts.KEPT if left == row.attempts else Attempts.GIVEN_BACK
@@ -108,36 +114,36 @@ def reap(tables: Tables, row: Row, crash_note: str, now: Instant) -> JobStatus:
     return target
 
 
-def note(tables: Tables, owner: int, said: Note) -> None:
-    """Keep what a running handler said."""
-    row = mine(tables, owner, said.claim)
+def apply_note(tables: Tables, owner: int, note: Note) -> None:
+    """Store the progress and log lines of a running handler; ignored for a stale claim."""
+    row = owned_row(tables, owner, note.claim)
     if row is None:
         return
-    if said.progress is not None:
-        row.progress = said.progress
-    if said.progress_note is not None:
-        row.progress_note = said.progress_note
-    tables.say(row, said.lines)
+    if note.progress is not None:
+        row.progress = note.progress
+    if note.progress_note is not None:
+        row.progress_note = note.progress_note
+    tables.append_log(row, note.lines)
 
 
-def _throttle(tables: Tables, row: Row, end: Finish, now: Instant) -> float | None:
+def _apply_throttle(tables: Tables, row: Row, finish: Finish, now: Instant) -> float | None:
     row.throttles += 1
     if row.throttled_since is None:
         row.throttled_since = now
-    if end.status is JobStatus.DEAD:
-        return end.delay_s
-    name = row.queue if end.scope is None else scope_gate(end.scope)
+    if finish.status is JobStatus.DEAD:
+        return finish.delay_s
+    name = row.queue if finish.scope is None else scope_gate(finish.scope)
     gate, queue = tables.gate(name), tables.queues.get(row.queue)
-    curve = None if end.scope is None else SCOPE_CURVE
+    curve = None if finish.scope is None else SCOPE_CURVE
     if queue is not None and queue.backoff_enabled:
         curve = Backoff(base_s=queue.backoff_base_s, max_s=queue.backoff_max_s)
-    delay_s = throttle_delay_s(gate, end.delay_s, curve)
+    delay_s = throttle_delay_s(gate, finish.delay_s, curve)
     tables.gates[name] = throttled(gate, now, delay_s)
     return delay_s
 
 
-def _ease(tables: Tables, row: Row, now: Instant) -> None:
-    """A success lets the throttles of its queue and its scopes fade."""
+def _decay_gates(tables: Tables, row: Row, now: Instant) -> None:
+    """After a success, reset the gates of its queue and scopes that have been open long enough."""
     limit = tables.limits.get(task_limit(row.job.kind))
     scopes = () if limit is None else limit.scopes
     for name in (row.queue, *map(scope_gate, scopes)):
@@ -145,11 +151,11 @@ def _ease(tables: Tables, row: Row, now: Instant) -> None:
             tables.gates[name] = succeeded(tables.gate(name), now)
 
 
-def _note_error(row: Row, end: Finish, now: Instant) -> None:
-    if end.error is None:
+def _record_error(row: Row, finish: Finish, now: Instant) -> None:
+    if finish.error is None:
         return
-    if end.event is Event.MISSING and end.status is JobStatus.SCHEDULED:
-        # It comes every few seconds during a deploy and would push the real errors out.
-        row.last_error = end.error
+    if finish.event is Event.MISSING and finish.status is JobStatus.SCHEDULED:
+        # It recurs every few seconds during a deploy and would push real errors out.
+        row.last_error = finish.error
     else:
-        transitions.blame(row, end.error, now)
+        transitions.record_error(row, finish.error, now)

@@ -1,13 +1,13 @@
-"""The books of the memory backend: counters kept with every move, never counted from the rows."""
+"""Counters of the memory backend, updated with every transition and never counted from the rows."""
 
 from dataclasses import dataclass, field
 
-from forge_jobs.core.counters import Count, Minute, for_ever
+from forge_jobs.core.counters import Count, Minute, sum_totals
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.histogram import EMPTY, Histogram, bucket_of
 from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.core.status import Event, JobStatus
-from forge_jobs.core.vitals import EVER, Vitals, combined, ever
+from forge_jobs.core.vitals import LIFETIME, Vitals, lifetime_part, merge_vitals
 
 from .rows import Row
 
@@ -60,21 +60,21 @@ class _Sums:
 
 
 class Counters:
-    """Jobs by queue and state, what happened in each minute, and how the processes fared."""
+    """Jobs by queue and state, events per minute, and the reports of processes."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, JobStatus], int] = {}
         self._minutes: dict[tuple[Instant, str, str], _Sums] = {}
-        self._forgotten: list[Minute] = []
+        self._purged: list[Minute] = []
         self._vitals: dict[tuple[Instant, str], Vitals] = {}
 
-    def entered(self, row: Row, now: Instant) -> None:
-        """A job came into being in its present state."""
+    def count_insert(self, row: Row, now: Instant) -> None:
+        """Count a new job in its present state."""
         self._add(row.queue, row.status, 1)
         self._sums(row, now).enqueued += 1
 
-    def moved(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
-        """A job went from ``source`` to its present state."""
+    def count_transition(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
+        """Count a transition from ``source`` to the present state."""
         target = row.status
         self._add(row.queue, source, -1)
         self._add(row.queue, target, 1)
@@ -91,9 +91,9 @@ class Counters:
                 self._sums(row, now).retried += 1
             case JobStatus.PENDING | JobStatus.SCHEDULED | JobStatus.HELD:
                 if source is JobStatus.RUNNING:
-                    self._handed_back(row, event, now)
+                    self._count_release(row, event, now)
 
-    def _handed_back(self, row: Row, event: Event, now: Instant) -> None:
+    def _count_release(self, row: Row, event: Event, now: Instant) -> None:
         sums = self._sums(row, now)
         if event is Event.REAP and row.started:
             sums.retried += 1
@@ -102,18 +102,18 @@ class Counters:
         else:
             sums.released += 1
 
-    def removed(self, row: Row) -> None:
-        """A job was deleted; what happened in its minutes stays."""
+    def count_delete(self, row: Row) -> None:
+        """Count a deleted job. Its minutes stay."""
         self._add(row.queue, row.status, -1)
 
-    def ended(self, row: Row, end: Finish, now: Instant) -> None:
-        """A worker told the end of a run, and how long everything took."""
-        if end.event is Event.MISSING:
+    def count_times(self, row: Row, finish: Finish, now: Instant) -> None:
+        """Add the times of a finished run to its minute."""
+        if finish.event is Event.MISSING:
             return
         sums = self._sums(row, now)
-        sums.waited.add(end.waited_s)
-        sums.ran.add(end.ran_s)
-        if end.event is Event.DONE:
+        sums.waited.add(finish.waited_s)
+        sums.ran.add(finish.ran_s)
+        if finish.event is Event.DONE:
             sums.took.add((now - row.enqueued_at) / SECOND)
 
     def counts(self) -> list[Count]:
@@ -129,30 +129,30 @@ class Counters:
         ]
 
     def totals(self) -> list[Minute]:
-        return for_ever([*self._forgotten, *self.minutes(0, 1 << 62, None)])
+        return sum_totals([*self._purged, *self.minutes(0, 1 << 62, None)])
 
-    def forget(self, before: Instant, limit: int) -> int:
+    def purge_minutes(self, before: Instant, limit: int) -> int:
         old = sorted(minute for minute in self._minutes if minute[0] < before)[: max(limit, 0)]
         gone = [self._minutes.pop(minute).minute(*minute) for minute in old]
-        self._forgotten = for_ever([*self._forgotten, *gone])
+        self._purged = sum_totals([*self._purged, *gone])
         return len(old)
 
-    def noted(self, vitals: Vitals) -> None:
-        """A process told how it fared."""
-        for part in (vitals, ever(vitals)):
+    def add_vitals(self, vitals: Vitals) -> None:
+        """Add a report of a process."""
+        for part in (vitals, lifetime_part(vitals)):
             name = (part.at, part.host_id)
             known = self._vitals.get(name)
-            self._vitals[name] = part if known is None else combined([known, part])
+            self._vitals[name] = part if known is None else merge_vitals([known, part])
 
     def vitals(self, since: Instant, until: Instant) -> list[Vitals]:
         return [
-            told
-            for (at, _), told in sorted(self._vitals.items(), key=lambda item: item[0])
+            vitals
+            for (at, _), vitals in sorted(self._vitals.items(), key=lambda item: item[0])
             if since <= at < until
         ]
 
-    def forget_vitals(self, before: Instant, limit: int) -> int:
-        old = sorted(name for name in self._vitals if EVER < name[0] < before)[: max(limit, 0)]
+    def purge_vitals(self, before: Instant, limit: int) -> int:
+        old = sorted(name for name in self._vitals if LIFETIME < name[0] < before)[: max(limit, 0)]
         for name in old:
             del self._vitals[name]
         return len(old)

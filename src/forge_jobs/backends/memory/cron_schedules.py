@@ -1,4 +1,4 @@
-"""The cron half of the schedule contract on memory: ticks that fire once, and their history."""
+"""Cron schedules of the schedule contract on memory: each tick fires once; a bounded history."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from .tables import Tables
 
 
 class MemoryCronSchedules:
-    """What fires by time; see ``forge_jobs.store.schedules``."""
+    """The cron methods of ``ScheduleStore``; see ``forge_jobs.store.schedules``."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def put(self, schedule: Schedule, *, expect: int | None = None) -> bool:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             known = self._tables.schedules.get(schedule.name)
             version = 0 if known is None else known.version
             if expect not in (None, version):
@@ -35,74 +35,78 @@ class MemoryCronSchedules:
             self._tables.schedules[schedule.name] = structs.replace(
                 schedule, version=version + 1, updated_at=now
             )
-            self._tables.operated()
+            self._tables.raise_control_version()
             return True
 
     async def delete(self, name: str) -> bool:
-        with self._tables.change():
+        with self._tables.write():
             self._tables.fires.pop(name, None)
             if self._tables.schedules.pop(name, None) is None:
                 return False
-            self._tables.operated()
+            self._tables.raise_control_version()
             return True
 
     async def get(self, name: str) -> Schedule | None:
-        with self._tables.look():
+        with self._tables.read():
             return self._tables.schedules.get(name)
 
     async def all(self) -> list[Schedule]:
-        with self._tables.look():
+        with self._tables.read():
             return [schedule for _, schedule in sorted(self._tables.schedules.items())]
 
     async def due(self, *, limit: int) -> DueSchedules:
-        with self._tables.look() as now:
-            enabled = [one for one in self._tables.schedules.values() if one.enabled]
-            come = [one for one in enabled if one.next_at is None or one.next_at <= now]
-            come.sort(key=lambda one: (one.next_at or 0, one.name))
-            later = (one.next_at for one in enabled if one.next_at is not None)
+        with self._tables.read() as now:
+            enabled = [schedule for schedule in self._tables.schedules.values() if schedule.enabled]
+            due = [
+                schedule
+                for schedule in enabled
+                if schedule.next_at is None or schedule.next_at <= now
+            ]
+            due.sort(key=lambda schedule: (schedule.next_at or 0, schedule.name))
+            later = (schedule.next_at for schedule in enabled if schedule.next_at is not None)
             next_at = min((tick for tick in later if tick > now), default=None)
-            return DueSchedules(now, come[:limit], next_at)
+            return DueSchedules(now, due[:limit], next_at)
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             known = self._tables.schedules.get(name)
             if known is None or not known.enabled or known.next_at != tick:
                 return None
-            fires = [self._shoot(shot, now) for shot in shots]
-            real = [fire.tick for fire in fires if fire.outcome is not FireOutcome.MISSED]
+            fires = [self._fire(new_fire, now) for new_fire in new_fires]
+            fired = [fire.tick for fire in fires if fire.outcome is not FireOutcome.MISSED]
             self._tables.schedules[name] = structs.replace(
                 known,
                 next_at=next_at,
-                last_at=real[-1] if real else known.last_at,
+                last_at=fired[-1] if fired else known.last_at,
                 error=None,
                 version=known.version + 1,
                 updated_at=now,
             )
-            self._remember(name, fires)
+            self._append_history(name, fires)
             return fires
 
     async def trigger(self, name: str, job: NewJob) -> Fire | None:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             if name not in self._tables.schedules:
                 return None
             stored = transitions.insert(self._tables, job, now)
             outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.TRIGGERED
             fire = Fire(now, now, outcome, stored.id)
-            self._remember(name, [fire])
+            self._append_history(name, [fire])
             return fire
 
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
-        with self._tables.look():
+        with self._tables.read():
             return list(reversed(self._tables.fires.get(name, ())))[:limit]
 
-    def _shoot(self, shot: NewFire, now: Instant) -> Fire:
-        if shot.job is None:
-            return Fire(shot.tick, now, FireOutcome.MISSED, None, shot.missed)
-        stored = transitions.insert(self._tables, shot.job, now)
+    def _fire(self, new_fire: NewFire, now: Instant) -> Fire:
+        if new_fire.job is None:
+            return Fire(new_fire.tick, now, FireOutcome.MISSED, None, new_fire.missed)
+        stored = transitions.insert(self._tables, new_fire.job, now)
         outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.FIRED
-        return Fire(shot.tick, now, outcome, stored.id, shot.missed)
+        return Fire(new_fire.tick, now, outcome, stored.id, new_fire.missed)
 
-    def _remember(self, name: str, fires: Sequence[Fire]) -> None:
+    def _append_history(self, name: str, fires: Sequence[Fire]) -> None:
         self._tables.fires.setdefault(name, deque(maxlen=FIRES_KEPT)).extend(fires)

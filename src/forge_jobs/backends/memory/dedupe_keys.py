@@ -1,25 +1,25 @@
-"""Dedupe keys: who holds a (kind, key), and until when."""
+"""Dedupe keys: which job holds a (kind, key), and until when."""
 
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.job import NewJob, UniqueWhile
 from forge_jobs.core.status import is_terminal
 
 from .rows import Row
-from .tables import Hold, Tables
+from .tables import DedupeEntry, Tables
 
 
 def holder(tables: Tables, job: NewJob, now: Instant) -> Row | None:
-    """The job that holds the key of ``job``, live or still remembered."""
-    hold = _hold(tables, job)
-    if hold is None or (hold.until is not None and hold.until <= now):
+    """The job that holds the key of ``job``: a live one, or one within its ``dedupe_for_s``."""
+    entry = _entry(tables, job)
+    if entry is None or (entry.until is not None and entry.until <= now):
         return None
-    return tables.jobs[hold.job]
+    return tables.jobs[entry.job]
 
 
-def take(tables: Tables, row: Row) -> None:
-    """The key belongs to this job for as long as it lives."""
+def acquire(tables: Tables, row: Row) -> None:
+    """Give the key to this job for as long as it is live."""
     if row.job.dedupe_key is not None:
-        tables.holds[row.job.kind, row.job.dedupe_key] = Hold(row.key)
+        tables.dedupe_entries[row.job.kind, row.job.dedupe_key] = DedupeEntry(row.key)
 
 
 def blocked(tables: Tables, row: Row, now: Instant) -> bool:
@@ -28,47 +28,49 @@ def blocked(tables: Tables, row: Row, now: Instant) -> bool:
     return other is not None and other is not row and not is_terminal(other.status)
 
 
-def started(tables: Tables, row: Row) -> None:
-    """A job that is unique only while it waits gives its key up at its start."""
+def release_on_start(tables: Tables, row: Row) -> None:
+    """Release the key of a job that is unique only while it waits."""
     if row.job.unique_while is UniqueWhile.WAITING:
         release(tables, row)
 
 
-def ended(tables: Tables, row: Row, now: Instant) -> None:
-    """The key is free from now on, or after ``dedupe_for_s``."""
-    hold = _own(tables, row)
-    if hold is None:
+def release_on_end(tables: Tables, row: Row, now: Instant) -> None:
+    """Release the key of an ended job, now or after ``dedupe_for_s``."""
+    entry = _own_entry(tables, row)
+    if entry is None:
         return
     if row.job.dedupe_for_s:
-        hold.until = after(now, row.job.dedupe_for_s)
+        entry.until = after(now, row.job.dedupe_for_s)
     else:
         release(tables, row)
 
 
 def release(tables: Tables, row: Row) -> None:
-    """The key is free, if this job held it."""
-    if row.job.dedupe_key is not None and _own(tables, row) is not None:
-        del tables.holds[row.job.kind, row.job.dedupe_key]
+    """Release the key if this job holds it."""
+    if row.job.dedupe_key is not None and _own_entry(tables, row) is not None:
+        del tables.dedupe_entries[row.job.kind, row.job.dedupe_key]
 
 
-def remembered(tables: Tables, row: Row, now: Instant) -> bool:
+def is_held(tables: Tables, row: Row, now: Instant) -> bool:
     """Whether this job still holds its key."""
     return holder(tables, row.job, now) is row
 
 
-def forget_lapsed(tables: Tables, now: Instant) -> None:
-    """Drop keys whose time after the end is over."""
+def purge_lapsed(tables: Tables, now: Instant) -> None:
+    """Delete entries whose ``until`` has passed."""
     lapsed = [
-        name for name, hold in tables.holds.items() if hold.until is not None and hold.until <= now
+        name
+        for name, entry in tables.dedupe_entries.items()
+        if entry.until is not None and entry.until <= now
     ]
     for name in lapsed:
-        del tables.holds[name]
+        del tables.dedupe_entries[name]
 
 
-def _hold(tables: Tables, job: NewJob) -> Hold | None:
-    return None if job.dedupe_key is None else tables.holds.get((job.kind, job.dedupe_key))
+def _entry(tables: Tables, job: NewJob) -> DedupeEntry | None:
+    return None if job.dedupe_key is None else tables.dedupe_entries.get((job.kind, job.dedupe_key))
 
 
-def _own(tables: Tables, row: Row) -> Hold | None:
-    hold = _hold(tables, row.job)
-    return hold if hold is not None and hold.job == row.key else None
+def _own_entry(tables: Tables, row: Row) -> DedupeEntry | None:
+    entry = _entry(tables, row.job)
+    return entry if entry is not None and entry.job == row.key else None

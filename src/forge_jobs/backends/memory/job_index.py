@@ -1,7 +1,7 @@
-"""The lines jobs stand in: pending by order of claim, waiting by due time, ended by age.
+"""Indexes over jobs: pending ones by claim order, waiting ones by due time, ended ones by age.
 
-Heaps are cleaned lazily: an entry whose stamp is not its row's any more is void and dropped when it
-comes to the front. Nothing here decides about a job.
+Heaps are cleaned lazily: an entry whose stamp differs from its row's is void, and is dropped when
+it reaches the front. Nothing here decides about a job.
 """
 
 import heapq
@@ -19,7 +19,7 @@ _Timed: TypeAlias = "tuple[Instant, int, int]"
 
 
 class JobIndex:
-    """Every index of the memory backend over its jobs."""
+    """All indexes of the memory backend over its jobs."""
 
     def __init__(self, jobs: dict[int, Row]) -> None:
         self._jobs = jobs
@@ -27,18 +27,18 @@ class JobIndex:
         self._due: dict[str, list[_Timed]] = {}
         self._expiring: list[_Timed] = []
         self._ended: dict[tuple[str, JobStatus], list[_Timed]] = {}
-        self.lots = LimitBuckets()
+        self.limit_buckets = LimitBuckets()
         self.running: dict[int, dict[int, None]] = {}
 
-    def place(self, row: Row) -> None:
-        """Put a row that has just been moved where it now belongs."""
+    def add(self, row: Row) -> None:
+        """Index a row by its new state, after a transition."""
         status, key, stamp = row.status, row.key, row.stamp
         if status is JobStatus.RUNNING:
             assert row.owner is not None
             self.running.setdefault(row.owner, {})[key] = None
         elif status is JobStatus.PENDING:
-            line = self._pending.setdefault((row.queue, row.track), [])
-            heapq.heappush(line, (row.job.priority, row.run_at, key, stamp))
+            heap = self._pending.setdefault((row.queue, row.track), [])
+            heapq.heappush(heap, (row.job.priority, row.run_at, key, stamp))
         elif status in TERMINAL:
             assert row.finished_at is not None
             ended = self._ended.setdefault((row.queue, status), [])
@@ -47,34 +47,37 @@ class JobIndex:
             heapq.heappush(self._due.setdefault(row.queue, []), (row.run_at, key, stamp))
         if row.expires_at is not None and status in WAITING:
             heapq.heappush(self._expiring, (row.expires_at, key, stamp))
-        self.lots.enter(row)
+        self.limit_buckets.add(row)
 
-    def withdraw(self, row: Row) -> None:
-        """Take a row out of the lines that are not cleaned lazily, before it is moved."""
+    def remove_entries(self, row: Row) -> None:
+        """Remove a row from the indexes that are not cleaned lazily, before a transition."""
         if row.status is JobStatus.RUNNING and row.owner is not None:
             held = self.running[row.owner]
             del held[row.key]
             if not held:
                 del self.running[row.owner]
-        self.lots.leave(row)
+        self.limit_buckets.remove(row)
 
     def tracks(self, queue: str) -> list[str]:
-        """The tracks of a queue that may have jobs."""
+        """The tracks of a queue that may have pending jobs."""
         return sorted(track for name, track in self._pending if name == queue and track is not None)
 
     def first_pending(
         self, queue: str, kinds: Collection[str] = (), track: str | None = None
     ) -> Row | None:
-        """The next job of a queue's line, of these kinds if any are named, by priority, due time
-        and key; ``track`` names another line than the queue's own."""
-        line = self._pending.get((queue, track))
+        """The next pending job of a queue, by priority, due time and key.
+
+        With ``kinds`` only of these kinds. With ``track`` only of that track; without it only jobs
+        that have no track.
+        """
+        heap = self._pending.get((queue, track))
         if kinds:
-            return self._first_of(line or [], kinds)
-        while line:
-            row = self._jobs.get(line[0][2])
-            if row is not None and row.stamp == line[0][3]:
+            return self._first_of_kinds(heap or [], kinds)
+        while heap:
+            row = self._jobs.get(heap[0][2])
+            if row is not None and row.stamp == heap[0][3]:
                 return row
-            heapq.heappop(line)
+            heapq.heappop(heap)
         return None
 
     def first_due(self, queue: str) -> Row | None:
@@ -87,41 +90,41 @@ class JobIndex:
 
     def waiting_queues(self) -> list[str]:
         """Queues that may have scheduled or failed jobs."""
-        return [queue for queue, line in self._due.items() if line]
+        return [queue for queue, heap in self._due.items() if heap]
 
-    def ended(self, now_minus: Callable[[str, JobStatus], Instant | None]) -> Iterator[Row]:
-        """Ended jobs that finished no later than ``now_minus`` says for their queue and state."""
-        for (queue, status), line in self._ended.items():
-            latest = now_minus(queue, status)
+    def ended(self, cutoff: Callable[[str, JobStatus], Instant | None]) -> Iterator[Row]:
+        """Terminal jobs that finished no later than ``cutoff`` gives for their queue and state."""
+        for (queue, status), heap in self._ended.items():
+            latest = cutoff(queue, status)
             if latest is None:
                 continue
-            for finished_at, key, stamp in sorted(line):
+            for finished_at, key, stamp in sorted(heap):
                 if finished_at > latest:
                     break
                 row = self._jobs.get(key)
                 if row is not None and row.stamp == stamp:
                     yield row
-            self._first(line)
+            self._first(heap)
 
     def pending(self) -> Iterator[Row]:
         """Every pending job, in no particular order."""
-        for line in self._pending.values():
-            for _, _, key, stamp in line:
+        for heap in self._pending.values():
+            for _, _, key, stamp in heap:
                 row = self._jobs.get(key)
                 if row is not None and row.stamp == stamp:
                     yield row
 
-    def _first_of(self, line: list[_Pending], kinds: Collection[str]) -> Row | None:
-        for _, _, key, stamp in sorted(line):
+    def _first_of_kinds(self, heap: list[_Pending], kinds: Collection[str]) -> Row | None:
+        for _, _, key, stamp in sorted(heap):
             row = self._jobs.get(key)
             if row is not None and row.stamp == stamp and row.job.kind in kinds:
                 return row
         return None
 
-    def _first(self, line: list[_Timed] | None) -> Row | None:
-        while line:
-            row = self._jobs.get(line[0][1])
-            if row is not None and row.stamp == line[0][2]:
+    def _first(self, heap: list[_Timed] | None) -> Row | None:
+        while heap:
+            row = self._jobs.get(heap[0][1])
+            if row is not None and row.stamp == heap[0][2]:
                 return row
-            heapq.heappop(line)
+            heapq.heappop(heap)
         return None

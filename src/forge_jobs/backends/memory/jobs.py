@@ -23,7 +23,7 @@ from .tables import Tables
 
 
 class MemoryJobs:
-    """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
+    """``JobStore`` on memory; see ``forge_jobs.store.jobs`` for what each method promises."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -32,28 +32,28 @@ class MemoryJobs:
         return self.enqueue_sync(jobs)
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             return [transitions.insert(self._tables, job, now) for job in jobs]
 
     async def exchange(self, request: Exchange) -> Exchanged:
         return self.exchange_sync(request)
 
     def exchange_sync(self, request: Exchange) -> Exchanged:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             return exchange.exchange(self._tables, request, now)
 
     async def owned(self, owner: int) -> list[Owned]:
-        with self._tables.look():
-            rows = [self._tables.jobs[key] for key in self._tables.lines.running.get(owner, ())]
+        with self._tables.read():
+            rows = [self._tables.jobs[key] for key in self._tables.index.running.get(owner, ())]
             return [Owned(Claim(row.key, row.epoch), row.exchange, row.started) for row in rows]
 
     async def reap(self, *, crash_note: str, limit: int) -> Reaped:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             for process in self._tables.processes.values():
                 process.dead = not process.alive(now)
             lost = sorted(
                 key
-                for owner, held in self._tables.lines.running.items()
+                for owner, held in self._tables.index.running.items()
                 if not self._tables.alive(owner, now)
                 for key in held
             )
@@ -69,12 +69,12 @@ class MemoryJobs:
             )
 
     async def promote(self, *, limit: int) -> Promoted:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             return exchange.promote(self._tables, now, limit=limit)
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
-        with self._tables.change() as now:
-            oldest = self._tables.lines.lots.waiting(limit_key)[: max(limit, 0)]
+        with self._tables.write() as now:
+            oldest = self._tables.index.limit_buckets.waiting(limit_key)[: max(limit, 0)]
             for row in oldest:
                 transitions.transition(self._tables, row, Event.UNHOLD, JobStatus.PENDING, now)
             return len(oldest)
@@ -82,58 +82,58 @@ class MemoryJobs:
     async def cancel(
         self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
     ) -> Acted:
-        with self._tables.change() as now:
-            deed = partial(_cancel, self._tables, reason, now)
-            return bulk.act(self._tables, selection, deed, limit=limit, after=after)
+        with self._tables.write() as now:
+            action = partial(_cancel, self._tables, reason, now)
+            return bulk.act(self._tables, selection, action, limit=limit, after=after)
 
     async def retry(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        with self._tables.change() as now:
-            deed = partial(bulk.retry, self._tables, now=now)
-            return bulk.act(self._tables, selection, deed, limit=limit, after=after)
+        with self._tables.write() as now:
+            action = partial(bulk.retry, self._tables, now=now)
+            return bulk.act(self._tables, selection, action, limit=limit, after=after)
 
     async def run_now(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        with self._tables.change() as now:
-            deed = partial(bulk.run_now, self._tables, now=now)
-            return bulk.act(self._tables, selection, deed, limit=limit, after=after)
+        with self._tables.write() as now:
+            action = partial(bulk.run_now, self._tables, now=now)
+            return bulk.act(self._tables, selection, action, limit=limit, after=after)
 
     async def delete(
         self, selection: Selection, *, limit: int, after: Cursor | None = None
     ) -> Acted:
-        with self._tables.change() as now:
-            deed = partial(bulk.delete, self._tables, now=now)
-            return bulk.act(self._tables, selection, deed, limit=limit, after=after)
+        with self._tables.write() as now:
+            action = partial(bulk.delete, self._tables, now=now)
+            return bulk.act(self._tables, selection, action, limit=limit, after=after)
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         tables = self._tables
-        with tables.change() as now:
-            dedupe_keys.forget_lapsed(tables, now)
+        with tables.write() as now:
+            dedupe_keys.purge_lapsed(tables, now)
             old: list[Row] = []
-            for row in tables.lines.ended(partial(self._latest, keep, now)):
+            for row in tables.index.ended(partial(self._latest, keep, now)):
                 if len(old) >= limit:
                     break
-                if not dedupe_keys.remembered(tables, row, now):
+                if not dedupe_keys.is_held(tables, row, now):
                     old.append(row)
             for row in old:
                 transitions.remove(tables, row, now)
             return len(old)
 
     async def get(self, job_id: str) -> JobRecord | None:
-        with self._tables.look():
+        with self._tables.read():
             row = self._tables.find(job_id)
             return None if row is None else row.record()
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        with self._tables.look():
-            found = bulk.newest(self._tables, filter, limit=limit, after=after)
+        with self._tables.read():
+            found = bulk.find_rows(self._tables, filter, limit=limit, after=after)
             jobs = tuple(row.record() for row in found.rows)
-            return Page(jobs, found.next, found.stopped, found.looked)
+            return Page(jobs, found.next, found.stopped, found.rows_read)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        with self._tables.look():
+        with self._tables.read():
             rows = [self._tables.find(job_id) for job_id in job_ids]
             return [
                 None if row is None else Peek(row.status, row.result, row.last_error)

@@ -1,4 +1,4 @@
-"""The contract for limits on memory: their numbers, scopes, and how full lots are."""
+"""The limit contract on memory: limits, scope gates, and how full limit buckets are."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from forge_jobs.core.limits import (
     UNBOUNDED,
     Declared,
     Limit,
-    operated,
-    published,
     refilled,
     scope_gate,
+    with_declared,
+    with_operator_change,
 )
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
@@ -28,39 +28,39 @@ from .tables import Tables
 
 
 class MemoryLimits:
-    """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
+    """``LimitStore`` on memory; see ``forge_jobs.store.limits`` for what each method promises."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def publish(self, declared: Sequence[Declared]) -> None:
-        with self._tables.change() as now:
-            for told in declared:
-                known = self._tables.limits.get(told.name)
-                limit = published(known, told, now)
+        with self._tables.write() as now:
+            for declaration in declared:
+                known = self._tables.limits.get(declaration.name)
+                limit = with_declared(known, declaration, now)
                 if limit is not known:
                     self._put(limit, now)
 
     async def all(self) -> list[Limit]:
-        with self._tables.look() as now:
+        with self._tables.read() as now:
             return [refilled(limit, now) for _, limit in sorted(self._tables.limits.items())]
 
     async def change(self, name: str, change: LimitChange) -> Limit:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             known = self._tables.limits.get(name)
-            limit = operated(known, name, structs.asdict(change), now)
+            limit = with_operator_change(known, name, structs.asdict(change), now)
             self._put(limit, now)
             return limit
 
     async def reset(self, name: str) -> None:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             limit = self._tables.limits.get(name)
             if limit is None:
                 raise NotFound(f"there is no limit {name!r}")
             self._put(structs.replace(limit, by_operator=False, updated_at=now), now)
 
     async def gates(self) -> dict[str, Gate]:
-        with self._tables.look():
+        with self._tables.read():
             return {
                 name.removeprefix(SCOPE): gate
                 for name, gate in sorted(self._tables.gates.items())
@@ -68,20 +68,20 @@ class MemoryLimits:
             }
 
     async def open_scope(self, scope: str) -> None:
-        with self._tables.change():
+        with self._tables.write():
             name = scope_gate(scope)
             declared = any(scope in limit.scopes for limit in self._tables.limits.values())
             if not declared and name not in self._tables.gates:
                 raise NotFound(f"no task declares the scope {scope!r}")
             self._tables.gates.pop(name, None)
-            self._tables.operated()
+            self._tables.raise_control_version()
 
     async def bucket(self, name: str) -> LimitBucket:
-        with self._tables.look():
-            lots, limits = self._tables.lines.lots, self._tables.limits
+        with self._tables.read():
+            limit_buckets, limits = self._tables.index.limit_buckets, self._tables.limits
             if name.startswith(LANE):
-                first = lots.first_of(name)
-                taken = 0 if lots.seated(name) is None else 1
+                first = limit_buckets.lane_head(name)
+                taken = 0 if limit_buckets.lane_holder(name) is None else 1
                 return LimitBucket(
                     name=name, taken=taken, capacity=1, first=None if first is None else first.id
                 )
@@ -89,7 +89,7 @@ class MemoryLimits:
                 capacity = max_per_key(name, limits)
                 return LimitBucket(
                     name=name,
-                    taken=lots.taken(name),
+                    taken=limit_buckets.taken(name),
                     capacity=None if capacity == UNBOUNDED else capacity,
                 )
             limit = limits.get(name)
@@ -99,22 +99,26 @@ class MemoryLimits:
             )
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
-        with self._tables.change() as now:
-            names = [name for name in self._tables.lines.lots.names() if name > (after or "")]
+        with self._tables.write() as now:
+            names = [
+                name for name in self._tables.index.limit_buckets.names() if name > (after or "")
+            ]
             chosen = names[: max(limit, 1)]
-            moved = sum(transitions.admit(self._tables, lot, now) for lot in chosen)
+            moved = sum(transitions.admit(self._tables, bucket, now) for bucket in chosen)
             return Admitted(moved, chosen[-1] if len(names) > len(chosen) else None)
 
     def _put(self, limit: Limit, now: Instant) -> None:
         tables = self._tables
         tables.limits[limit.name] = limit
-        tables.operated()
-        # Jobs of its keys that have not started are measured anew.
-        going = [
-            row for row in tables.lines.lots.going(limit.name) if row.status is JobStatus.PENDING
+        tables.raise_control_version()
+        # Pending jobs of its keys are held, then admitted under the new number.
+        active = [
+            row
+            for row in tables.index.limit_buckets.active(limit.name)
+            if row.status is JobStatus.PENDING
         ]
-        for row in going:
-            lot = row.job.limit_key
-            transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, lot=lot)
-        for lot in tables.lines.lots.names():
-            transitions.admit(tables, lot, now)
+        for row in active:
+            bucket = row.job.limit_key
+            transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=bucket)
+        for bucket in tables.index.limit_buckets.names():
+            transitions.admit(tables, bucket, now)

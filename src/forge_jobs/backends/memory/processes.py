@@ -1,4 +1,4 @@
-"""The process contract on memory: who is alive, who leads, what operators asked of them."""
+"""The process contract on memory: registrations, leases, slot shares and leaderships."""
 
 from collections.abc import Sequence
 
@@ -20,20 +20,20 @@ from forge_jobs.store.processes import (
 from . import claims
 from .exchange import cancels
 from .rows import Process
-from .tables import Lead, Tables
+from .tables import Leadership, Tables
 
 
 class MemoryProcesses:
-    """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
+    """``ProcessStore`` on memory; see ``forge_jobs.store.processes``."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             for known in self._tables.processes.values():
-                # Whoever registers again under its own name is not its former self any more.
-                if known.told.host_id in (replaces, process.host_id):
+                # A second registration under one host_id replaces the first.
+                if known.registration.host_id in (replaces, process.host_id):
                     known.dead = True
             self._tables.last_process += 1
             key = self._tables.last_process
@@ -41,7 +41,7 @@ class MemoryProcesses:
             return key
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             process = self._tables.processes.get(key)
             if process is None or process.dead:
                 return HeartbeatReply(False, now)
@@ -49,20 +49,22 @@ class MemoryProcesses:
             return HeartbeatReply(True, now)
 
     async def deregister(self, key: int) -> None:
-        with self._tables.change() as now:
-            for job in list(self._tables.lines.running.get(key, ())):
+        with self._tables.write() as now:
+            for job in list(self._tables.index.running.get(key, ())):
                 claims.release(self._tables, self._tables.jobs[job], now)
             self._tables.processes.pop(key, None)
             self._drop_shares()
-            for name in [name for name, lead in self._tables.leads.items() if lead.process == key]:
-                del self._tables.leads[name]
+            for name in [
+                name for name, lead in self._tables.leaderships.items() if lead.process == key
+            ]:
+                del self._tables.leaderships[name]
 
-    async def mark_dead(self) -> int:
-        with self._tables.change():
+    async def remove_dead(self) -> int:
+        with self._tables.write():
             gone = [
                 key
                 for key, process in self._tables.processes.items()
-                if process.dead and key not in self._tables.lines.running
+                if process.dead and key not in self._tables.index.running
             ]
             for key in gone:
                 del self._tables.processes[key]
@@ -70,14 +72,14 @@ class MemoryProcesses:
             return len(gone)
 
     async def all(self) -> list[ProcessRecord]:
-        with self._tables.look() as now:
+        with self._tables.read() as now:
             return sorted(
-                (self._record(process) for process in self._living(now)),
+                (self._record(process) for process in self._alive(now)),
                 key=lambda record: record.host_id,
             )
 
     async def control(self, key: int) -> Control:
-        with self._tables.look():
+        with self._tables.read():
             process = self._tables.processes.get(key)
             return Control(
                 self._tables.control_version,
@@ -86,16 +88,16 @@ class MemoryProcesses:
             )
 
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
-        with self._tables.change() as now:
-            named = [known for known in self._living(now) if known.told.host_id == host_id]
+        with self._tables.write() as now:
+            named = [known for known in self._alive(now) if known.registration.host_id == host_id]
             if not named:
                 raise NotFound(f"no living worker process has the host_id {host_id!r}")
             for process in named:
                 process.quiet = quiet
-            self._tables.operated()
+            self._tables.raise_control_version()
 
     async def share(self, *, max_slots: int) -> int:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             self._drop_shares()
             changed = 0
             for config in self._tables.queues.values():
@@ -105,13 +107,13 @@ class MemoryProcesses:
                     self._grant(config.name, part)
                     changed += 1
             if changed:
-                self._tables.operated()
+                self._tables.raise_control_version()
             return changed
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
-        with self._tables.change():
+    async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
+        with self._tables.write():
             freed = 0
-            for entry in kept:
+            for entry in in_use:
                 share = self._tables.shares.get((key, entry.queue))
                 if share is None or share.version != entry.version:
                     continue
@@ -121,28 +123,28 @@ class MemoryProcesses:
             return freed
 
     async def next_expiry(self) -> Instant | None:
-        with self._tables.look() as now:
-            return min((process.expires_at for process in self._living(now)), default=None)
+        with self._tables.read() as now:
+            return min((process.expires_at for process in self._alive(now)), default=None)
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
-        with self._tables.change() as now:
-            lead = self._tables.leads.get(name)
-            # A lease that reaches much further than ours would is from before the clock was set
-            # back.
-            sane = after(now, 2 * ttl_s)
-            taken = lead is not None and lead.process != key and now < lead.until <= sane
+        with self._tables.write() as now:
+            lead = self._tables.leaderships.get(name)
+            # A lease that ends later than two ttl_s from now dates from before the clock was set
+            # back, and does not count.
+            latest = after(now, 2 * ttl_s)
+            taken = lead is not None and lead.process != key and now < lead.until <= latest
             if taken or not self._tables.alive(key, now):
                 return False
-            self._tables.leads[name] = Lead(key, after(now, ttl_s))
+            self._tables.leaderships[name] = Leadership(key, after(now, ttl_s))
             return True
 
     async def release_lead(self, name: str, key: int) -> None:
-        with self._tables.change():
-            lead = self._tables.leads.get(name)
+        with self._tables.write():
+            lead = self._tables.leaderships.get(name)
             if lead is not None and lead.process == key:
-                del self._tables.leads[name]
+                del self._tables.leaderships[name]
 
-    def _living(self, now: Instant) -> list[Process]:
+    def _alive(self, now: Instant) -> list[Process]:
         return [process for process in self._tables.processes.values() if process.alive(now)]
 
     def _record(self, process: Process) -> ProcessRecord:
@@ -154,12 +156,14 @@ class MemoryProcesses:
         parts: list[Part] = []
         for key, process in self._tables.processes.items():
             share = self._tables.shares.get((key, queue))
-            wants = process.alive(now) and not process.quiet and queue in process.told.queues
+            wants = (
+                process.alive(now) and not process.quiet and queue in process.registration.queues
+            )
             if share is not None:
-                part = Part(key, process.told.host_id, wants, share.slots, share.held)
+                part = Part(key, process.registration.host_id, wants, share.slots, share.held)
                 parts.append(part)
             elif wants:
-                parts.append(Part(key, process.told.host_id, wants))
+                parts.append(Part(key, process.registration.host_id, wants))
         return parts
 
     def _grant(self, queue: str, part: Part) -> None:
@@ -168,9 +172,9 @@ class MemoryProcesses:
         self._tables.shares[part.process, queue] = Share(part.slots, part.held, version)
 
     def _drop_shares(self) -> None:
-        """Forget what processes held that are gone, or dead without a running job."""
+        """Delete the shares of processes that are gone, or dead without a running job."""
         tables = self._tables
         for key, queue in list(tables.shares):
             process = tables.processes.get(key)
-            if process is None or (process.dead and key not in tables.lines.running):
+            if process is None or (process.dead and key not in tables.index.running):
                 del tables.shares[key, queue]

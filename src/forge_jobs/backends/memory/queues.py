@@ -1,4 +1,4 @@
-"""The queue contract on memory: what operators set, and what workers publish about kinds."""
+"""The queue contract on memory: settings of queues, and the kinds that workers publish."""
 
 from collections.abc import Mapping
 
@@ -14,59 +14,59 @@ _MAX_SLOTS = 100_000
 
 
 class MemoryQueues:
-    """What operators set; see ``forge_jobs.store.queues`` for what each method promises."""
+    """``QueueStore`` on memory; see ``forge_jobs.store.queues`` for what each method promises."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def ensure(self, name: str, *, slots: int) -> QueueConfig:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             if name not in self._tables.queues:
                 config = QueueConfig(name=name, slots=slots, updated_at=now)
                 _check(config)
                 self._tables.queues[name] = config
-                self._tables.operated()
-            return self._shown(name)
+                self._tables.raise_control_version()
+            return self._with_gate(name)
 
     async def get(self, name: str) -> QueueConfig | None:
-        with self._tables.look():
-            return self._shown(name) if name in self._tables.queues else None
+        with self._tables.read():
+            return self._with_gate(name) if name in self._tables.queues else None
 
     async def all(self) -> list[QueueConfig]:
-        with self._tables.look():
-            return [self._shown(name) for name in sorted(self._tables.queues)]
+        with self._tables.read():
+            return [self._with_gate(name) for name in sorted(self._tables.queues)]
 
     async def change(self, name: str, change: QueueChange) -> QueueConfig:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             asked = structs.asdict(change)
             given = {field: value for field, value in asked.items() if value is not UNSET}
             config = structs.replace(self._known(name), **given, updated_at=now)
             _check(config)
             self._tables.queues[name] = config
-            self._tables.operated()
-            return self._shown(name)
+            self._tables.raise_control_version()
+            return self._with_gate(name)
 
     async def open_gate(self, name: str) -> None:
-        with self._tables.change():
+        with self._tables.write():
             self._known(name)
             self._tables.gates[name] = OPEN
-            self._tables.operated()
+            self._tables.raise_control_version()
 
     async def forget(self, name: str) -> None:
-        with self._tables.change():
+        with self._tables.write():
             self._known(name)
             del self._tables.queues[name]
             self._tables.gates.pop(name, None)
-            self._tables.operated()
+            self._tables.raise_control_version()
 
     async def publish(self, kinds: Mapping[str, str]) -> None:
-        with self._tables.change():
+        with self._tables.write():
             if any(self._tables.kinds.get(kind) != queue for kind, queue in kinds.items()):
                 self._tables.kinds.update(kinds)
-                self._tables.operated()
+                self._tables.raise_control_version()
 
     async def kinds(self) -> dict[str, str]:
-        with self._tables.look():
+        with self._tables.read():
             return dict(sorted(self._tables.kinds.items()))
 
     def _known(self, name: str) -> QueueConfig:
@@ -75,7 +75,7 @@ class MemoryQueues:
             raise NotFound(f"queue {name!r} has no settings: declare it on a worker or create it")
         return config
 
-    def _shown(self, name: str) -> QueueConfig:
+    def _with_gate(self, name: str) -> QueueConfig:
         return structs.replace(self._tables.queues[name], gate=self._tables.gate(name))
 
 

@@ -1,4 +1,4 @@
-"""What the memory backend keeps of a job and of a process, and how people read it."""
+"""The rows of the memory backend: one job, one process, and their records for readers."""
 
 from dataclasses import dataclass, field
 
@@ -11,11 +11,11 @@ from forge_jobs.store.processes import NewProcess, ProcessRecord, ProcessStats
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One job. Only ``moves`` writes ``status``, ``owner``, ``epoch``, ``attempts`` and ``stamp``.
+    """One job. Only ``transitions`` writes ``status``, ``owner``, ``epoch`` and ``attempts``.
 
-    ``last_owner`` remembers who held the present epoch, so that a repeated finish is recognised.
-    ``stamp`` changes with every move: an index entry with an older stamp is void. ``lot`` is where
-    a held job waits; ``track`` names the line of its own in which its kind stands.
+    ``last_owner`` is the owner that had the present epoch, so that a repeated finish is recognised.
+    ``stamp`` changes with every transition: an index entry with an older stamp is void.
+    ``limit_bucket`` is where a held job waits. ``track`` is the track on which its task is claimed.
     """
 
     key: int
@@ -44,7 +44,7 @@ class Row:
     cancel_requested_at: Instant | None = None
     cancel_reason: str = ""
     stamp: int = 0
-    lot: str | None = None
+    limit_bucket: str | None = None
     track: str | None = None
 
     @property
@@ -57,25 +57,25 @@ class Row:
 
     @property
     def lane_bucket(self) -> str | None:
-        """Its lane, if the lane binds it."""
+        """The limit bucket of its lane; None without a lane or for a lane without order."""
         job = self.job
         if job.lane is None or job.order is LaneOrder.NONE:
             return None
         return lane_bucket(job.queue, job.lane)
 
     @property
-    def bound_by(self) -> list[str]:
-        """The lots in which it may have to wait."""
-        lots = (self.lane_bucket, self.job.limit_key)
-        return [lot for lot in lots if lot is not None]
+    def candidate_buckets(self) -> list[str]:
+        """The limit buckets in which it may have to wait: that of its lane, then its limit key."""
+        buckets = (self.lane_bucket, self.job.limit_key)
+        return [bucket for bucket in buckets if bucket is not None]
 
     @property
     def started(self) -> bool:
         """Whether the present claim was marked started."""
         return self.started_at is not None
 
-    def held_by(self, owner: int, claim: Claim) -> bool:
-        """The fence: whether this claim still is the right to write this job."""
+    def owned_by(self, owner: int, claim: Claim) -> bool:
+        """The fence: whether owner and epoch of a claim are current."""
         return self.owner == owner and self.epoch == claim.epoch
 
     def expired(self, now: Instant) -> bool:
@@ -122,7 +122,7 @@ class Row:
             limit_key=job.limit_key,
             lane=job.lane,
             order=job.order,
-            lot=self.lot,
+            limit_bucket=self.limit_bucket,
             crashes=self.crashes,
             throttles=self.throttles,
             throttled_since=self.throttled_since,
@@ -135,10 +135,10 @@ class Row:
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """One worker process. ``dead`` is a verdict and final; an expired lease alone is not."""
+    """One worker process. ``dead`` is final; an expired lease alone is not."""
 
     key: int
-    told: NewProcess
+    registration: NewProcess
     started_at: Instant
     beat_at: Instant
     stats: ProcessStats = field(default_factory=ProcessStats)
@@ -147,24 +147,24 @@ class Process:
 
     @property
     def expires_at(self) -> Instant:
-        return self.beat_at + round(self.told.lease_s * SECOND)
+        return self.beat_at + round(self.registration.lease_s * SECOND)
 
     def alive(self, now: Instant) -> bool:
         return not self.dead and self.expires_at > now
 
     def record(self) -> ProcessRecord:
-        told, stats = self.told, self.stats
+        registration, stats = self.registration, self.stats
         return ProcessRecord(
             key=self.key,
-            host_id=told.host_id,
-            label=told.label,
-            queues=told.queues,
-            pid=told.pid,
-            hostname=told.hostname,
-            version=told.version,
+            host_id=registration.host_id,
+            label=registration.label,
+            queues=registration.queues,
+            pid=registration.pid,
+            hostname=registration.hostname,
+            version=registration.version,
             started_at=self.started_at,
             beat_at=self.beat_at,
-            lease_s=told.lease_s,
+            lease_s=registration.lease_s,
             running=stats.running,
             slots=dict(stats.slots),
             memory_bytes=stats.memory_bytes,

@@ -1,4 +1,4 @@
-"""The schedule contract on memory: cron ticks that fire once, and rate buckets."""
+"""The schedule contract on memory: cron schedules (inherited) and token buckets."""
 
 from msgspec import structs
 
@@ -18,15 +18,15 @@ from .cron_schedules import MemoryCronSchedules
 
 
 class MemorySchedules(MemoryCronSchedules):
-    """What fires by time and rate; see ``forge_jobs.store.schedules``."""
+    """``ScheduleStore`` on memory; see ``forge_jobs.store.schedules``."""
 
     async def ensure_token_bucket(
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
-        with self._tables.change() as now:
-            if scope not in self._tables.buckets:
-                self._tables.buckets[scope] = full(
+        with self._tables.write() as now:
+            if scope not in self._tables.token_buckets:
+                self._tables.token_buckets[scope] = full(
                     scope, capacity=capacity, refill_per_s=refill_per_s, now=now
                 )
             return self._filled(scope, now)
@@ -35,35 +35,37 @@ class MemorySchedules(MemoryCronSchedules):
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
-        with self._tables.change() as now:
-            known = self._tables.buckets.get(scope)
+        with self._tables.write() as now:
+            known = self._tables.token_buckets.get(scope)
             bucket = (
                 full(scope, capacity=capacity, refill_per_s=refill_per_s, now=now)
                 if known is None
                 else resized(known, capacity=capacity, refill_per_s=refill_per_s, now=now)
             )
-            self._tables.buckets[scope] = bucket
+            self._tables.token_buckets[scope] = bucket
             return bucket
 
     async def take(self, scope: str, permits: int) -> Grant:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             left, grant = taken(self._known(scope), permits, now)
-            self._tables.buckets[scope] = left
+            self._tables.token_buckets[scope] = left
             return grant
 
     async def drain(self, scope: str) -> None:
-        with self._tables.change() as now:
-            self._tables.buckets[scope] = structs.replace(self._filled(scope, now), tokens=0.0)
+        with self._tables.write() as now:
+            self._tables.token_buckets[scope] = structs.replace(
+                self._filled(scope, now), tokens=0.0
+            )
 
     async def buckets(self) -> list[TokenBucket]:
-        with self._tables.look() as now:
-            return [self._filled(scope, now) for scope in sorted(self._tables.buckets)]
+        with self._tables.read() as now:
+            return [self._filled(scope, now) for scope in sorted(self._tables.token_buckets)]
 
     def _filled(self, scope: str, now: Instant) -> TokenBucket:
         return filled(self._known(scope), now)
 
     def _known(self, scope: str) -> TokenBucket:
-        bucket = self._tables.buckets.get(scope)
+        bucket = self._tables.token_buckets.get(scope)
         if bucket is None:
             raise NotFound(f"rate limit scope {scope!r} is not declared")
         return bucket

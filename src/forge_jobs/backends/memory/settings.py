@@ -1,83 +1,83 @@
-"""The contract for settings on memory."""
+"""The settings contract on memory."""
 
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_place, check_setting
+from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import Setting
 
 from .tables import Tables
 
 
 class MemorySettings:
-    """Named values; see ``forge_jobs.store.settings`` for what each method promises."""
+    """``SettingStore`` on memory; see ``forge_jobs.store.settings``."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        check_place(namespace, name)
-        with self._tables.look() as now:
-            return self._standing(namespace, name, now)
+        check_name(namespace, name)
+        with self._tables.read() as now:
+            return self._current(namespace, name, now)
 
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         check_setting(namespace, name, value, ttl_s)
-        with self._tables.change() as now:
-            return self._keep(namespace, name, value, ttl_s, now)
+        with self._tables.write() as now:
+            return self._write(namespace, name, value, ttl_s, now)
 
     async def put_if_absent(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         check_setting(namespace, name, value, ttl_s)
-        with self._tables.change() as now:
-            standing = self._standing(namespace, name, now)
-            return standing or self._keep(namespace, name, value, ttl_s, now)
+        with self._tables.write() as now:
+            current = self._current(namespace, name, now)
+            return current or self._write(namespace, name, value, ttl_s, now)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        check_place(namespace, name)
-        with self._tables.change() as now:
-            stood = self._standing(namespace, name, now) is not None
+        check_name(namespace, name)
+        with self._tables.write() as now:
+            existed = self._current(namespace, name, now) is not None
             self._tables.settings.pop((namespace, name), None)
-            return stood
+            return existed
 
     async def trim(self, namespace: str, *, keep: int) -> int:
-        with self._tables.change():
+        with self._tables.write():
             ending = [
-                (setting.until, place)
-                for place, setting in self._tables.settings.items()
-                if place[0] == namespace and setting.until is not None
+                (setting.until, key)
+                for key, setting in self._tables.settings.items()
+                if key[0] == namespace and setting.until is not None
             ]
             beyond = sorted(ending, reverse=True)[max(keep, 0) :]
-            return self._remove([place for _, place in beyond])
+            return self._remove([key for _, key in beyond])
 
     async def purge(self, *, limit: int) -> int:
-        with self._tables.change() as now:
+        with self._tables.write() as now:
             ended = [
-                place
-                for place, setting in self._tables.settings.items()
+                key
+                for key, setting in self._tables.settings.items()
                 if setting.until is not None and setting.until <= now
             ]
             return self._remove(ended[:limit])
 
-    def _standing(self, namespace: str, name: str, now: Instant) -> Setting | None:
+    def _current(self, namespace: str, name: str, now: Instant) -> Setting | None:
         setting = self._tables.settings.get((namespace, name))
         over = setting is not None and setting.until is not None and setting.until <= now
         return None if over else setting
 
-    def _keep(
+    def _write(
         self, namespace: str, name: str, value: bytes, ttl_s: float | None, now: Instant
     ) -> Setting:
         before = self._tables.settings.get((namespace, name))
-        kept = Setting(
+        setting = Setting(
             name=name,
             value=value,
             version=1 if before is None else before.version + 1,
             until=None if ttl_s is None else after(now, ttl_s),
         )
-        self._tables.settings[namespace, name] = kept
-        return kept
+        self._tables.settings[namespace, name] = setting
+        return setting
 
-    def _remove(self, places: list[tuple[str, str]]) -> int:
-        for place in places:
-            del self._tables.settings[place]
-        return len(places)
+    def _remove(self, keys: list[tuple[str, str]]) -> int:
+        for key in keys:
+            del self._tables.settings[key]
+        return len(keys)

@@ -31,7 +31,7 @@ _SCHEMA = SchemaStatus(1, 1)
 
 
 class MemoryStore:
-    """A store that lives and dies with its process. Closing it forgets nothing."""
+    """A store inside one process. Closing it deletes nothing; the end of the process does."""
 
     capabilities = Capabilities(name="memory", durable=False, multi_process=False, sync_calls=True)
 
@@ -77,7 +77,7 @@ class MemoryStore:
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         listener = Listener(frozenset(queues), notify)
-        with self._tables.look():
+        with self._tables.read():
             self._tables.listeners.append(listener)
         return MemorySubscription(self._tables, listener)
 
@@ -86,20 +86,20 @@ class MemoryStore:
 
 
 class MemorySubscription:
-    """One listener; rung on the thread that made the change."""
+    """One subscription; its callback is called on the thread that made the write."""
 
     def __init__(self, tables: Tables, listener: Listener) -> None:
         self._tables = tables
         self._listener = listener
 
     async def close(self) -> None:
-        with self._tables.look():
+        with self._tables.read():
             if self._listener in self._tables.listeners:
                 self._tables.listeners.remove(self._listener)
 
 
 class MemoryMaintenance:
-    """There is no schema to look after."""
+    """``Maintenance`` on memory: there is no schema."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -111,12 +111,12 @@ class MemoryMaintenance:
         return _SCHEMA
 
     async def drop(self) -> None:
-        with self._tables.change():
+        with self._tables.write():
             self._tables.clear()
-            self._tables.operated()
+            self._tables.raise_control_version()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
-        with self._tables.look():
+        with self._tables.read():
             jobs = len(self._tables.jobs)
         return [
             Finding(Severity.OK, "store", f"in memory, {jobs} jobs"),

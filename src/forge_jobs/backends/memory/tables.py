@@ -1,4 +1,4 @@
-"""Everything the memory backend knows, behind one lock, and the bell that follows a change."""
+"""The tables of the memory backend, one lock for transactions, and notifications after a write."""
 
 import logging
 import threading
@@ -27,20 +27,20 @@ from .rows import Process, Row
 
 _LOG = logging.getLogger("forge_jobs.memory")
 
-LOG_LINES_KEPT = 1_000
+MAX_LOG_LINES = 1_000
 
 
 @dataclass(slots=True)
-class Hold:
-    """Who holds a dedupe key; ``until`` is set once that job has ended."""
+class DedupeEntry:
+    """The job that holds a dedupe key; ``until`` is set once that job has ended."""
 
     job: int
     until: Instant | None = None
 
 
 @dataclass(slots=True)
-class Lead:
-    """Who leads, and until when."""
+class Leadership:
+    """The process that holds a leadership, and until when."""
 
     process: int
     until: Instant
@@ -48,16 +48,16 @@ class Lead:
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """Who wants to hear the bell for which queues."""
+    """A subscription: the callback to call, and the queues it is for."""
 
     queues: frozenset[str]
     notify: Notify
 
 
 class Tables:
-    """The state itself. Used only within ``change`` or ``look``, which hold the lock.
+    """The state of the store. Used only inside ``write`` or ``read``, which hold the lock.
 
-    Both read the clock once and give that instant: one call, one present.
+    Both read the clock once and yield that instant, so that a transaction has one store time.
     """
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
@@ -69,19 +69,19 @@ class Tables:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything but who listens."""
+        """Delete everything but the subscriptions and the control version."""
         self.jobs: dict[int, Row] = {}
         self.keys: list[int] = []
         self.last_key = 0
-        self.lines = JobIndex(self.jobs)
-        self.books = Counters()
-        self.holds: dict[tuple[str, str], Hold] = {}
+        self.index = JobIndex(self.jobs)
+        self.counters = Counters()
+        self.dedupe_entries: dict[tuple[str, str], DedupeEntry] = {}
         self.logs: dict[int, deque[LogLine]] = {}
         self.actions: list[AuditEntry] = []
-        self.actions_noted = 0
+        self.last_action = 0
         self.processes: dict[int, Process] = {}
         self.last_process = 0
-        self.leads: dict[str, Lead] = {}
+        self.leaderships: dict[str, Leadership] = {}
         self.shares: dict[tuple[int, str], Share] = {}
         self.queues: dict[str, QueueConfig] = {}
         self.gates: dict[str, Gate] = {}
@@ -89,45 +89,45 @@ class Tables:
         self.kinds: dict[str, str] = {}
         self.schedules: dict[str, Schedule] = {}
         self.fires: dict[str, deque[Fire]] = {}
-        self.buckets: dict[str, TokenBucket] = {}
+        self.token_buckets: dict[str, TokenBucket] = {}
         self.settings: dict[tuple[str, str], Setting] = {}
         self._due_queues: dict[str, None] = {}
-        self._operated = False
+        self._notify_all = False
         self.changes = 0
 
     @contextmanager
-    def change(self) -> Generator[Instant, None, None]:
-        """A transaction that may write; listeners are rung after it, outside the lock."""
+    def write(self) -> Generator[Instant, None, None]:
+        """A write transaction. Subscriptions are notified after it, outside the lock."""
         with self._lock:
             self.changes += 1
             yield self._clock.now()
             due, self._due_queues = self._due_queues, {}
-            operated, self._operated = self._operated, False
-            rings = [
+            notify_all, self._notify_all = self._notify_all, False
+            callbacks = [
                 listener.notify
                 for listener in self.listeners
-                if operated or not listener.queues.isdisjoint(due)
+                if notify_all or not listener.queues.isdisjoint(due)
             ]
-        for notify in rings:
+        for notify in callbacks:
             try:
                 notify()
             except Exception:
-                _LOG.exception("a wake-up failed; the change itself stands")
+                _LOG.exception("a notification failed; the write itself is committed")
 
     @contextmanager
-    def look(self) -> Generator[Instant, None, None]:
-        """A transaction that only reads."""
+    def read(self) -> Generator[Instant, None, None]:
+        """A read transaction."""
         with self._lock:
             yield self._clock.now()
 
-    def wake(self, queue: str) -> None:
-        """Ring whoever serves this queue when the transaction is over."""
+    def notify_queue(self, queue: str) -> None:
+        """Notify the subscriptions of this queue after the transaction."""
         self._due_queues[queue] = None
 
-    def operated(self) -> None:
-        """An operator changed something: every process looks again."""
+    def raise_control_version(self) -> None:
+        """After an operator action: raise the control version and notify every subscription."""
         self.control_version += 1
-        self._operated = True
+        self._notify_all = True
 
     def alive(self, process: int, now: Instant) -> bool:
         known = self.processes.get(process)
@@ -141,24 +141,25 @@ class Tables:
         gates = [self.gate(scope_gate(scope)) for scope in limit.scopes]
         return max((gate.until or 0 for gate in gates if gate.closed(now)), default=None)
 
-    def capped(self, queue: str, kind: str) -> bool:
-        """Whether the end of such a job may make room for one that is in line."""
+    def has_cap(self, queue: str, kind: str) -> bool:
+        """Whether the end of such a job may make room for a pending one."""
         limits = (self.limits.get(queue_limit(queue)), self.limits.get(task_limit(kind)))
         return any(limit is not None and limit.cap is not None for limit in limits)
 
     def find(self, public_id: str) -> Row | None:
-        """The row behind a public id; None for one that is unknown, made up or not ours."""
-        place = ids.row_key(public_id, self.tag)
-        if place is None:
+        """The row of a public id; None for an unknown, invented or foreign id."""
+        found = ids.row_key(public_id, self.tag)
+        if found is None:
             return None
-        row = self.jobs.get(place[0])
-        return row if row is not None and row.enqueued_at // 1000 == place[1] else None
+        key, millisecond = found
+        row = self.jobs.get(key)
+        return row if row is not None and row.enqueued_at // 1000 == millisecond else None
 
-    def say(self, row: Row, lines: Sequence[LogLine]) -> None:
-        """Keep what a handler wrote, the newest lines only."""
+    def append_log(self, row: Row, lines: Sequence[LogLine]) -> None:
+        """Append log lines of a handler; only the newest ``MAX_LOG_LINES`` are kept."""
         if lines:
-            self.logs.setdefault(row.key, deque(maxlen=LOG_LINES_KEPT)).extend(lines)
+            self.logs.setdefault(row.key, deque(maxlen=MAX_LOG_LINES)).extend(lines)
 
     def after_fork(self) -> None:
-        """The lock may be held by a thread that does not exist in this process."""
+        """Replace the lock: a thread that does not exist in this process may hold it."""
         self._lock = threading.Lock()

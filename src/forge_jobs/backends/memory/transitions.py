@@ -1,7 +1,7 @@
-"""The only place where a job changes its state: every move is looked up in the table first.
+"""The only module that changes a job's state. Each transition is checked against the table first.
 
-Callers say what happened and where it leads; times, errors and counters of their own they write
-themselves, before the move, since a row is put in line by its ``run_at``.
+Callers pass the event and the target state. They write times, errors and counters of the row
+themselves, before the transition, because the row is indexed by its ``run_at``.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ from .tables import Tables
 _LEGAL: Final = frozenset(
     (rule.source, rule.event, rule.target, rule.attempts) for rule in TRANSITIONS
 )
-# From these a job goes on to pending or running without asking for room: it has it.
+# A job in one of these states becomes pending or running without a check for room: it has it.
 _HAS_ROOM: Final = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.HELD)
 MAX_ADMITTED: Final = 1_000
 _NEW_EPOCH: Final = (Event.CLAIM, Event.RELEASE, Event.REAP)
@@ -41,12 +41,12 @@ _OUTCOMES: Final = frozenset(
 
 
 def is_outcome(event: Event, target: JobStatus) -> bool:
-    """Whether a worker may end its claim this way."""
+    """Whether a worker may finish its claim with this event and state."""
     return (event, target) in _OUTCOMES
 
 
 def insert(tables: Tables, job: NewJob, now: Instant) -> Enqueued:
-    """Store a job, unless its key is taken: then that job is the answer."""
+    """Store a job. If its dedupe key is taken, store nothing and return the job that holds it."""
     existing = dedupe_keys.holder(tables, job, now)
     if existing is not None:
         return Enqueued(existing.key, existing.id, True, existing.status)
@@ -60,16 +60,16 @@ def insert(tables: Tables, job: NewJob, now: Instant) -> Enqueued:
     row = Row(key, ids.job_id(key, now, tables.tag), job, now, run_at, expires_at, status)
     row.track = job.kind if job.track else None
     if status is JobStatus.PENDING:
-        row.lot = _lot_at_first(tables, row)
-        if row.lot is not None:
+        row.limit_bucket = _bucket_at_insert(tables, row)
+        if row.limit_bucket is not None:
             row.status = status = JobStatus.HELD
     _check(None, Event.ENQUEUE, status, Attempts.KEPT)
     tables.jobs[key] = row
     tables.keys.append(key)
-    dedupe_keys.take(tables, row)
-    tables.lines.place(row)
-    tables.books.entered(row, now)
-    tables.wake(job.queue)
+    dedupe_keys.acquire(tables, row)
+    tables.index.add(row)
+    tables.counters.count_insert(row, now)
+    tables.notify_queue(job.queue)
     return Enqueued(key, row.id, False, status)
 
 
@@ -82,24 +82,25 @@ def transition(
     *,
     attempts: Attempts = Attempts.KEPT,
     owner: int | None = None,
-    lot: str | None = None,
-    wait_in: str | None = None,
+    bucket: str | None = None,
+    hold_in: str | None = None,
 ) -> None:
-    """One legal move; anything else is refused and changes nothing. ``wait_in``: the lot in which a
-    job that comes due waits in any case, until somebody looks at that.
+    """Apply one transition. An illegal one raises Invalid and changes nothing.
 
-    Keeps the invariants: owner if and only if running, ``finished_at`` if and only if ended, an
-    epoch that never falls, keys, counters and lines; a death stores the ``on_dead`` job. A job that
-    comes due while its lane or key is full is held at once, and whoever waited for a job that goes
-    on or ends follows it.
+    Keeps the invariants: owner set if and only if running, ``finished_at`` set if and only if
+    terminal, an epoch that never decreases. Updates dedupe keys, counters and indexes. A job that
+    becomes dead stores its ``on_dead`` successor. A job that becomes due while its lane or limit
+    key is full is held at once. A job that leaves its lane or limit key admits the next ones.
+
+    ``bucket`` is the limit bucket of a job that becomes held. ``hold_in`` makes a due job wait in
+    that bucket, whether or not it has room; the caller then admits the bucket's jobs in order.
     """
     source = row.status
     _check(source, event, target, attempts)
-    waits_in = wait_in
-    if waits_in is None and target is JobStatus.PENDING and source not in _HAS_ROOM:
-        waits_in = tables.lines.lots.lot_for(row, tables.limits)
-    tables.lines.withdraw(row)
-    row.lot = lot
+    if hold_in is None and target is JobStatus.PENDING and source not in _HAS_ROOM:
+        hold_in = tables.index.limit_buckets.bucket_for(row, tables.limits)
+    tables.index.remove_entries(row)
+    row.limit_bucket = bucket
     match attempts:
         case Attempts.SPENT:
             row.attempts += 1
@@ -115,77 +116,77 @@ def transition(
     row.finished_at = now if target in TERMINAL else None
     if source is JobStatus.RUNNING:
         row.cancel_requested_at = None
-    tables.lines.place(row)
-    tables.books.moved(row, source, event, now)
+    tables.index.add(row)
+    tables.counters.count_transition(row, source, event, now)
     if target is JobStatus.PENDING:
-        tables.wake(row.queue)
+        tables.notify_queue(row.queue)
     elif target in TERMINAL:
-        dedupe_keys.ended(tables, row, now)
+        dedupe_keys.release_on_end(tables, row, now)
         if target is JobStatus.DEAD and row.job.on_dead is not None:
-            _count(tables, row, now)
-    if waits_in is not None:
-        transition(tables, row, Event.HOLD, JobStatus.HELD, now, lot=waits_in)
+            _insert_successor(tables, row, now)
+    if hold_in is not None:
+        transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=hold_in)
     elif target not in _HAS_ROOM and event is not Event.HOLD:
-        _make_room(tables, row, now)
+        _admit_waiting(tables, row, now)
 
 
-def admit(tables: Tables, lot: str, now: Instant, *, most: int = MAX_ADMITTED) -> int:
-    """Let jobs of a lot go on as far as there is room; how many left it."""
-    lots, limits = tables.lines.lots, tables.limits
-    ready = lots.ready(lot, limits, most)
+def admit(tables: Tables, bucket: str, now: Instant, *, max_jobs: int = MAX_ADMITTED) -> int:
+    """Let jobs leave a limit bucket as far as there is room; how many left."""
+    limit_buckets, limits = tables.index.limit_buckets, tables.limits
+    ready = limit_buckets.ready(bucket, limits, max_jobs)
     for row in ready:
-        further = lots.next_lot(row, lot, limits)
-        if further is None:
+        next_bucket = limit_buckets.next_bucket(row, bucket, limits)
+        if next_bucket is None:
             transition(tables, row, Event.UNHOLD, JobStatus.PENDING, now)
         else:
-            tables.lines.withdraw(row)
-            row.lot = further
-            tables.lines.place(row)
+            tables.index.remove_entries(row)
+            row.limit_bucket = next_bucket
+            tables.index.add(row)
     return len(ready)
 
 
-def _make_room(tables: Tables, row: Row, now: Instant) -> None:
-    if tables.capped(row.queue, row.job.kind):
-        tables.wake(row.queue)
-    for lot in row.bound_by:
-        admit(tables, lot, now)
+def _admit_waiting(tables: Tables, row: Row, now: Instant) -> None:
+    if tables.has_cap(row.queue, row.job.kind):
+        tables.notify_queue(row.queue)
+    for bucket in row.candidate_buckets:
+        admit(tables, bucket, now)
 
 
-def _lot_at_first(tables: Tables, row: Row) -> str | None:
+def _bucket_at_insert(tables: Tables, row: Row) -> str | None:
     if row.job.hold:
-        return next(iter(reversed(row.bound_by)), "")
-    return tables.lines.lots.lot_for(row, tables.limits)
+        return next(iter(reversed(row.candidate_buckets)), "")
+    return tables.index.limit_buckets.bucket_for(row, tables.limits)
 
 
 def request_stop(tables: Tables, row: Row, event: Event, now: Instant, reason: str) -> None:
-    """Ask the owner of a running job to stop; the first reason given stays."""
+    """Record a cancel request on a running job. The first reason is kept."""
     _check(row.status, event, JobStatus.RUNNING, Attempts.KEPT)
     if row.cancel_requested_at is None:
         row.cancel_requested_at, row.cancel_reason = now, reason
-    tables.operated()
+    tables.raise_control_version()
 
 
 def cancel(tables: Tables, row: Row, event: Event, now: Instant, reason: str) -> None:
-    """A waiting job never starts: a person said so, or its expiry has passed."""
+    """Cancel a waiting job: an operator asked for it, or its expiry has passed."""
     transition(tables, row, event, JobStatus.CANCELLED, now)
     row.last_error = reason
 
 
 def remove(tables: Tables, row: Row, now: Instant) -> None:
-    """Delete a job that is not running, with its logs and its key."""
+    """Delete a job that is not running, with its logs and its dedupe key."""
     _check(row.status, Event.DELETE, None, Attempts.KEPT)
-    tables.lines.withdraw(row)
-    tables.books.removed(row)
+    tables.index.remove_entries(row)
+    tables.counters.count_delete(row)
     dedupe_keys.release(tables, row)
     tables.logs.pop(row.key, None)
     del tables.jobs[row.key]
     del tables.keys[bisect_left(tables.keys, row.key)]
-    for lot in row.bound_by:
-        admit(tables, lot, now)
+    for bucket in row.candidate_buckets:
+        admit(tables, bucket, now)
 
 
-def blame(row: Row, message: str, now: Instant) -> None:
-    """Add to the bounded history of errors."""
+def record_error(row: Row, message: str, now: Instant) -> None:
+    """Set the last error and append it to the bounded error history."""
     row.last_error = message
     row.errors = (*row.errors, AttemptError(now, row.attempts, message))[-ERRORS_KEPT:]
 
@@ -200,7 +201,7 @@ def _check(
         )
 
 
-def _count(tables: Tables, row: Row, now: Instant) -> None:
+def _insert_successor(tables: Tables, row: Row, now: Instant) -> None:
     job = row.job
     assert job.on_dead is not None
     letter = dead_letter.payload(
@@ -213,5 +214,5 @@ def _count(tables: Tables, row: Row, now: Instant) -> None:
         enqueued_at=row.enqueued_at,
         died_at=now,
     )
-    told = dead_letter.successor(job.on_dead, letter, tags=job.tags, trace=job.trace)
-    insert(tables, told, now)
+    successor = dead_letter.successor(job.on_dead, letter, tags=job.tags, trace=job.trace)
+    insert(tables, successor, now)

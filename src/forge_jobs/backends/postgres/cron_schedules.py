@@ -71,10 +71,10 @@ class PostgresCronSchedules:
         return DueSchedules(now, [_schedule(row) for row in found], next_at)
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
-        jobs = [shot.job for shot in shots if shot.job is not None]
-        last_at = max((shot.tick for shot in shots if shot.job is not None), default=None)
+        jobs = [shot.job for shot in new_fires if shot.job is not None]
+        last_at = max((shot.tick for shot in new_fires if shot.job is not None), default=None)
 
         async def work(link: Link) -> list[Fire] | None:
             now = self._server.present.bind()
@@ -83,7 +83,7 @@ class PostgresCronSchedules:
                 return None
             stored = iter(await self._enqueuer.insert(link, jobs, now) if jobs else [])
             fires: list[Fire] = []
-            for shot in shots:
+            for shot in new_fires:
                 if shot.job is None:
                     outcome, job_id = FireOutcome.MISSED, None
                 else:

@@ -13,10 +13,10 @@ from forge_jobs.core.limits import (
     SCOPE,
     Declared,
     Limit,
-    operated,
-    published,
     refilled,
     scope_gate,
+    with_declared,
+    with_operator_change,
 )
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
@@ -48,11 +48,11 @@ class PostgresLimits:
         fresh = [
             told
             for told in declared
-            if published(known.get(told.name), told, 0) != known.get(told.name)
+            if with_declared(known.get(told.name), told, 0) != known.get(told.name)
         ]
         # In the order of their names, as all who lock limits do.
         for told in sorted(fresh, key=lambda told: told.name):
-            await self._put(told.name, lambda limit, at, told=told: published(limit, told, at))
+            await self._put(told.name, lambda limit, at, told=told: with_declared(limit, told, at))
 
     async def all(self) -> list[Limit]:
         now = self._server.present.bind()
@@ -61,7 +61,7 @@ class PostgresLimits:
 
     async def change(self, name: str, change: LimitChange) -> Limit:
         asked = structs.asdict(change)
-        return await self._put(name, lambda limit, at: operated(limit, name, asked, at))
+        return await self._put(name, lambda limit, at: with_operator_change(limit, name, asked, at))
 
     async def reset(self, name: str) -> None:
         def changed(limit: Limit | None, at: Instant) -> Limit:

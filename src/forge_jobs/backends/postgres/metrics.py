@@ -4,11 +4,11 @@ import msgspec
 from msgspec.structs import replace
 
 from forge_jobs.core.audit import AuditEntry
-from forge_jobs.core.counters import CappedCount, Count, Minute, by_name, for_ever
+from forge_jobs.core.counters import CappedCount, Count, Minute, group_minutes, sum_totals
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.selection import Filter
-from forge_jobs.core.vitals import Vitals, combined, ever
+from forge_jobs.core.vitals import Vitals, lifetime_part, merge_vitals
 
 from . import roll_up, rows, sql_files
 from .connection.server import Link, Server
@@ -43,21 +43,21 @@ class PostgresMetrics:
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
         found = await self._server.ask(self._sql["minutes"], since, until, queue, writes=False)
-        return by_name(filter(roll_up.says_something, map(roll_up.read, found)))
+        return group_minutes(filter(roll_up.says_something, map(roll_up.read, found)))
 
     async def totals(self) -> list[Minute]:
         found = await self._server.ask(self._sql["totals"], writes=False)
-        return for_ever(filter(roll_up.says_something, map(roll_up.read, found)))
+        return sum_totals(filter(roll_up.says_something, map(roll_up.read, found)))
 
     async def record_vitals(self, vitals: Vitals) -> None:
         async def work(link: Link) -> None:
-            for part in (vitals, ever(vitals)):
+            for part in (vitals, lifetime_part(vitals)):
                 empty = rows.as_json(Vitals(at=part.at, host_id=part.host_id))
                 # Processes share the second row: it has to be there before it can be locked.
                 await link.fetch(self._sql["begin_vitals"], part.at, part.host_id, empty)
                 known = await link.row(self._sql["known_vitals"], part.at, part.host_id)
                 assert known is not None
-                whole = rows.as_json(combined([_vitals_of(known["told"]), part]))
+                whole = rows.as_json(merge_vitals([_vitals_of(known["told"]), part]))
                 await link.fetch(self._sql["set_vitals"], part.at, part.host_id, whole)
 
         await self._server.within(work)
@@ -85,8 +85,8 @@ class PostgresMetrics:
             if changes:
                 await link.fetch(self._sql["add_counts"], rows.as_json(changes))
             if parts:
-                minutes = [roll_up.as_row(part) for part in by_name(parts)]
-                totals = [roll_up.as_row(part) for part in for_ever(parts)]
+                minutes = [roll_up.as_row(part) for part in group_minutes(parts)]
+                totals = [roll_up.as_row(part) for part in sum_totals(parts)]
                 await link.fetch(self._sql["add_minutes"], rows.as_json(minutes))
                 await link.fetch(self._sql["add_totals"], rows.as_json(totals))
             return len(lines)

@@ -80,7 +80,7 @@ class PostgresProcesses:
         await self._bell.notify(await self._server.within(work))
         self._turns.left(key)
 
-    async def mark_dead(self) -> int:
+    async def remove_dead(self) -> int:
         return len(await self._server.ask(self._sql["bury"]))
 
     async def all(self) -> list[ProcessRecord]:
@@ -116,10 +116,10 @@ class PostgresProcesses:
             await self._bell.notify([EVERYBODY])
         return row["changed"]
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
-        if not kept:
+    async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
+        if not in_use:
             return 0
-        told = rows.as_json([structs.asdict(entry) for entry in kept])
+        told = rows.as_json([structs.asdict(entry) for entry in in_use])
         [row] = await self._server.ask(self._sql["give_up"], key, told)
         return row["freed"]
 

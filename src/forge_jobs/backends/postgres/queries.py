@@ -5,14 +5,14 @@ from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import pagination
 from forge_jobs.backends.shared.pagination import (
-    CountersSource,
-    EndedSource,
-    Keys,
-    Probe,
-    Question,
-    Stock,
-    Walked,
-    Which,
+    FilterCounts,
+    FoundKeys,
+    PageQuery,
+    ReadCounters,
+    ReadFirstKey,
+    ReadKeyRange,
+    ReadKeys,
+    ReadMatching,
 )
 from forge_jobs.core import ids
 from forge_jobs.core.counters import CappedCount
@@ -57,7 +57,7 @@ class Queries:
             keys = walked.keys
             found = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
             jobs = tuple(rows.record(row, self.tag) for row in found)
-            return Page(jobs, self.cursor(walked), walked.stopped, walked.looked)
+            return Page(jobs, self.cursor(walked), walked.stopped, walked.rows_read)
 
         return await self._server.within(work, writes=False)
 
@@ -76,23 +76,23 @@ class Queries:
 
     async def newest(
         self, link: Link, wanted: Filter, *, limit: int, after: Cursor | None
-    ) -> Walked:
+    ) -> FoundKeys:
         """Keys of up to ``limit`` matching jobs, newest first."""
         below = MAX_KEY if after is None else self._position(after)
         return await self._walked(link, wanted, max(limit, 1), below)
 
-    def cursor(self, walked: Walked) -> Cursor | None:
+    def cursor(self, walked: FoundKeys) -> Cursor | None:
         """Where the next page begins."""
         return None if walked.rest is None else f"{self.tag:x}-{walked.rest:x}"
 
     async def count(self, wanted: Filter, cap: int) -> CappedCount:
         """How many jobs match, looking at no more than so many."""
-        if pagination.in_books(wanted):
+        if pagination.in_counters(wanted):
             told = await self._server.ask(self._books, wanted.queue, wanted.kind, writes=False)
-            fitting = pagination.stock(_lines(told), wanted).fitting
+            fitting = pagination.filter_counts(_lines(told), wanted).fitting
             return CappedCount(min(fitting, cap), fitting > cap)
 
-        async def work(link: Link) -> Walked:
+        async def work(link: Link) -> FoundKeys:
             return await self._walked(link, wanted, cap, MAX_KEY, counting=True)
 
         walked = await self._server.within(work, writes=False)
@@ -100,8 +100,8 @@ class Queries:
 
     async def _walked(
         self, link: Link, wanted: Filter, limit: int, below: int, *, counting: bool = False
-    ) -> Walked:
-        steps = pagination.walk(
+    ) -> FoundKeys:
+        steps = pagination.find_keys(
             wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
         )
         answer: Any = None
@@ -112,25 +112,25 @@ class Queries:
         except StopIteration as end:
             return end.value
 
-    async def _answer(self, link: Link, wanted: Filter, question: Question) -> Any:
+    async def _answer(self, link: Link, wanted: Filter, question: PageQuery) -> Any:
         match question:
-            case CountersSource():
+            case ReadCounters():
                 return _lines(await link.fetch(self._books, wanted.queue, None))
-            case EndedSource():
+            case ReadKeyRange():
                 row = await link.row(self._sql["ends"])
                 return None if row is None or row[0] is None else (row[0], row[1])
-            case Probe(key):
+            case ReadFirstKey(key):
                 row = await link.row(self._sql["at_or_after"], key)
                 return None if row is None else (row[0], row[1])
-            case Keys(sources, below, most):
+            case ReadKeys(sources, below, most):
                 queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
                 values = (below, most, *queues, wanted.dedupe_key or "")
                 found = await link.fetch(self._keys_of(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
-            case Which(keys) if wanted.error is None and wanted.payload is None:
+            case ReadMatching(keys) if wanted.error is None and wanted.payload is None:
                 row = await link.row(self._sql["which_plain"], _joined(keys), *_plain(wanted))
                 return [(key, None, None) for key in _split(None if row is None else row[0])]
-            case Which(keys):
+            case ReadMatching(keys):
                 values = _values(wanted)
                 found = await link.fetch(self._sql["which"], _joined(keys), *values)
                 return [(row[0], row[1], row[2]) for row in found]
@@ -185,13 +185,13 @@ def _values(wanted: Filter) -> tuple[object, ...]:
         wanted.queue, wanted.kind,
         [status.value for status in wanted.statuses] if wanted.statuses else None,
         wanted.tag, wanted.dedupe_key,
-        None if wanted.error is None else pagination.raw_piece(wanted.error),
+        None if wanted.error is None else pagination.required_error_text(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.plain_piece(wanted.payload),
+        None if wanted.payload is None else pagination.required_payload_text(wanted.payload),
     )  # fmt: skip
 
 
-def _sources(wanted: Filter, counted: Stock | None) -> tuple[str, ...]:
+def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
     live = not wanted.statuses or any(status in LIVE for status in wanted.statuses)
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
@@ -202,7 +202,7 @@ def _sources(wanted: Filter, counted: Stock | None) -> tuple[str, ...]:
     return (*(_live_sources(wanted, counted) if live else ()), *_ended_sources(wanted))
 
 
-def _live_sources(wanted: Filter, counted: Stock) -> tuple[str, ...]:
+def _live_sources(wanted: Filter, counted: FilterCounts) -> tuple[str, ...]:
     sources: list[str] = []
     for status in dict.fromkeys(wanted.statuses):
         many = counted.of_queue[status] > _MAX_SORTED

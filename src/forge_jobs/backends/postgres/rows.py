@@ -82,7 +82,7 @@ def record(row: Row, tag: int) -> JobRecord:
         limit_key=row["limit_key"],
         lane=row["lane"],
         order=LaneOrder.NONE if order is None else LaneOrder(order),
-        lot=row["lot"],
+        limit_bucket=row["lot"],
         crashes=row["crashes"],
         throttles=row["throttles"],
         throttled_since=row["throttled_since"],

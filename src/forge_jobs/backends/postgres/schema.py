@@ -209,7 +209,9 @@ async def _meta(server: Server, driver: Driver) -> dict[str, str]:
 
 
 async def _fetch(server: Server, driver: Driver, name: str, *args: Any) -> Sequence[Row]:
-    return await driver.fetch(sql_files.statements("maintenance", server.address.schema)[name], *args)
+    return await driver.fetch(
+        sql_files.statements("maintenance", server.address.schema)[name], *args
+    )
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The contract for settings on Postgres."""
 
 from forge_jobs.core.instant import after
-from forge_jobs.core.settings import check_place, check_setting
+from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import Setting
 
 from . import sql_files
@@ -17,7 +17,7 @@ class PostgresSettings:
         self._sql = sql_files.statements("settings", server.address.schema)
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        check_place(namespace, name)
+        check_name(namespace, name)
         now = self._server.present.bind()
         row = await self._server.ask_row(self._sql["get"], now, namespace, name, writes=False)
         return None if row is None else _setting(row)
@@ -52,7 +52,7 @@ class PostgresSettings:
         return await self._server.within(work)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        check_place(namespace, name)
+        check_name(namespace, name)
         now = self._server.present.bind()
         row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
         return row is not None and row["stood"]

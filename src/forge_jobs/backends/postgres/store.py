@@ -41,7 +41,7 @@ class PostgresStore:
         multi_process=True,
         sync_calls=False,
         transactions=LIBRARIES,
-        apart=True,
+        server_side=True,
     )
 
     def __init__(

@@ -50,9 +50,9 @@ class SqliteCronSchedules:
         return await self._reader.call(partial(_due, self._clock.now(), limit))
 
     async def fire(
-        self, name: str, *, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire]
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
-        return await self._writer.call(partial(_fire, name, tick, next_at, shots), durable=True)
+        return await self._writer.call(partial(_fire, name, tick, next_at, new_fires), durable=True)
 
     async def trigger(self, name: str, job: NewJob) -> Fire | None:
         return await self._writer.call(partial(_trigger, name, job), durable=True)
@@ -142,14 +142,14 @@ def _history(name: str, limit: int, connection: sqlite3.Connection) -> list[Fire
 
 
 def _fire(
-    name: str, tick: Instant, next_at: Instant | None, shots: Sequence[NewFire], tx: Tx
+    name: str, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire], tx: Tx
 ) -> list[Fire] | None:
-    last_at = max((shot.tick for shot in shots if shot.job is not None), default=None)
+    last_at = max((shot.tick for shot in new_fires if shot.job is not None), default=None)
     if tx.execute(SQL["fire"], (name, tick, next_at, last_at, tx.now)).rowcount != 1:
         return None
-    stored = iter(enqueue.insert(tx, [shot.job for shot in shots if shot.job is not None]))
+    stored = iter(enqueue.insert(tx, [shot.job for shot in new_fires if shot.job is not None]))
     fires: list[Fire] = []
-    for shot in shots:
+    for shot in new_fires:
         if shot.job is None:
             fires.append(Fire(shot.tick, tx.now, FireOutcome.MISSED, None, shot.missed))
             continue

@@ -11,7 +11,7 @@ import msgspec
 
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.job import LaneOrder, NewJob
-from forge_jobs.core.limits import LANE, UNBOUNDED, Limit, family
+from forge_jobs.core.limits import LANE, UNBOUNDED, Limit, limit_of
 from forge_jobs.core.status import Event, JobStatus
 
 from . import transitions
@@ -51,7 +51,7 @@ def read_limit(row: tuple[Any, ...]) -> Limit:
 
 def max_per_key(execute: Execute, limit_key: str) -> int:
     """How many jobs of a key may run at once."""
-    found = execute(SQL["limit"], (family(limit_key),)).fetchone()
+    found = execute(SQL["limit"], (limit_of(limit_key),)).fetchone()
     if found is None:
         return UNBOUNDED
     limit = read_limit(found)

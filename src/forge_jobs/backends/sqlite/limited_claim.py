@@ -14,7 +14,7 @@ from forge_jobs.core.limits import (
     TASK,
     Limit,
     Room,
-    exclusive,
+    mark_exclusive,
     next_start_at,
     queue_limit,
     room,
@@ -65,14 +65,14 @@ class LimitedClaim:
         before = len(into.jobs)
         got = self._serve(owner, number, want, into)
         if self._capped and got:
-            into.jobs[before:] = [exclusive(job, self._limits) for job in into.jobs[before:]]
+            into.jobs[before:] = [mark_exclusive(job, self._limits) for job in into.jobs[before:]]
         return got
 
     def _serve(self, owner: int, number: int, want: Want, into: claim.Claimed) -> int:
         free = max(want.free, 0)
         asked = free + max(want.prefetch, 0)
         whole = self._room(self._limits.get(queue_limit(want.queue)), asked)
-        if not whole.ahead:
+        if not whole.may_prefetch:
             asked = free
         asked = min(asked, whole.left)
         if asked <= 0:
@@ -151,7 +151,7 @@ class LimitedClaim:
         for (_, _, key, kind), bound in merged:
             if len(chosen) >= asked:
                 break
-            if bound.left <= 0 or (len(chosen) >= free and not bound.ahead):
+            if bound.left <= 0 or (len(chosen) >= free and not bound.may_prefetch):
                 continue
             bound.left -= 1
             chosen.append(key)

@@ -15,10 +15,10 @@ from forge_jobs.core.limits import (
     UNBOUNDED,
     Declared,
     Limit,
-    operated,
-    published,
     refilled,
     scope_gate,
+    with_declared,
+    with_operator_change,
 )
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
@@ -54,7 +54,7 @@ class SqliteLimits:
     async def publish(self, declared: Sequence[Declared]) -> None:
         now = self._clock.now()
         known = {limit.name: limit for limit in await self._reader.call(_all)}
-        if all(known.get(told.name) == published(known.get(told.name), told, now)
+        if all(known.get(told.name) == with_declared(known.get(told.name), told, now)
                for told in declared):  # fmt: skip
             return
         await self._measure(await self._writer.call(partial(_publish, declared)))
@@ -110,14 +110,14 @@ def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Occupancy]:
     unfinished: dict[str, _Occupancy] = {}
     for told in declared:
         known = _known(tx, told.name)
-        limit = published(known, told, tx.now)
+        limit = with_declared(known, told, tx.now)
         if limit != known:
             unfinished |= _put(tx, limit)
     return unfinished
 
 
 def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Occupancy]]:
-    limit = operated(_known(tx, name), name, structs.asdict(change), tx.now)
+    limit = with_operator_change(_known(tx, name), name, structs.asdict(change), tx.now)
     return limit, _put(tx, limit)
 
 

@@ -112,7 +112,7 @@ class SqliteProcesses:
         await self._writer.call(partial(_leave, key))
         self._signs.drop(key)
 
-    async def mark_dead(self) -> int:
+    async def remove_dead(self) -> int:
         gone = await self._reader.call(_buried)
         buried = await self._writer.call(self._bury) if gone else 0
         liveness_file.sweep(self._place)
@@ -176,8 +176,8 @@ class SqliteProcesses:
     async def share(self, *, max_slots: int) -> int:
         return await self._shares.share(max_slots)
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
-        return await self._shares.give_up(key, kept)
+    async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
+        return await self._shares.release_slots(key, in_use)
 
     async def next_expiry(self) -> Instant | None:
         now = self._clock.now()

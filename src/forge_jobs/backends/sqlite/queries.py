@@ -6,13 +6,13 @@ from typing import Any, Final, assert_never
 
 from forge_jobs.backends.shared import pagination
 from forge_jobs.backends.shared.pagination import (
-    CountersSource,
-    EndedSource,
-    Keys,
-    Probe,
-    Stock,
-    Walked,
-    Which,
+    FilterCounts,
+    FoundKeys,
+    ReadCounters,
+    ReadFirstKey,
+    ReadKeyRange,
+    ReadKeys,
+    ReadMatching,
 )
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core import ids
@@ -56,26 +56,26 @@ def page(
     found = newest(connection.execute, wanted, limit=limit, after=after, tag=tag)
     rows = connection.execute(SQL["jobs"], (as_json(found.keys),)).fetchall()
     jobs = tuple(_record(row, tag) for row in rows)
-    return Page(jobs, cursor(found, tag), found.stopped, found.looked)
+    return Page(jobs, cursor(found, tag), found.stopped, found.rows_read)
 
 
 def newest(
     execute: Execute, wanted: Filter, *, limit: int, after: Cursor | None, tag: int
-) -> Walked:
+) -> FoundKeys:
     """Keys of up to ``limit`` matching jobs, newest first."""
     below = _MAX_KEY if after is None else _position(after, tag)
     return _walked(execute, wanted, max(limit, 1), below)
 
 
-def cursor(found: Walked, tag: int) -> Cursor | None:
+def cursor(found: FoundKeys, tag: int) -> Cursor | None:
     """Where the next page begins."""
     return None if found.rest is None else f"{tag:x}-{found.rest:x}"
 
 
 def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
     """How many jobs match, looking at no more than so many."""
-    if pagination.in_books(wanted):
-        counted = pagination.stock(execute(BOOKS["count_plain"]).fetchall(), wanted)
+    if pagination.in_counters(wanted):
+        counted = pagination.filter_counts(execute(BOOKS["count_plain"]).fetchall(), wanted)
         return CappedCount(min(counted.fitting, cap), counted.fitting > cap)
     found = _walked(execute, wanted, cap, _MAX_KEY, counting=True)
     return CappedCount(len(found.keys), found.rest is not None)
@@ -83,14 +83,14 @@ def count(execute: Execute, wanted: Filter, cap: int) -> CappedCount:
 
 def _walked(
     execute: Execute, wanted: Filter, limit: int, below: int, *, counting: bool = False
-) -> Walked:
+) -> FoundKeys:
     values = _values(wanted)
     queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
     more: dict[str, tuple[object, ...]] = {
         "key": (wanted.dedupe_key,), "due": queues, "line": queues, "side": queues,
         **{status: (status,) for status in _ODD},
     }  # fmt: skip
-    steps = pagination.walk(
+    steps = pagination.find_keys(
         wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
     )
     answer: Any = None
@@ -98,14 +98,14 @@ def _walked(
         while True:
             question = steps.send(answer)
             match question:
-                case CountersSource():
+                case ReadCounters():
                     answer = execute(BOOKS["count_plain"]).fetchall()
-                case EndedSource():
+                case ReadKeyRange():
                     low, high = execute(SQL["ends"]).fetchone()
                     answer = None if low is None else (low, high)
-                case Probe(key):
+                case ReadFirstKey(key):
                     answer = execute(SQL["at_or_after"], (key,)).fetchone()
-                case Keys(sources, top, most):
+                case ReadKeys(sources, top, most):
                     answer = [
                         [key for (key,) in execute(
                             SQL[f"keys_of_{'odd' if source in _ODD else source}"],
@@ -113,7 +113,7 @@ def _walked(
                         )]
                         for source in sources
                     ]  # fmt: skip
-                case Which(keys):
+                case ReadMatching(keys):
                     answer = execute(SQL["which"], (as_json(keys), *values)).fetchall()
                 case _:
                     assert_never(question)
@@ -121,7 +121,7 @@ def _walked(
         return end.value
 
 
-def _sources(wanted: Filter, counted: Stock | None) -> tuple[str, ...]:
+def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
     """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
     if wanted.dedupe_key is not None:
         return ("key",)
@@ -190,9 +190,9 @@ def _values(wanted: Filter) -> tuple[object, ...]:
     return (
         wanted.queue, wanted.kind, as_json(wanted.statuses) if wanted.statuses else None,
         wanted.tag, wanted.dedupe_key,
-        None if wanted.error is None else pagination.raw_piece(wanted.error),
+        None if wanted.error is None else pagination.required_error_text(wanted.error),
         wanted.enqueued_from, wanted.enqueued_until,
-        None if wanted.payload is None else pagination.plain_piece(wanted.payload),
+        None if wanted.payload is None else pagination.required_payload_text(wanted.payload),
     )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         limit_key=limit_key,
         lane=lane,
         order=options.order,
-        lot=lot,
+        limit_bucket=lot,
         crashes=state.crashes,
         throttles=state.throttles,
         throttled_since=state.throttled_since,

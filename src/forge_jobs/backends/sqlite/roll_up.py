@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forge_jobs.core.counters import Minute, by_name, for_ever
+from forge_jobs.core.counters import Minute, group_minutes, sum_totals
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.vitals import Vitals, combined, ever
+from forge_jobs.core.vitals import Vitals, lifetime_part, merge_vitals
 
 from .counters import SQL, Execute
 from .io.transaction import Tx
@@ -28,15 +28,17 @@ def roll_up(execute: Execute, limit: int) -> bool:
     top, count, lines = execute(SQL["lines"], (max(limit, 1),)).fetchone()
     if not count:
         return False
-    parts = by_name(_flat(_lines_of(lines)))
+    parts = group_minutes(_flat(_lines_of(lines)))
     names = _text([(part.at, part.queue, part.kind) for part in parts])
     known = _minutes_of(execute(SQL["known_minutes"], (names,)).fetchone()[0])
-    minutes = [(part.at, part.queue, part.kind, _text(part)) for part in by_name([*known, *parts])]
+    minutes = [
+        (part.at, part.queue, part.kind, _text(part)) for part in group_minutes([*known, *parts])
+    ]
     execute(SQL["set_minutes"], (_text(minutes),))
-    ever = for_ever(parts)
-    names = _text([(part.queue, part.kind) for part in ever])
+    gained = sum_totals(parts)
+    names = _text([(part.queue, part.kind) for part in gained])
     known = _minutes_of(execute(SQL["known_totals"], (names,)).fetchone()[0])
-    totals = [(part.queue, part.kind, _text(part)) for part in for_ever([*known, *ever])]
+    totals = [(part.queue, part.kind, _text(part)) for part in sum_totals([*known, *gained])]
     execute(SQL["set_totals"], (_text(totals),))
     execute(SQL["drop_lines"], (top,))
     return count >= limit
@@ -53,20 +55,20 @@ def minutes(
         for part in (*_flat(_lines_of(lines)), *_minutes_of(fresh))
         if since <= part.at < until and queue in (None, part.queue)
     ]
-    return by_name([*_minutes_of(folded), *parts])
+    return group_minutes([*_minutes_of(folded), *parts])
 
 
 def totals(connection: sqlite3.Connection) -> list[Minute]:
     """Everything that ever happened."""
     folded, lines, fresh = connection.execute(SQL["totals"]).fetchone()
-    return for_ever([*_minutes_of(folded), *_flat(_lines_of(lines)), *_minutes_of(fresh)])
+    return sum_totals([*_minutes_of(folded), *_flat(_lines_of(lines)), *_minutes_of(fresh)])
 
 
 def record_vitals(told: Vitals, tx: Tx) -> None:
     """Add a report to what is known of the minute, and to what grows only."""
-    for part in (told, ever(told)):
+    for part in (told, lifetime_part(told)):
         known = tx.row(SQL["known_vitals"], (part.at, part.host_id))
-        whole = part if known is None else combined([_one_of(known[0]), part])
+        whole = part if known is None else merge_vitals([_one_of(known[0]), part])
         tx.execute(SQL["set_vitals"], (whole.at, whole.host_id, _text(whole)))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.instant import after
-from forge_jobs.core.settings import check_place, check_setting
+from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.settings import Setting
 
@@ -26,7 +26,7 @@ class SqliteSettings:
         self._clock = clock
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        check_place(namespace, name)
+        check_name(namespace, name)
         place = (namespace, name, self._clock.now())
 
         def look(connection: sqlite3.Connection) -> Setting | None:
@@ -52,7 +52,7 @@ class SqliteSettings:
         return await self._writer.call(put, durable=True)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        check_place(namespace, name)
+        check_name(namespace, name)
 
         def delete(tx: Tx) -> bool:
             stood = tx.row(SQL["get"], (namespace, name, tx.now)) is not None

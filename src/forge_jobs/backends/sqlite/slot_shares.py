@@ -38,9 +38,9 @@ class SlotShares:
             return 0
         return await self._writer.call(partial(self._share, max_slots))
 
-    async def give_up(self, key: int, kept: Sequence[SlotsInUse]) -> int:
+    async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
         """A process holds less; how much came free."""
-        return await self._writer.call(partial(_give_up, key, kept)) if kept else 0
+        return await self._writer.call(partial(_release_slots, key, in_use)) if in_use else 0
 
     def _would_change(self, max_slots: int, connection: sqlite3.Connection) -> bool:
         return bool(self._changes(connection.execute, self._clock.now(), max_slots))
@@ -88,9 +88,9 @@ def by_process(connection: sqlite3.Connection) -> dict[int, dict[str, Share]]:
     return found
 
 
-def _give_up(key: int, kept: Sequence[SlotsInUse], tx: Tx) -> int:
+def _release_slots(key: int, in_use: Sequence[SlotsInUse], tx: Tx) -> int:
     freed = 0
-    for entry in kept:
+    for entry in in_use:
         row = tx.row(SQL["held"], (key, entry.queue, entry.version))
         if row is None:
             continue

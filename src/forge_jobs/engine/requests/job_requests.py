@@ -14,8 +14,8 @@ from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import bound
-from forge_jobs.core.limits import published, task_limit
+from forge_jobs.core.limit_key import apply_limit
+from forge_jobs.core.limits import task_limit, with_declared
 from forge_jobs.core.names import kind_name, queue_name
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.running.registry import HandlerRegistry
@@ -98,7 +98,7 @@ class JobRequests:
         job = NewJob(kind=kind, queue=queue, payload=data, **given)
         declared = self._handlers.limits.get(task_limit(kind))
         if declared is not None:
-            return bound(job, published(None, declared, 0))
+            return apply_limit(job, with_declared(None, declared, 0))
         return self._published.current().apply(job)
 
     def scheduled_job(

@@ -5,7 +5,7 @@ from msgspec import Struct
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock, is_machine_time
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
 
@@ -28,7 +28,7 @@ class Cleanup:
     """One batch per tick, so that nobody waits long behind it."""
 
     name = "cleanup"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store, *, settings: EngineSettings) -> None:
         self._store = store
@@ -66,5 +66,5 @@ async def _clean(store: Store, now: Instant, keep_minutes_s: float) -> CleanupRe
     return CleanupReport(
         jobs=await store.jobs.purge(Retention(), limit=_BATCH),
         minutes=await store.metrics.purge_minutes(before=before, limit=_BATCH),
-        processes=await store.processes.mark_dead(),
+        processes=await store.processes.remove_dead(),
     )

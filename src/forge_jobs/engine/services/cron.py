@@ -17,7 +17,7 @@ from forge_jobs.engine.requests.routing import Router
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
 from forge_jobs.store.store import Store
 
@@ -59,7 +59,7 @@ class Cron:
     """
 
     name = "cron"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Cron:
         if report.next_due is None:
             return Next.after(most_s)
         wait_s = (report.next_due - look.now) / SECOND + _LATE_S
-        return Next.sharp(min(max(wait_s, 0.0), most_s))
+        return Next.exactly(min(max(wait_s, 0.0), most_s))
 
 
 async def cron_tick_once(
@@ -180,16 +180,16 @@ class _Look:
         if ticks:
             jobs = [self._job(schedule, tick) for tick in ticks]
             try:
-                shots = [NewFire(tick, self._prepare(job)) for tick, job in jobs]
+                new_fires = [NewFire(tick, self._prepare(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook that refuses is no fault of the schedule's: its tick waits.
                 self._fail(schedule, error)
                 return
-            shots[0] = replace(shots[0], missed=said.missed)
+            new_fires[0] = replace(new_fires[0], missed=said.missed)
         else:
-            shots = [NewFire(said.latest, None, said.missed - 1)]
+            new_fires = [NewFire(said.latest, None, said.missed - 1)]
         fires = await self._store.schedules.fire(
-            schedule.name, tick=schedule.next_at, next_at=next_at, shots=shots
+            schedule.name, tick=schedule.next_at, next_at=next_at, new_fires=new_fires
         )
         if fires is None:
             # Somebody else was faster, nobody knows by how much: what is late must be seen anew.

@@ -6,7 +6,7 @@ were raised for more jobs than one transaction moves, and anything a fault left 
 
 from forge_jobs.core.limits import Declared, task_limit
 from forge_jobs.engine.running.registry import HandlerRegistry
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 200
@@ -18,7 +18,7 @@ class LimitRepair:
     """Walks over all lots with a job in them, some at a time."""
 
     name = "lots"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 500
@@ -15,7 +15,7 @@ class Promote:
     """Every exchange promotes the queues it claims from; this looks half a second later."""
 
     name = "promote"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store, *, store_now: Callable[[], Instant]) -> None:
         self._store = store

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from forge_jobs.core.errors import StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.jobs import Reaped
 from forge_jobs.store.store import Store
 
@@ -23,7 +23,7 @@ class Reaper:
     """
 
     name = "reaper"
-    scope = Scope.NODE
+    runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,

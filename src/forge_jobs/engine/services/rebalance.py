@@ -5,7 +5,7 @@ them, for those that died and for changes nobody heard of.
 """
 
 from forge_jobs.config import MAX_SLOTS_PER_PROCESS
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _EVERY_S = 2.0
@@ -15,7 +15,7 @@ class Rebalance:
     """Any number of processes may do this at once: the store shares out one after the other."""
 
     name = "rebalance"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store, *, max_slots: int) -> None:
         self._store = store

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LIMIT = 1_000
@@ -14,7 +14,7 @@ class RollUp:
     """Readers add what is not folded yet, so that this may be late but should not be far behind."""
 
     name = "fold"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -11,7 +11,7 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.retry import Backoff
 from forge_jobs.engine.claiming.local_queue import LocalQueue
 from forge_jobs.engine.running.in_flight import InFlightJobs
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.processes import ProcessRecord, Share, SlotsInUse
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
@@ -31,7 +31,7 @@ class SlotSync:
     """
 
     name = "supervisor"
-    scope = Scope.NODE
+    runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SlotSync:
             if self._follow(configs, mine):
                 self._on_change()
             kept = self._kept(mine)
-            if kept and await self._store.processes.give_up(mine.key, kept):
+            if kept and await self._store.processes.release_slots(mine.key, kept):
                 await self.share()
 
     async def _mine(self) -> ProcessRecord | None:

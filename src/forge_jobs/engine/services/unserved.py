@@ -3,7 +3,7 @@
 import logging
 
 from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.store import Store
 
 _LOG = logging.getLogger("forge_jobs.queues")
@@ -16,7 +16,7 @@ class Unserved:
     minute while it stays so."""
 
     name = "unserved"
-    scope = Scope.CLUSTER
+    runs_on = RunsOn.LEADER
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store

@@ -7,7 +7,7 @@ from forge_jobs.core.vitals import Vitals
 from forge_jobs.engine.claiming.store_latency import StoreLatency
 from forge_jobs.engine.liveness.usage import Usage
 from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.service import Next, Scope
+from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.metrics import MetricsStore
 
 _EVERY_S = 20.0
@@ -17,7 +17,7 @@ class VitalsReport:
     """Every node for itself: what one of them does not tell, nobody knows."""
 
     name = "vitals"
-    scope = Scope.NODE
+    runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,

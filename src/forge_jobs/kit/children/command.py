@@ -1,25 +1,25 @@
 """One command under a guard, from its start to its end: input given, output kept, nothing left."""
 
-from .guard import GuardPlan, GuardReport, spawn_guarded
+from .guard import CommandSpec, GuardReport, spawn_guarded
 from .process import ChildProcess
-from .streams import KeptStream
+from .streams import HeadTailStream
 
 
 class CommandProcess(ChildProcess):
     """A command that runs once. ``stdout`` and ``stderr`` keep the ends of what it writes."""
 
-    stdout: KeptStream
-    stderr: KeptStream
+    stdout: HeadTailStream
+    stderr: HeadTailStream
 
     @classmethod
     async def start(
-        cls, plan: GuardPlan, *, stdin: bytes | None, keep_bytes: int
+        cls, plan: CommandSpec, *, stdin: bytes | None, keep_bytes: int
     ) -> "CommandProcess":
         """Start it and hand it its input. OSError when it cannot be started."""
         made = spawn_guarded(plan, stdin=stdin is not None)
         report = GuardReport()
         command = cls(made.process, made.control, guard=report)
-        command.stdout, command.stderr = KeptStream(keep_bytes), KeptStream(keep_bytes)
+        command.stdout, command.stderr = HeadTailStream(keep_bytes), HeadTailStream(keep_bytes)
         await command.connect(
             [(made.report, report), (made.stdout, command.stdout), (made.stderr, command.stderr)],
             made.stdin,

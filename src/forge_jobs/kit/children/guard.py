@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from . import guard_main
-from .streams import InStream
+from .streams import ReadPipe
 
-_LOADER: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_NO_CODE: Final = -1
+_LOADER_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_NO_ERRNO: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardPlan:
+class CommandSpec:
     """What to run. ``path`` is the file, ``argv`` begins with the name the program sees.
 
     ``env`` is the whole environment. ``scratch`` is a folder that the guard removes at the end.
@@ -57,7 +57,7 @@ class GuardPlan:
         return b"\0".join(os.fsencode(one) for one in fields)
 
 
-class Guarded(NamedTuple):
+class StartedGuard(NamedTuple):
     """A guard that was just started, and the parent's ends of its pipes."""
 
     process: "subprocess.Popen[bytes]"
@@ -68,7 +68,7 @@ class Guarded(NamedTuple):
     stderr: int
 
 
-def spawn_guarded(plan: GuardPlan, *, stdin: bool) -> Guarded:
+def spawn_guarded(plan: CommandSpec, *, stdin: bool) -> StartedGuard:
     """Start the guard, which starts the command. ``stdin`` False: the command reads nothing, and
     the parent's end is -1. OSError when not even the guard starts."""
     # Imported late: the parent of worker processes loads this module and starts no commands.
@@ -90,7 +90,7 @@ def spawn_guarded(plan: GuardPlan, *, stdin: bool) -> Guarded:
                 [sys.executable, "-I", "-S", guard_main.__file__, *map(str, theirs)],
                 stdin=stdin_r, stdout=stdout_w, stderr=stderr_w, cwd=os.sep,
                 close_fds=True, pass_fds=theirs, start_new_session=True,
-                env={name: os.environ[name] for name in _LOADER if name in os.environ},
+                env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
             )  # fmt: skip
     except BaseException:
         for descriptor in (control_w, report_r, stdin_w, stdout_r, stderr_r):
@@ -100,10 +100,10 @@ def spawn_guarded(plan: GuardPlan, *, stdin: bool) -> Guarded:
     finally:
         for descriptor in (control_r, report_w, stdin_r, stdout_w, stderr_w):
             os.close(descriptor)
-    return Guarded(process, control_w, report_r, stdin_w, stdout_r, stderr_r)
+    return StartedGuard(process, control_w, report_r, stdin_w, stdout_r, stderr_r)
 
 
-class GuardReport(InStream):
+class GuardReport(ReadPipe):
     """What the guard says: whether the command runs, and how it ended."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class GuardReport(InStream):
         self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rest = b""
 
-    async def came_up(self) -> None:
+    async def wait_started(self) -> None:
         """Until the command runs; OSError when it cannot be started."""
         await asyncio.shield(self._up)
 
@@ -122,9 +122,9 @@ class GuardReport(InStream):
         for line in lines:
             self._read(line.decode())
 
-    def over(self) -> None:
+    def on_eof(self) -> None:
         if not self._up.done():
-            self._fail(OSError(_NO_CODE, "its guard died before it was started"))
+            self._fail(OSError(_NO_ERRNO, "its guard died before it was started"))
 
     def _read(self, line: str) -> None:
         match line.split():

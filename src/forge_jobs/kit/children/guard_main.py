@@ -55,10 +55,10 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     woken = _wake_on_child()
-    if _is_unwanted(control):
-        _give_up(plan, report, "end -9")
+    if _stop_requested(control):
+        _exit_unstarted(plan, report, "end -9")
     leader = _start(plan, report)
-    _let_go_of_streams()
+    _detach_streams()
     _report(report, f"up {leader}")
     status = GuardLoop(control, woken, leader).until_nobody_is_left()
     if plan.scratch:
@@ -100,17 +100,17 @@ class GuardLoop:
         if not words or b"K" in words:
             return True
         self._signal_group(signal.SIGTERM)
-        for pid in _below(os.getpid()):
+        for pid in _descendants(os.getpid()):
             if not _in_group(pid, self._leader):
-                _send(pid, signal.SIGTERM)
+                _send_signal(pid, signal.SIGTERM)
         return False
 
     def _end_all(self) -> int:
         # Each round kills whom it sees; whoever was born meanwhile is seen by the next.
         for _ in range(_MAX_ROUNDS):
             self._signal_group(signal.SIGKILL)
-            for pid in _below(os.getpid()):
-                _send(pid, signal.SIGKILL)
+            for pid in _descendants(os.getpid()):
+                _send_signal(pid, signal.SIGKILL)
             if self._bury():
                 break
             self._pause(_ROUND_MS)
@@ -157,7 +157,7 @@ def _start(plan: GuardedCommand, report: int) -> int:
                 if os.getppid() != guard:
                     os._exit(1)
             stage = "limits"
-            _limit(plan.limits)
+            _set_limits(plan.limits)
             stage = "cwd"
             os.umask(plan.umask)
             os.chdir(plan.cwd)
@@ -175,18 +175,18 @@ def _start(plan: GuardedCommand, report: int) -> int:
     os.close(fault_r)
     if fault:
         os.waitpid(pid, 0)
-        _give_up(plan, report, fault.decode())
+        _exit_unstarted(plan, report, fault.decode())
     return pid
 
 
-def _is_unwanted(control: int) -> bool:
+def _stop_requested(control: int) -> bool:
     # Stopped, or without a worker, before the command was even started.
     look = select.poll()
     look.register(control, select.POLLIN)
     return bool(look.poll(0))
 
 
-def _give_up(plan: GuardedCommand, report: int, line: str) -> NoReturn:
+def _exit_unstarted(plan: GuardedCommand, report: int, line: str) -> NoReturn:
     if plan.scratch:
         _remove(plan.scratch)
     _report(report, line)
@@ -204,7 +204,7 @@ def _prctl() -> "Callable[..., int] | None":
         return None
 
 
-def _limit(limits: "list[tuple[int, ...]]") -> None:
+def _set_limits(limits: "list[tuple[int, ...]]") -> None:
     if not limits:
         return
     import resource
@@ -232,7 +232,7 @@ def _wake_on_child() -> int:
     return read
 
 
-def _let_go_of_streams() -> None:
+def _detach_streams() -> None:
     # They are the command's; their readers must see the end when the command is gone.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -244,7 +244,7 @@ def _report(report: int, line: str) -> None:
         os.write(report, line.encode() + b"\n")
 
 
-def _send(pid: int, number: int) -> None:
+def _send_signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
@@ -256,12 +256,12 @@ def _in_group(pid: int, group: int) -> bool:
         return True
 
 
-def _below(pid: int) -> "list[int]":
+def _descendants(pid: int) -> "list[int]":
     """Everyone who descends from a process, as far as this system tells."""
     if not _IS_LINUX:
         return []
     told = os.path.exists(f"/proc/{pid}/task/{pid}/children")
-    children = _children if told else _by_parent().get
+    children = _children if told else _children_by_parent().get
     found: list[int] = []
     waiting = list(children(pid) or ())
     while waiting:
@@ -281,7 +281,7 @@ def _children(pid: int) -> "Iterable[int]":
     return found
 
 
-def _by_parent() -> "dict[int, list[int]]":
+def _children_by_parent() -> "dict[int, list[int]]":
     # For kernels that do not list children: one look at everybody.
     families: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):

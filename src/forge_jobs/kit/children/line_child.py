@@ -14,13 +14,13 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from .guard import GuardPlan, GuardReport, spawn_guarded
-from .parent_link import FAREWELL, MAX_LINE_BYTES, PIPES_OPTION, checked_line
+from .guard import CommandSpec, GuardReport, spawn_guarded
+from .parent_link import MAX_LINE_BYTES, PIPES_OPTION, SHUTDOWN_LINE, checked_line
 from .process import ChildGone, ChildProcess
-from .streams import LineStream, PrintStream
+from .streams import LineStream, TextLineStream
 
-Printed = Callable[[str], None]
-Exited = Callable[[], None]
+OnOutput = Callable[[str], None]
+OnExit = Callable[[], None]
 
 
 class LineChild(ChildProcess):
@@ -35,8 +35,8 @@ class LineChild(ChildProcess):
         cls,
         command: Sequence[str],
         *,
-        on_output: Printed,
-        on_exit: Exited | None = None,
+        on_output: OnOutput,
+        on_exit: OnExit | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         line_limit: int = MAX_LINE_BYTES,
@@ -46,17 +46,17 @@ class LineChild(ChildProcess):
         process, ends = _spawn(command, env, cwd)
         child = cls(process, ends.lifeline, on_exit=on_exit)
         child._lines, child._line_limit = LineStream(line_limit), line_limit
-        child._farewell = FAREWELL + b"\n"
-        streams = [(ends.messages, child._lines), (ends.output, PrintStream(on_output))]
+        child._farewell = SHUTDOWN_LINE + b"\n"
+        streams = [(ends.messages, child._lines), (ends.output, TextLineStream(on_output))]
         return await child.connect(streams, ends.commands)
 
     @classmethod
     async def start_guarded(
         cls,
-        plan: GuardPlan,
+        plan: CommandSpec,
         *,
-        on_output: Printed,
-        on_exit: Exited | None = None,
+        on_output: OnOutput,
+        on_exit: OnExit | None = None,
         line_limit: int = MAX_LINE_BYTES,
     ) -> "LineChild":
         """Start any program under a guard. OSError when it cannot be started."""
@@ -69,24 +69,24 @@ class LineChild(ChildProcess):
             [
                 (made.report, report),
                 (made.stdout, child._lines),
-                (made.stderr, PrintStream(on_output)),
+                (made.stderr, TextLineStream(on_output)),
             ],
             made.stdin,
         )
 
     @property
-    def unread(self) -> bool:
+    def has_unread(self) -> bool:
         """Whether it said something that nobody has taken yet."""
-        return self._lines.unread
+        return self._lines.has_unread
 
     async def send(self, line: bytes, *, limit: int | None = None) -> None:
         """Hand one line to the child; waits while its pipe is full. ChildGone when it is dead."""
-        self.post(line, limit=limit)
+        self.send_nowait(line, limit=limit)
         await self._room.wait()
         if self._room.lost:
             raise ChildGone(str(self.exit or "its pipe is closed"))
 
-    def post(self, line: bytes, *, limit: int | None = None) -> None:
+    def send_nowait(self, line: bytes, *, limit: int | None = None) -> None:
         """Like ``send`` without the waiting, for a short word that must not be held up."""
         writer = self._writer
         if writer is None or writer.is_closing() or self._ended.done():
@@ -98,23 +98,23 @@ class LineChild(ChildProcess):
         the child is of no use after that."""
         return await self._lines.next()
 
-    def dismiss(self) -> None:
+    def close_input(self) -> None:
         """No more lines: an idle child ends by itself when it sees this."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(self._farewell)
             self._writer.close()
 
-    async def dismissed(self, patience_s: float) -> None:
+    async def shut_down(self, patience_s: float) -> None:
         """Let an idle child end by itself; insist if it does not."""
-        self.dismiss()
+        self.close_input()
         try:
             async with asyncio.timeout(patience_s):
                 await self.wait()
         except TimeoutError:
-            await self.end(0)
+            await self.terminate(0)
 
 
-class _Ends(NamedTuple):
+class _ParentEnds(NamedTuple):
     """The parent's ends of the pipes."""
 
     commands: int
@@ -125,13 +125,13 @@ class _Ends(NamedTuple):
 
 def _spawn(
     command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
-) -> "tuple[subprocess.Popen[bytes], _Ends]":
+) -> "tuple[subprocess.Popen[bytes], _ParentEnds]":
     commands_r, commands_w = os.pipe()
     messages_r, messages_w = os.pipe()
     lifeline_r, lifeline_w = os.pipe()
     output_r, output_w = os.pipe()
     theirs = (commands_r, messages_w, lifeline_r)
-    ours = _Ends(commands_w, messages_r, lifeline_w, output_r)
+    ours = _ParentEnds(commands_w, messages_r, lifeline_w, output_r)
     try:
         process = subprocess.Popen(
             [*command, PIPES_OPTION + ",".join(map(str, theirs))],

@@ -14,10 +14,10 @@ def resident_bytes(pid: int) -> int | None:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
-        return _asked(pid)
+        return _from_ps(pid)
 
 
-def _asked(pid: int) -> int | None:
+def _from_ps(pid: int) -> int | None:
     # Where there is no /proc: a few milliseconds, once per job of a pool that wants to know.
     try:
         told = subprocess.run(

@@ -25,8 +25,8 @@ from typing import Final
 
 PIPES_OPTION: Final = "--pipes="
 MAX_LINE_BYTES: Final = 64 << 20
-_CHUNK: Final = 1 << 16
-FAREWELL: Final = b""
+_READ_BYTES: Final = 1 << 16
+SHUTDOWN_LINE: Final = b""
 
 
 class BadLine(ValueError):
@@ -79,7 +79,7 @@ class ParentLink:
                 try:
                     written = os.write(self._messages, left)
                 except BrokenPipeError:
-                    _end_group()
+                    _kill_own_group()
                     raise
                 left = left[written:]
 
@@ -90,28 +90,30 @@ class ParentLink:
         process with its whole group.
         """
         rest = bytearray()
-        while chunk := os.read(self._commands, _CHUNK):
+        while chunk := os.read(self._commands, _READ_BYTES):
             seen = len(rest)
             rest += chunk
             while (end := rest.find(b"\n", seen)) >= 0:
                 line = bytes(rest[:end])
                 del rest[: end + 1]
                 seen = 0
-                if line == FAREWELL:
+                if line == SHUTDOWN_LINE:
                     return
                 yield line
             if len(rest) > self._limit:
                 raise BadLine(f"the parent sent more than {self._limit:,} bytes without an end")
-        _end_group()
+        _kill_own_group()
 
 
 def _die_with_parent(lifeline: int) -> None:
-    _ask_kernel(lifeline)
-    guard = threading.Thread(target=_watch, args=(lifeline,), name="forge-lifeline", daemon=True)
+    _arm_kernel_signal(lifeline)
+    guard = threading.Thread(
+        target=_kill_group_at_eof, args=(lifeline,), name="forge-lifeline", daemon=True
+    )
     guard.start()
 
 
-def _ask_kernel(lifeline: int) -> None:
+def _arm_kernel_signal(lifeline: int) -> None:
     if sys.platform != "linux":
         return
     # A sandboxed kernel may know neither; the thread does it then.
@@ -122,7 +124,7 @@ def _ask_kernel(lifeline: int) -> None:
         fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | fcntl.FASYNC)
 
 
-def _watch(lifeline: int) -> None:
+def _kill_group_at_eof(lifeline: int) -> None:
     # Also right when the parent died before this line: the read ends at once.
     while True:
         try:
@@ -130,10 +132,10 @@ def _watch(lifeline: int) -> None:
                 break
         except OSError:
             break
-    _end_group()
+    _kill_own_group()
 
 
-def _end_group() -> None:
+def _kill_own_group() -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 A request takes a free child, else a new one, else waits for whoever is free first; it never waits
 behind a child of its own. Children that fail to come up again and again are started ever more
-slowly, up to ``SLOWEST_S``.
+slowly, up to ``MAX_RESTART_DELAY_S``.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
 from .process import ChildExit
-from .warm_child import NotUp
+from .warm_child import ChildUnavailable
 
-FIRST_WAIT_S: Final = 0.1
-SLOWEST_S: Final = 10.0
+MIN_RESTART_DELAY_S: Final = 0.1
+MAX_RESTART_DELAY_S: Final = 10.0
 
 
 class PooledChild(Protocol):
@@ -28,7 +28,7 @@ class PooledChild(Protocol):
         """Whether it can take a request."""
         ...
 
-    async def dismiss(self) -> None:
+    async def shut_down(self) -> None:
         """It is idle and no longer needed."""
         ...
 
@@ -36,7 +36,7 @@ class PooledChild(Protocol):
         """End it at once."""
         ...
 
-    async def end(self, grace_s: float) -> ChildExit | None:
+    async def terminate(self, grace_s: float) -> ChildExit | None:
         """End it in the middle of a request."""
         ...
 
@@ -48,7 +48,7 @@ class ChildPool(Generic[W]):
     """At most ``size`` children (None: as many as are asked for). Belongs to one event loop.
 
     ``make`` gives a child that is not started yet; ``start(child, on_exit)`` starts it or raises
-    NotUp. ``is_worn`` is asked when a child is given back. ``idle_s`` None keeps idle ones.
+    NotUp. ``is_worn_out`` is asked when a child is given back. ``idle_s`` None keeps idle ones.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class ChildPool(Generic[W]):
         start: Callable[[W, Callable[[], None]], Awaitable[None]],
         *,
         size: int | None,
-        is_worn: Callable[[W], bool],
+        is_worn_out: Callable[[W], bool],
         idle_s: float | None,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._make = make
         self._start = start
-        self._is_worn = is_worn
+        self._is_worn_out = is_worn_out
         self._idle_s = idle_s
         self._clock = clock
         self._entropy = entropy
@@ -77,7 +77,7 @@ class ChildPool(Generic[W]):
         self._not_before = 0.0
         self._closed = False
 
-    async def take(self, *, fresh: bool = False) -> W:
+    async def acquire(self, *, fresh: bool = False) -> W:
         """A child for one request; ``fresh``: one that has done nothing yet. NotUp when it cannot
         be started. Whoever takes one gives it back, whatever became of it."""
         if self._room is not None:
@@ -90,37 +90,37 @@ class ChildPool(Generic[W]):
                 self._room.release()
             raise
 
-    def give_back(self, child: W, *, keep: bool = True) -> None:
+    def release(self, child: W, *, keep: bool = True) -> None:
         """The request is over. A child that still lives is kept for the next one, unless it is
         worn out or nobody wants to keep it."""
         if self._room is not None:
             self._room.release()
         if not child.alive or self._closed:
             return
-        if not keep or self._is_worn(child):
-            self.spawn(child.dismiss())
+        if not keep or self._is_worn_out(child):
+            self.spawn(child.shut_down())
             return
         idle_s = self._idle_s
         timer = None if idle_s is None else self._loop.call_later(idle_s, self._trim, child)
         self._idle[child] = timer
 
-    def went_well(self) -> None:
+    def record_success(self) -> None:
         """A child answered: the next one may start at once."""
         self._failures = 0
 
-    def went_wrong(self) -> None:
+    def record_failure(self) -> None:
         """A child died or had to be killed: after the second time in a row, wait a little."""
         self._failures += 1
         if self._failures > 1:
-            wait_s = min(SLOWEST_S, FIRST_WAIT_S * 2 ** (self._failures - 2))
+            wait_s = min(MAX_RESTART_DELAY_S, MIN_RESTART_DELAY_S * 2 ** (self._failures - 2))
             self._not_before = self._clock.mono() + wait_s * (1 + 0.1 * self._entropy.roll())
 
-    async def dismiss_idle(self) -> None:
+    async def shut_down_idle(self) -> None:
         """Let go of all children that do nothing; waits until they are gone."""
         idle = list(self._idle)
         for child in idle:
             self._unlist(child)
-        await asyncio.gather(*(child.dismiss() for child in idle), return_exceptions=True)
+        await asyncio.gather(*(child.shut_down() for child in idle), return_exceptions=True)
 
     async def close(self) -> None:
         """Kill all children."""
@@ -135,7 +135,7 @@ class ChildPool(Generic[W]):
 
     def spawn(self, chore: Coroutine[Any, Any, object]) -> None:
         """Do something about a child beside the requests."""
-        task = self._loop.create_task(_quietly(chore))
+        task = self._loop.create_task(_ignore_unavailable(chore))
         self._chores[task] = None
         task.add_done_callback(lambda done: self._chores.pop(done, None))
 
@@ -156,9 +156,9 @@ class ChildPool(Generic[W]):
         self._all[child] = None
         try:
             await self._start(child, lambda: self._forget(child))
-        except NotUp:
+        except ChildUnavailable:
             self._forget(child)
-            self.went_wrong()
+            self.record_failure()
             raise
         except BaseException:
             self._forget(child)
@@ -168,7 +168,7 @@ class ChildPool(Generic[W]):
     def _trim(self, child: W) -> None:
         if child in self._idle:
             self._unlist(child)
-            self.spawn(child.dismiss())
+            self.spawn(child.shut_down())
 
     def _unlist(self, child: W) -> None:
         timer = self._idle.pop(child, None)
@@ -180,6 +180,6 @@ class ChildPool(Generic[W]):
         self._unlist(child)
 
 
-async def _quietly(chore: Coroutine[Any, Any, object]) -> None:
-    with contextlib.suppress(NotUp):
+async def _ignore_unavailable(chore: Coroutine[Any, Any, object]) -> None:
+    with contextlib.suppress(ChildUnavailable):
         await chore

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from .guard import GuardReport
-from .streams import InStream, OutPipe
+from .streams import ReadPipe, WritePipe
 
 Self = TypeVar("Self", bound="ChildProcess")
 
-_LAST_WORDS_S: Final = 0.5
-_GUARD_LATEST_S: Final = 20.0
+_READ_REST_S: Final = 0.5
+_GUARD_TIMEOUT_S: Final = 20.0
 
 
 class ChildGone(Exception):
@@ -54,8 +54,10 @@ class ChildExit:
 
 
 class ChildProcess:
-    """One running child; end it with ``end`` or ``kill``. ``lifeline`` is a pipe whose end is the
-    end of the child, or of its guard."""
+    """One running child process. Stop it with ``terminate`` or ``kill``.
+
+    ``lifeline`` is the write end of a pipe. When it is closed, the child, or its guard, ends.
+    """
 
     def __init__(
         self,
@@ -70,13 +72,13 @@ class ChildProcess:
         self._guard = guard
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._streams: list[InStream] = []
-        self._open: dict[InStream, None] = {}
+        self._streams: list[ReadPipe] = []
+        self._open: dict[ReadPipe, None] = {}
         self._writer: asyncio.WriteTransport | None = None
-        self._room = OutPipe()
+        self._room = WritePipe()
         self._pidfd = -1
         self._ended: asyncio.Future[ChildExit] = self._loop.create_future()
-        _LIVING.add(self)
+        _ALIVE.add(self)
 
     @property
     def pid(self) -> int:
@@ -90,7 +92,7 @@ class ChildProcess:
         return self._ended.result() if self._ended.done() else None
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether its process exists. A guard buries its child before this loop hears of it."""
         try:
             os.kill(self.pid, 0)
@@ -105,7 +107,7 @@ class ChildProcess:
         """Until it has ended and been reaped, with everything left in its group killed."""
         return await asyncio.shield(self._ended)
 
-    async def end(self, grace_s: float) -> ChildExit:
+    async def terminate(self, grace_s: float) -> ChildExit:
         """TERM to the whole group, KILL after the grace; returns when the child is reaped."""
         if grace_s > 0 and not self._ended.done():
             self._signal(signal.SIGTERM)
@@ -117,10 +119,10 @@ class ChildProcess:
         self.kill()
         return await self.wait()
 
-    async def end_surely(self, grace_s: float) -> ChildExit:
-        """``end`` for a task that is being cancelled: it is not interrupted, and whoever cancels
-        the task once more is in a hurry, so the grace is over then."""
-        ending = asyncio.ensure_future(self.end(grace_s))
+    async def terminate_shielded(self, grace_s: float) -> ChildExit:
+        """``terminate`` for a task that is being cancelled: cancellation does not interrupt it. A
+        second cancellation ends the grace period with SIGKILL."""
+        ending = asyncio.ensure_future(self.terminate(grace_s))
         while not ending.done():
             try:
                 await asyncio.shield(ending)
@@ -134,7 +136,7 @@ class ChildProcess:
             self._signal(signal.SIGKILL)
 
     async def connect(
-        self: Self, streams: Sequence[tuple[int, InStream]], writer: int = -1
+        self: Self, streams: Sequence[tuple[int, ReadPipe]], writer: int = -1
     ) -> Self:
         """Take the pipes over and watch for the end. OSError when a guard could not start its
         command; the child is gone then, as after any other error."""
@@ -151,12 +153,12 @@ class ChildProcess:
                 await self._loop.connect_read_pipe(lambda made=stream: made, source)
                 self._streams.append(stream)
             if self._guard is not None:
-                await self._guard.came_up()
+                await self._guard.wait_started()
         except BaseException:
             for descriptor in waiting:
                 os.close(descriptor)
             self._open = dict.fromkeys(stream for stream in self._streams if stream in self._open)
-            await self.end_surely(0)
+            await self.terminate_shielded(0)
             raise
         return self
 
@@ -190,14 +192,14 @@ class ChildProcess:
         # Before the reaping: while the dead leader is unreaped its number belongs to its group.
         _kill_group(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self.let_go()
+        self.close_lifeline()
         if self._writer is not None:
             self._writer.close()
         for stream in self._streams:
-            stream.hurry()
+            stream.read_rest()
         # What the dead child left in its pipes is read up to their end; a process that escaped the
         # group may hold them open, so that end is not waited for without limit.
-        self._loop.call_later(_LAST_WORDS_S, self._close_streams)
+        self._loop.call_later(_READ_REST_S, self._close_streams)
         self._settle()
 
     def _settle(self) -> None:
@@ -210,12 +212,12 @@ class ChildProcess:
             elif self._guard.pid is not None:
                 # Somebody killed the guard: its word is missing, and its work is ours.
                 _kill_group(self._guard.pid, signal.SIGKILL)
-        _LIVING.discard(self)
+        _ALIVE.discard(self)
         self._ended.set_result(ChildExit(status))
         if self._on_exit is not None:
             self._on_exit()
 
-    def _stream_closed(self, stream: InStream) -> None:
+    def _stream_closed(self, stream: ReadPipe) -> None:
         self._open.pop(stream, None)
         self._settle()
 
@@ -228,8 +230,8 @@ class ChildProcess:
             _kill_group(self._process.pid, number)
         elif number == signal.SIGKILL:
             self._tell_guard(b"K")
-            self.let_go()
-            self._loop.call_later(_GUARD_LATEST_S, self._insist)
+            self.close_lifeline()
+            self._loop.call_later(_GUARD_TIMEOUT_S, self._insist)
         else:
             self._tell_guard(b"T")
 
@@ -242,7 +244,7 @@ class ChildProcess:
         if not self._ended.done():
             _kill_group(self._process.pid, signal.SIGKILL)
 
-    def let_go(self) -> None:
+    def close_lifeline(self) -> None:
         """Close the lifeline: a child that still lives ends with its whole group."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
@@ -254,13 +256,13 @@ def _kill_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
-_LIVING: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
+_ALIVE: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
 
 
-def _forget_after_fork() -> None:
+def _close_lifelines() -> None:
     # A fork of the parent that lives on must not keep the parent's children alive.
-    for child in list(_LIVING):
-        child.let_go()
+    for child in list(_ALIVE):
+        child.close_lifeline()
 
 
-os.register_at_fork(after_in_child=_forget_after_fork)
+os.register_at_fork(after_in_child=_close_lifelines)

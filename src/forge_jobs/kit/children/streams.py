@@ -11,14 +11,14 @@ from typing import Final
 from .parent_link import BadLine
 
 MAX_OUTPUT_LINE: Final = 8 << 10
-_MAX_AHEAD: Final = 1 << 16
+_MAX_BUFFERED: Final = 1 << 16
 
 
-class InStream(asyncio.Protocol):
-    """A pipe that is read. ``on_close`` is told once, after ``over``."""
+class ReadPipe(asyncio.Protocol):
+    """A pipe that is read. ``on_close`` is told once, after ``on_eof``."""
 
     def __init__(self) -> None:
-        self.on_close: Callable[[], None] = _nothing
+        self.on_close: Callable[[], None] = _ignore
         self._transport: asyncio.ReadTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -26,13 +26,13 @@ class InStream(asyncio.Protocol):
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.over()
+        self.on_eof()
         self.on_close()
 
-    def over(self) -> None:
+    def on_eof(self) -> None:
         """The pipe has ended."""
 
-    def hurry(self) -> None:
+    def read_rest(self) -> None:
         """The child is dead: take what its pipe still holds, which is little."""
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class InStream(asyncio.Protocol):
             self._transport.close()
 
 
-class LineStream(InStream):
+class LineStream(ReadPipe):
     """Lines as a program speaks them. It reads ahead a little and then lets the child wait."""
 
     def __init__(self, limit: int) -> None:
@@ -51,12 +51,12 @@ class LineStream(InStream):
         self._rest = bytearray()
         self._held = 0
         self._paused = False
-        self._hurried = False
+        self._read_rest = False
         self._ended = False
         self._waiter: asyncio.Future[None] | None = None
 
     @property
-    def unread(self) -> bool:
+    def has_unread(self) -> bool:
         """Whether the child said something that nobody has taken yet."""
         return bool(self._lines or self._rest)
 
@@ -75,7 +75,7 @@ class LineStream(InStream):
                 self._waiter = None
         line = self._lines.popleft()
         self._held -= len(line)
-        if self._held < _MAX_AHEAD:
+        if self._held < _MAX_BUFFERED:
             self._resume()
         if len(line) > self._limit:
             raise BadLine(f"the child sent a line of {len(line):,} bytes, over {self._limit:,}")
@@ -87,19 +87,19 @@ class LineStream(InStream):
         for other in others:
             self._add(bytes(self._rest))
             self._rest = bytearray(other)
-        too_much = self._held > _MAX_AHEAD or len(self._rest) > self._limit
-        if too_much and not (self._paused or self._hurried) and self._transport is not None:
+        too_much = self._held > _MAX_BUFFERED or len(self._rest) > self._limit
+        if too_much and not (self._paused or self._read_rest) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
         if others or too_much:
             self._wake()
 
-    def over(self) -> None:
+    def on_eof(self) -> None:
         self._ended = True
         self._wake()
 
-    def hurry(self) -> None:
-        self._hurried = True
+    def read_rest(self) -> None:
+        self._read_rest = True
         self._resume()
 
     def _resume(self) -> None:
@@ -116,7 +116,7 @@ class LineStream(InStream):
             self._waiter.set_result(None)
 
 
-class PrintStream(InStream):
+class TextLineStream(ReadPipe):
     """What a child prints, as text lines of bounded length."""
 
     def __init__(self, on_output: Callable[[str], None]) -> None:
@@ -138,7 +138,7 @@ class PrintStream(InStream):
             self._cutting = True
             self._rest = b""
 
-    def over(self) -> None:
+    def on_eof(self) -> None:
         if self._rest and not self._cutting:
             self._tell(self._rest)
 
@@ -147,7 +147,7 @@ class PrintStream(InStream):
         self._on_output(text + " …" if len(line) > MAX_OUTPUT_LINE else text)
 
 
-class KeptStream(InStream):
+class HeadTailStream(ReadPipe):
     """The first and the last bytes of a stream, half of the limit each; the rest is counted."""
 
     def __init__(self, limit: int) -> None:
@@ -169,16 +169,16 @@ class KeptStream(InStream):
                 del self._tail[: -self._half]
 
     @property
-    def left_out(self) -> int:
+    def omitted_bytes(self) -> int:
         """How many bytes in the middle were not kept."""
         return max(0, self.total - len(self._head) - self._half)
 
-    def kept(self) -> tuple[bytes, bytes]:
-        """The beginning and the end; nothing is missing between them if ``left_out`` is 0."""
+    def head_and_tail(self) -> tuple[bytes, bytes]:
+        """The beginning and the end; nothing is missing between them if ``omitted_bytes`` is 0."""
         return bytes(self._head), bytes(self._tail[-self._half :])
 
 
-class OutPipe(asyncio.BaseProtocol):
+class WritePipe(asyncio.BaseProtocol):
     """Whether the pipe to the child takes more."""
 
     def __init__(self) -> None:
@@ -201,5 +201,5 @@ class OutPipe(asyncio.BaseProtocol):
         await self._room.wait()
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     pass

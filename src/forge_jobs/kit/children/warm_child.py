@@ -8,29 +8,29 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, TypeVar
 
-from .line_child import Exited, LineChild, Printed
+from .line_child import LineChild, OnExit, OnOutput
 from .parent_link import MAX_LINE_BYTES, BadLine
 from .process import ChildExit, ChildGone
 
 T = TypeVar("T")
-Launch = Callable[[Printed, Exited], Awaitable[LineChild]]
+Launch = Callable[[OnOutput, OnExit], Awaitable[LineChild]]
 
-PATIENCE_S: Final = 2.0
-_LINES_IN_A_ROW: Final = 64
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+_LINES_PER_YIELD: Final = 64
 
 
-class NotUp(Exception):
+class ChildUnavailable(Exception):
     """The child did not come up, or was gone before it had the request: nobody's request is to
     blame."""
 
 
 class WarmChild:
     """A child that was started, listens, and has taken ``jobs`` requests. Whatever it prints goes
-    to ``on_output``. ``may_chatter``: what it says between requests is no fault."""
+    to ``on_output``. ``allows_unsolicited_lines``: what it says between requests is no fault."""
 
-    may_chatter: ClassVar[bool] = False
+    allows_unsolicited_lines: ClassVar[bool] = False
 
-    def __init__(self, on_output: Printed) -> None:
+    def __init__(self, on_output: OnOutput) -> None:
         self.jobs = 0
         self._on_output = on_output
         self._child: LineChild | None = None
@@ -39,7 +39,7 @@ class WarmChild:
     async def start(
         self,
         launch: Launch,
-        on_exit: Exited,
+        on_exit: OnExit,
         *,
         is_ready: Callable[[bytes], bool] | None,
         greeting: bytes | None = None,
@@ -49,7 +49,9 @@ class WarmChild:
         try:
             child = self._child = await launch(self._on_output, on_exit)
         except OSError as error:
-            raise NotUp(f"a child process cannot be started: {error.strerror or error}") from error
+            raise ChildUnavailable(
+                f"a child process cannot be started: {error.strerror or error}"
+            ) from error
         try:
             async with asyncio.timeout(within_s):
                 if greeting is not None:
@@ -67,11 +69,11 @@ class WarmChild:
         except TimeoutError:
             why = f"it was not ready within {within_s:g} s"
         except asyncio.CancelledError:
-            await child.end_surely(0)
+            await child.terminate_shielded(0)
             raise
-        ended = await child.end(0)
+        ended = await child.terminate(0)
         told = f": {ended}" if why == "it ended" else ""
-        raise NotUp(f"a child process did not come up: {why}{told}")
+        raise ChildUnavailable(f"a child process did not come up: {why}{told}")
 
     @property
     def alive(self) -> bool:
@@ -79,14 +81,14 @@ class WarmChild:
         child = self._child
         if child is None or self._doomed or child.exit is not None:
             return False
-        return child.there
+        return child.exists
 
     @property
     def pid(self) -> int:
         """The child's process id, 0 before it has one."""
         return 0 if self._child is None else self._child.pid
 
-    async def talk(self, request: bytes, hear: Callable[[bytes], T | None]) -> T:
+    async def request(self, line: bytes, on_line: Callable[[bytes], T | None]) -> T:
         """Send the request and pass the lines that follow to ``hear``, until it has an answer.
 
         NotUp when the child was already gone, or had spoken without being asked: it is killed, and
@@ -96,44 +98,46 @@ class WarmChild:
         child = self._child
         assert child is not None
         self.jobs += 1
-        if child.unread and not self.may_chatter:
+        if child.has_unread and not self.allows_unsolicited_lines:
             await self.kill()
-            raise NotUp("a child process spoke without being asked")
+            raise ChildUnavailable("a child process spoke without being asked")
         try:
-            await child.send(request, limit=MAX_LINE_BYTES)
+            await child.send(line, limit=MAX_LINE_BYTES)
         except ChildGone:
-            raise NotUp(f"a child process died while it was idle: {child.exit}") from None
+            raise ChildUnavailable(
+                f"a child process died while it was idle: {child.exit}"
+            ) from None
         heard = 0
-        while (line := await child.receive()) is not None:
-            answer = hear(line)
+        while (reply := await child.receive()) is not None:
+            answer = on_line(reply)
             if answer is not None:
                 return answer
             heard += 1
-            if heard % _LINES_IN_A_ROW == 0:
+            if heard % _LINES_PER_YIELD == 0:
                 # Lines that are there already do not let anybody else run.
                 await asyncio.sleep(0)  # noqa: TID251  -- yields to other tasks, no time passes
         raise ChildGone(str(await child.wait()))
 
-    def tell(self, line: bytes) -> None:
+    def send_nowait(self, line: bytes) -> None:
         """A word in between. Nobody needs to be there to hear it."""
         if self._child is not None:
             try:
-                self._child.post(line)
+                self._child.send_nowait(line)
             except ChildGone:
                 pass
 
-    async def end(self, grace_s: float) -> ChildExit | None:
+    async def terminate(self, grace_s: float) -> ChildExit | None:
         """End the child in the middle of a request: TERM to its group, KILL after the grace. No
         other request from here on; a cancellation meanwhile only shortens the grace."""
         self._doomed = True
-        return None if self._child is None else await self._child.end_surely(grace_s)
+        return None if self._child is None else await self._child.terminate_shielded(grace_s)
 
-    async def dismiss(self) -> None:
+    async def shut_down(self) -> None:
         """Let an idle child end by itself; insist if it does not."""
         self._doomed = True
         if self._child is not None:
-            await self._child.dismissed(PATIENCE_S)
+            await self._child.shut_down(SHUTDOWN_TIMEOUT_S)
 
     async def kill(self) -> None:
         """End the child at once with everything it started."""
-        await self.end(0)
+        await self.terminate(0)

@@ -86,7 +86,7 @@ class TestTimetable:
         seen = await _seen(store)
         tick = clock.now() + MINUTE
         fired = await store.schedules.fire(
-            "report", tick=tick, next_at=tick + MINUTE, shots=[_shot(tick)]
+            "report", tick=tick, next_at=tick + MINUTE, new_fires=[_shot(tick)]
         )
         assert fired is not None
         edited = structs.replace(seen, payload=b"[]")
@@ -127,7 +127,7 @@ class TestTimetable:
         stored = await version()
         assert stored > before
         tick = clock.now() + MINUTE
-        await store.schedules.fire("report", tick=tick, next_at=None, shots=[_shot(tick)])
+        await store.schedules.fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)])
         assert not await store.schedules.put(_schedule(clock), expect=77)
         assert not await store.schedules.delete("none")
         assert await version() == stored
@@ -164,9 +164,9 @@ class TestTicks:
         await store.schedules.put(structs.replace(_schedule(clock), error="old"))
         tick = clock.now() + MINUTE
         clock.advance(90)
-        shots = [_shot(tick), _shot(tick + 30 * SECOND)]
+        new_fires = [_shot(tick), _shot(tick + 30 * SECOND)]
         fires = await store.schedules.fire(
-            "report", tick=tick, next_at=tick + 60 * SECOND, shots=shots
+            "report", tick=tick, next_at=tick + 60 * SECOND, new_fires=new_fires
         )
         assert fires is not None
         assert [(fire.tick, fire.at, fire.outcome) for fire in fires] == [
@@ -188,7 +188,7 @@ class TestTicks:
         fires = await asyncio.gather(
             *(
                 store.schedules.fire(
-                    "report", tick=tick, next_at=tick + MINUTE, shots=[_shot(tick)]
+                    "report", tick=tick, next_at=tick + MINUTE, new_fires=[_shot(tick)]
                 )
                 for _ in range(8)
             )
@@ -204,11 +204,11 @@ class TestTicks:
         tick = clock.now() + MINUTE
         fire = store.schedules.fire
         for name, at in (("report", tick - 1), ("report", tick + 1), ("none", tick)):
-            assert await fire(name, tick=at, next_at=None, shots=[_shot(at)]) is None
+            assert await fire(name, tick=at, next_at=None, new_fires=[_shot(at)]) is None
         await store.schedules.put(structs.replace(_schedule(clock), enabled=False))
-        assert await fire("report", tick=tick, next_at=None, shots=[_shot(tick)]) is None
+        assert await fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)]) is None
         await store.schedules.put(structs.replace(_schedule(clock), next_at=None))
-        assert await fire("report", tick=tick, next_at=None, shots=[_shot(tick)]) is None
+        assert await fire("report", tick=tick, next_at=None, new_fires=[_shot(tick)]) is None
         assert await everything(store) == []
         assert await store.schedules.history("report") == []
 
@@ -216,7 +216,7 @@ class TestTicks:
         await store.schedules.put(_schedule(clock))
         tick = clock.now() + MINUTE
         fires = await store.schedules.fire(
-            "report", tick=tick, next_at=tick + MINUTE, shots=[NewFire(tick, None, 4)]
+            "report", tick=tick, next_at=tick + MINUTE, new_fires=[NewFire(tick, None, 4)]
         )
         assert fires == [Fire(tick, clock.now(), FireOutcome.MISSED, None, 4)]
         seen = await _seen(store)
@@ -231,8 +231,8 @@ class TestTicks:
         fire, ids = store.schedules.fire, set[str | None]()
         for step, wanted in enumerate((FireOutcome.FIRED, FireOutcome.SKIPPED)):
             at = tick + step * MINUTE
-            shots = [_shot(at, dedupe_key="cron:report")]
-            fires = await fire("report", tick=at, next_at=at + MINUTE, shots=shots)
+            new_fires = [_shot(at, dedupe_key="cron:report")]
+            fires = await fire("report", tick=at, next_at=at + MINUTE, new_fires=new_fires)
             assert fires is not None
             assert [one.outcome for one in fires] == [wanted]
             ids.add(fires[0].job_id)
@@ -240,7 +240,7 @@ class TestTicks:
         assert (await _seen(store)).last_at == tick + MINUTE
         at = tick + 2 * MINUTE
         both = [_shot(at, dedupe_key="other"), _shot(at + 1, dedupe_key="other")]
-        fires = await fire("report", tick=at, next_at=None, shots=both)
+        fires = await fire("report", tick=at, next_at=None, new_fires=both)
         assert fires is not None
         assert [one.outcome for one in fires] == [FireOutcome.FIRED, FireOutcome.SKIPPED]
 
@@ -266,11 +266,13 @@ class TestTicks:
         for name in ("other", "report"):
             await store.schedules.put(_schedule(clock, name))
         tick = clock.now() + MINUTE
-        await store.schedules.fire("other", tick=tick, next_at=None, shots=[NewFire(tick)])
+        await store.schedules.fire("other", tick=tick, next_at=None, new_fires=[NewFire(tick)])
         for _ in range(3):
-            shots = [NewFire(tick + place, None, place) for place in range(FIRES_KEPT - 10)]
+            new_fires = [NewFire(tick + place, None, place) for place in range(FIRES_KEPT - 10)]
             following = tick + FIRES_KEPT - 10
-            fires = await store.schedules.fire("report", tick=tick, next_at=following, shots=shots)
+            fires = await store.schedules.fire(
+                "report", tick=tick, next_at=following, new_fires=new_fires
+            )
             assert fires is not None
             tick = following
         history = await store.schedules.history("report")

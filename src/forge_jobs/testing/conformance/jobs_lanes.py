@@ -77,7 +77,7 @@ class TestLanes:
         states = [answer.status for answer in answers]
         assert states == [JobStatus.PENDING] * 2 + [JobStatus.HELD] * 2
         held = await record(store, answers[2].id)
-        assert (held.lot, held.lane) == (lane_bucket("q", "a"), "a")
+        assert (held.limit_bucket, held.lane) == (lane_bucket("q", "a"), "a")
         assert len(await worker.claim(free=9)) == 2
 
     async def test_serial_does_not_wait_for_a_retry(self, store: Store, worker: Worker) -> None:
@@ -146,8 +146,8 @@ class TestLanes:
         first = await enqueue(store, kind="fetch", limit_key=key)
         seated = await put(store, "a", SERIAL, kind="fetch", limit_key=key)
         behind = await put(store, "a", SERIAL, kind="other")
-        assert (await record(store, seated.id)).lot == key
-        assert (await record(store, behind.id)).lot == lane_bucket("q", "a")
+        assert (await record(store, seated.id)).limit_bucket == key
+        assert (await record(store, behind.id)).limit_bucket == lane_bucket("q", "a")
         [job] = await worker.claim(free=9)
         assert job.key == first.key
         await worker.end(job, Dead("x"))

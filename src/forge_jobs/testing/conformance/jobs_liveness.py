@@ -179,7 +179,7 @@ class TestReap:
 
 @pytest.mark.asyncio
 class TestLeaving:
-    """``ProcessStore.leave`` and ``mark_dead``."""
+    """``ProcessStore.leave`` and ``remove_dead``."""
 
     async def test_A3_leaving_hands_everything_back_without_spending(
         self, store: Store, worker: Worker, clock: MovableClock
@@ -217,11 +217,11 @@ class TestLeaving:
         await worker.claim(free=2)
         clock.advance(LEASE_S)
         await _reap(store, limit=1)
-        assert await store.processes.mark_dead() == 0
+        assert await store.processes.remove_dead() == 0
         await _reap(store)
-        assert await store.processes.mark_dead() == 1
-        assert await store.processes.mark_dead() == 0
+        assert await store.processes.remove_dead() == 1
+        assert await store.processes.remove_dead() == 0
 
     async def test_the_living_are_not_buried(self, store: Store, worker: Worker) -> None:
-        assert await store.processes.mark_dead() == 0
+        assert await store.processes.remove_dead() == 0
         assert (await worker.heartbeat()).alive

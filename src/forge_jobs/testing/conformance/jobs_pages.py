@@ -252,7 +252,7 @@ class TestPages:
         for text, kinds in expected.items():
             page = await store.jobs.page(Filter(payload=text), limit=10)
             assert "".join(job.kind for job in page.jobs) == kinds, text
-            assert (page.looked, page.next) == (3, None)
+            assert (page.rows_read, page.next) == (3, None)
             assert (await store.metrics.count(Filter(payload=text), cap=10)).jobs == len(kinds)
 
     async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:

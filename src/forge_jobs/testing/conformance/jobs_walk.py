@@ -118,7 +118,7 @@ class Walk:
             await worker.heartbeat()
         if self.pick(3) == 0:
             await self.store.jobs.reap(crash_note="x", limit=50)
-            await self.store.processes.mark_dead()
+            await self.store.processes.remove_dead()
         if self.pick(3) == 0:
             await self.store.jobs.promote(limit=20)
         if self.pick(8) == 0 and self.workers:

@@ -239,7 +239,7 @@ class TestKeys:
             JobStatus.PENDING, JobStatus.HELD, JobStatus.PENDING,
         ]  # fmt: skip
         held = await record(store, second.id)
-        assert (held.status, held.lot) == (JobStatus.HELD, key_bucket("fetch", "a"))
+        assert (held.status, held.limit_bucket) == (JobStatus.HELD, key_bucket("fetch", "a"))
         jobs = await worker.claim(free=9)
         assert keys(jobs) == [first.key, third.key]
         assert jobs[0].limit_key == key_bucket("fetch", "a")
@@ -253,7 +253,7 @@ class TestKeys:
         await store.limits.publish([Declared(name="task:fetch", concurrency=9_999, per="args.x")])
         hosts = ["b", "a", "c", *["a"] * 5_600, "b", "b", "c"]
         answers = await store.jobs.enqueue([new_job(**fetch(host)) for host in hosts])
-        while (await store.limits.admit(limit=9)).moved:
+        while (await store.limits.admit(limit=9)).admitted:
             pass
         assert await counted(store) == {("q", JobStatus.PENDING): len(hosts)}
         running = keys(await worker.claim(free=1))
@@ -352,7 +352,7 @@ class TestKeys:
         await worker.wait(2)
         assert await worker.claim(free=9) == []
         failed = await record(store, first.id)
-        assert (failed.status, failed.lot) == (JobStatus.HELD, key_bucket("fetch", "a"))
+        assert (failed.status, failed.limit_bucket) == (JobStatus.HELD, key_bucket("fetch", "a"))
 
     async def test_a_person_brings_one_back_into_a_full_key(
         self, store: Store, worker: Worker
@@ -392,8 +392,8 @@ class TestKeys:
             await enqueue(store, **fetch(host, hold=True))
         assert await worker.claim(free=9) == []
         step = await store.limits.admit(limit=2)
-        assert (step.moved, step.next is not None) == (2, True)
+        assert (step.admitted, step.next is not None) == (2, True)
         step = await store.limits.admit(limit=2, after=step.next)
-        assert (step.moved, step.next) == (1, None)
+        assert (step.admitted, step.next) == (1, None)
         assert len(await worker.claim(free=9)) == 3
-        assert (await store.limits.admit(limit=100)).moved == 0
+        assert (await store.limits.admit(limit=100)).admitted == 0

@@ -9,7 +9,7 @@ from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Done, Failed, Missing, Snooze, Throttled
 from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
-from forge_jobs.core.vitals import EVER, Vitals
+from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
@@ -250,7 +250,7 @@ class TestVitals:
         self, store: Store, clock: MovableClock
     ) -> None:
         """Whatever becomes of the minutes: what Prometheus calls a histogram must not fall."""
-        assert await store.metrics.vitals(since=EVER, until=EVER + 1) == []
+        assert await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1) == []
         at = clock.now() - clock.now() % MINUTE
         for turn, host_id in enumerate(("a", "b", "a")):
             trips = histogram([0.001 * (turn + 1)])
@@ -258,6 +258,6 @@ class TestVitals:
             await store.metrics.record_vitals(told)
         await store.metrics.purge_minutes(before=at + 9 * MINUTE, limit=99)
         assert await store.metrics.vitals(since=0, until=at + 9 * MINUTE) == []
-        [known] = await store.metrics.vitals(since=EVER, until=EVER + 1)
+        [known] = await store.metrics.vitals(since=LIFETIME, until=LIFETIME + 1)
         assert known.exchange.buckets == histogram([0.001, 0.002, 0.003]).buckets
         assert (known.exchange.count, known.errors) == (3, 3)

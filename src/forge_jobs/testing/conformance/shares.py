@@ -38,16 +38,18 @@ async def _held(store: Store, queue: str = "q") -> dict[str, int]:
     }
 
 
-async def _give_up(store: Store, worker: Worker, *, running: int = 0, queue: str = "q") -> int:
+async def _release_slots(
+    store: Store, worker: Worker, *, running: int = 0, queue: str = "q"
+) -> int:
     """What a process says that has read its share and has that many jobs running."""
     [record] = [one for one in await store.processes.all() if one.key == worker.key]
     kept = SlotsInUse(queue, record.shares[queue].version, running)
-    return await store.processes.give_up(worker.key, [kept])
+    return await store.processes.release_slots(worker.key, [kept])
 
 
 @pytest.mark.asyncio
 class TestShares:
-    """``ProcessStore.share`` and ``give_up``."""
+    """``ProcessStore.share`` and ``release_slots``."""
 
     async def test_a_lone_process_gets_everything(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=10)
@@ -95,11 +97,11 @@ class TestShares:
         assert await store.processes.share(max_slots=MOST) == 1
         assert await _slots(store) == {"a": 5}
         assert await _held(store) == {"a": 10}
-        assert await _give_up(store, workers["a"], running=8) == 2
+        assert await _release_slots(store, workers["a"], running=8) == 2
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 5, "b": 2}
-        assert await _give_up(store, workers["a"], running=3) == 3
-        assert await _give_up(store, workers["a"], running=3) == 0
+        assert await _release_slots(store, workers["a"], running=3) == 3
+        assert await _release_slots(store, workers["a"], running=3) == 0
         await store.processes.share(max_slots=MOST)
         assert (await _slots(store), await _held(store)) == ({"a": 5, "b": 5},) * 2
 
@@ -118,20 +120,22 @@ class TestShares:
         await store.processes.share(max_slots=MOST)
         await store.queues.change("q", QueueChange(slots=2))
         await store.processes.share(max_slots=MOST)
-        assert await store.processes.give_up(a.key, [late]) == 0
+        assert await store.processes.release_slots(a.key, [late]) == 0
         assert await _held(store) == {"a": 10}
-        assert await _give_up(store, a, running=1) == 8
+        assert await _release_slots(store, a, running=1) == 8
         assert await _held(store) == {"a": 2}
 
     async def test_giving_up_never_takes(self, store: Store, clock: MovableClock) -> None:
         await store.queues.ensure("q", slots=4)
         workers = await _join(store, clock, "a")
         await store.processes.share(max_slots=MOST)
-        assert await _give_up(store, workers["a"], running=99) == 0
+        assert await _release_slots(store, workers["a"], running=99) == 0
         assert await _held(store) == {"a": 4}
-        assert await store.processes.give_up(4711, [SlotsInUse("q", 1, 0)]) == 0
-        assert await store.processes.give_up(workers["a"].key, [SlotsInUse("other", 1, 0)]) == 0
-        assert await store.processes.give_up(workers["a"].key, []) == 0
+        assert await store.processes.release_slots(4711, [SlotsInUse("q", 1, 0)]) == 0
+        assert (
+            await store.processes.release_slots(workers["a"].key, [SlotsInUse("other", 1, 0)]) == 0
+        )
+        assert await store.processes.release_slots(workers["a"].key, []) == 0
 
     async def test_fewer_slots_are_taken_at_once_and_free_when_given_up(
         self, store: Store, clock: MovableClock
@@ -144,7 +148,7 @@ class TestShares:
         assert await _slots(store) == {"a": 1, "b": 1, "c": 1}
         assert sum((await _held(store)).values()) == 9
         for worker in workers.values():
-            await _give_up(store, worker)
+            await _release_slots(store, worker)
         assert sum((await _held(store)).values()) == 3
 
     async def test_a_process_that_leaves_leaves_its_share(
@@ -166,7 +170,7 @@ class TestShares:
         await store.processes.quiet("a", quiet=True)
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 0, "b": 5}
-        await _give_up(store, workers["a"], running=2)
+        await _release_slots(store, workers["a"], running=2)
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"a": 0, "b": 8}
 
@@ -301,7 +305,7 @@ async def _stir(
         case 4:
             await store.queues.change("q", QueueChange(slots=_below(dice, 30)))
         case _ if name is not None and name in await _slots(store):
-            await _give_up(store, workers[name], running=_below(dice, 8))
+            await _release_slots(store, workers[name], running=_below(dice, 8))
         case _:
             pass
     config = await store.queues.get("q")

@@ -14,7 +14,7 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.outcome import Failed, Stopped
 from forge_jobs.engine.running.run import OnRunEnd, Run, RunOutcome
 from forge_jobs.kit.children.pool import ChildPool
-from forge_jobs.kit.children.warm_child import NotUp
+from forge_jobs.kit.children.warm_child import ChildUnavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 
@@ -43,9 +43,9 @@ class ChildExecutor:
         self._places: dict[Run, _ChildRun] = {}
         self._pool = ChildPool(
             ChildWorker,
-            ChildWorker.come_up,
+            ChildWorker.start_program,
             size=None,
-            is_worn=lambda seat: seat.jobs >= settings.max_child_jobs,
+            is_worn_out=lambda seat: seat.jobs >= settings.max_child_jobs,
             idle_s=settings.child_idle_s,
             clock=clock,
             entropy=entropy,
@@ -97,8 +97,8 @@ class ChildExecutor:
         why = ""
         for _ in range(_SEATS_TRIED):
             try:
-                seat = await self._pool.take(fresh=isolated)
-            except NotUp as died:
+                seat = await self._pool.acquire(fresh=isolated)
+            except ChildUnavailable as died:
                 why = str(died)
                 continue
             try:
@@ -106,8 +106,8 @@ class ChildExecutor:
                     return RunOutcome(Stopped(run.stop_reason))
                 self._places[run].seat = seat
                 return await seat.work(run)
-            except NotUp as died:
+            except ChildUnavailable as died:
                 why = str(died)
             finally:
-                self._pool.give_back(seat, keep=not isolated)
+                self._pool.release(seat, keep=not isolated)
         return RunOutcome(Failed(why))

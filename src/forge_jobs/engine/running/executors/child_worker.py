@@ -14,7 +14,7 @@ from forge_jobs.engine.running.run import MAX_LINES, Run, RunOutcome
 from forge_jobs.kit.children.line_child import LineChild
 from forge_jobs.kit.children.parent_link import BadLine
 from forge_jobs.kit.children.process import ChildGone
-from forge_jobs.kit.children.warm_child import NotUp, WarmChild
+from forge_jobs.kit.children.warm_child import ChildUnavailable, WarmChild
 
 from .child_wire import (
     Halt,
@@ -47,14 +47,14 @@ class ChildWorker(WarmChild):
     """A seat whose child is ``child_main``."""
 
     # A thread that outlived its job may go on speaking.
-    may_chatter = True
+    allows_unsolicited_lines = True
 
     def __init__(self) -> None:
         super().__init__(self._print)
         self._run: Run | None = None
         self._printed = 0
 
-    async def come_up(self, on_exit: Callable[[], None]) -> None:
+    async def start_program(self, on_exit: Callable[[], None]) -> None:
         """Start the child and wait until it listens. NotUp when it does not come up."""
         # Unbuffered: what a handler printed before its child was killed is worth seeing.
         command = [sys.executable, "-u", "-m", PROGRAM]
@@ -71,12 +71,14 @@ class ChildWorker(WarmChild):
         self._run, self._printed = run, 0
         hearing = _JobConversation(run, number)
         try:
-            return await self.talk(encode(_take(run, number)), hearing.hear)
+            return await self.request(encode(_take(run, number)), hearing.hear)
         except ChildGone as ended:
             if run.stop_reason is not None:
                 return RunOutcome(Stopped(run.stop_reason))
             if not hearing.taken:
-                raise NotUp(f"a child process died before it took the job: {ended}") from None
+                raise ChildUnavailable(
+                    f"a child process died before it took the job: {ended}"
+                ) from None
             return RunOutcome(Crashed(f"child process died: {ended}"))
         except (BadLine, DecodeError) as error:
             await self.kill()
@@ -92,8 +94,8 @@ class ChildWorker(WarmChild):
     async def halt(self, run: Run) -> None:
         """End the job by ending the child: a word, TERM to its group, KILL after a short grace."""
         if self._run is run:
-            self.tell(encode(Halt(self.jobs, run.stop_reason or "stopped")))
-            await self.end(KILL_GRACE_S)
+            self.send_nowait(encode(Halt(self.jobs, run.stop_reason or "stopped")))
+            await self.terminate(KILL_GRACE_S)
 
     def _print(self, line: str) -> None:
         run = self._run

@@ -1,0 +1,76 @@
+"""Sessions of a gateway without a database: they end with the process."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from telegram_gateway.flood import Allowance
+
+from .contract import Reply
+
+_MAX_QUARANTINE: Final = 100
+_MAX_LEVELS: Final = 10_000
+
+
+class MemoryGatewayStore:
+    """Dictionaries."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, int] = {}
+        self._wrong: dict[int, list[int]] = {}
+        self._quarantine: list[tuple[int, str, bytes]] = []
+        self._levels: dict[str, int] = {}
+
+    async def open(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+    async def session_until(self, user_id: int, now: int) -> int | None:
+        until = self._until.get(user_id)
+        return until if until is not None and until > now else None
+
+    async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
+        self._until[user_id] = until
+        self._wrong.pop(user_id, None)
+        await reply.aenqueue()
+
+    async def end_session(self, user_id: int, reply: Reply) -> None:
+        self._until.pop(user_id, None)
+        await reply.aenqueue()
+
+    async def forget_user(self, user_id: int) -> None:
+        self._until.pop(user_id, None)
+        self._wrong.pop(user_id, None)
+
+    async def wrong_codes(self, user_id: int, since: int) -> int:
+        return sum(at >= since for at in self._wrong.get(user_id, ()))
+
+    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+        self._wrong.setdefault(user_id, []).append(at)
+        await reply.aenqueue()
+
+    async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
+        self._quarantine = [*self._quarantine, (at, bot_id, body)][-_MAX_QUARANTINE:]
+
+    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+        if len(self._levels) > _MAX_LEVELS:
+            self._levels = {key: level for key, level in self._levels.items() if level > now}
+        found = {one.key: one.after(self._levels.get(one.key), now) for one in wanted}
+        wait = max((wait for _, wait in found.values()), default=0)
+        if not wait:
+            self._levels |= {key: level for key, (level, _) in found.items()}
+        return wait
+
+    async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
+        over = [user for user, until in self._until.items() if until <= now]
+        for user in over:
+            del self._until[user]
+        for user, moments in list(self._wrong.items()):
+            left = [at for at in moments if at >= wrong_before]
+            if left:
+                self._wrong[user] = left
+            else:
+                del self._wrong[user]
+        self._quarantine = [row for row in self._quarantine if row[0] >= quarantine_before]
+        return len(over)
