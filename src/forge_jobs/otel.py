@@ -46,12 +46,12 @@ def instrument(
     if forge in _INSTRUMENTED:
         return
     _INSTRUMENTED.add(forge)
-    spans = _Spans(trace.get_tracer("forge_jobs", tracer_provider=tracer_provider), link=link)
+    spans = _TraceHooks(trace.get_tracer("forge_jobs", tracer_provider=tracer_provider), link=link)
     forge.around_enqueue(spans.send)
     forge.around_run(spans.process)
 
 
-class _Spans:
+class _TraceHooks:
     """The two hooks: around each enqueue and around each run."""
 
     def __init__(self, tracer: Tracer, *, link: bool) -> None:

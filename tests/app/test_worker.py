@@ -234,7 +234,7 @@ async def test_a_handler_enqueues_kinds_that_other_workers_published() -> None:
         assert await asyncio.to_thread(other.queue_of, "nobody") == "default"
 
 
-async def test_a_handler_hears_of_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handler_reads_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_kinds_cache, "FRESH_S", 0.0)
     with Forge("memory://routed-later") as forge:
         store = await forge.aready()

@@ -9,7 +9,7 @@ from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
 from forge_jobs.app.cron import CronOptions, DeclaredSchedules, T
 from forge_jobs.app.decorator import TaskDecorator
-from forge_jobs.app.worker import Queues, Worker, WorkerOptions, served_queues
+from forge_jobs.app.worker import EmbeddedWorker, Queues, WorkerOptions, served_queues
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.job import Job
 from forge_jobs.client.job_client import JobClient, ReadResult
@@ -267,7 +267,7 @@ class Forge:
         replaces: str | None = None,
         settings: EngineSettings | None = None,
         shutdown_timeout: Duration = config.DEFAULT_SHUTDOWN_TIMEOUT,
-    ) -> Worker:
+    ) -> EmbeddedWorker:
         """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
 
         Leaving the block stops it gracefully: running jobs get ``shutdown_timeout`` to finish, the
@@ -275,7 +275,7 @@ class Forge:
         of FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
         the host_id of a worker that is known to be dead; its jobs are free at once.
         """
-        return Worker(
+        return EmbeddedWorker(
             WorkerOptions(
                 client=self.client,
                 registry=self.registry,

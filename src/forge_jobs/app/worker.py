@@ -42,7 +42,7 @@ class WorkerOptions:
     shutdown_timeout_s: float = config.DEFAULT_SHUTDOWN_TIMEOUT
 
 
-class Worker:
+class EmbeddedWorker:
     """A worker in this process: ``async with forge.worker(...) as handle``.
 
     Entering starts it and returns its ``QueueHandle``; leaving stops it gracefully.

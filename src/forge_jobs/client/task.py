@@ -128,10 +128,10 @@ class TaskWith(Enqueueable[P, R]):
 class MakeLocal(Protocol):
     """Makes the Context of a direct call of a task, which runs without a worker."""
 
-    def __call__(self, template: NewJob) -> "LocalRun": ...
+    def __call__(self, template: NewJob) -> "DirectCall": ...
 
 
-class LocalRun(Protocol):
+class DirectCall(Protocol):
     """One direct call: its Context, and what to do after it succeeded."""
 
     @property
