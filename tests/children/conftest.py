@@ -25,7 +25,7 @@ class NoEnqueuer:
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise AssertionError("the worker's enqueuer is not for children")
 
-    def prepared(self, job: NewJob) -> NewJob:
+    def prepare(self, job: NewJob) -> NewJob:
         return job
 
 

@@ -75,7 +75,7 @@ class Site:
         return self.forge.enqueue(kind, {"name": name, **more}, queue="crash", **options).id
 
     def job(self, job_id: str) -> JobRecord:
-        found = self.forge.sender.access.run(lambda store: store.jobs.get(job_id))
+        found = self.forge.client.access.run(lambda store: store.jobs.get(job_id))
         assert found is not None
         return found
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.processes
 def test_poison_reaches_dead_and_affects_no_other_job(site: Site) -> None:
     """A handler that calls os._exit ends dead after conviction; 1,000 others finish (F13)."""
     poison = site.enqueue("leave", "poison")
-    site.forge.sender.access.enqueue(_noops(1_000))
+    site.forge.enqueuer.enqueue(_noops(1_000))
     parent = site.parent(processes=2)
     site.until_status(poison, "dead", 60)
     job = site.job(poison)
@@ -43,7 +43,7 @@ def _noops(count: int) -> list[NewJob]:
 
 
 def _counts(site: Site) -> dict[str, int]:
-    counts = site.forge.sender.access.run(lambda store: store.metrics.counts())
+    counts = site.forge.client.access.run(lambda store: store.metrics.counts())
     by_status: dict[str, int] = {}
     for count in counts:
         by_status[str(count.status)] = by_status.get(str(count.status), 0) + count.jobs

@@ -15,8 +15,12 @@ from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.opened_store import OpenedStore
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
+from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter, Router
 from forge_jobs.engine.running.context import Context
+from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
 from forge_jobs.engine.services.cron import CronService
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.schedules import FireOutcome, Schedule
@@ -43,9 +47,11 @@ class Bench:
         return await cron_tick_once(self.store, **options)
 
     def service(self, **options: Any) -> CronService:
-        options.setdefault("queue_of", lambda kind: None)
-        options.setdefault("router", DefaultRouter())
-        return CronService(self.store, entropy=SeededEntropy(1), **options)
+        router: Router = options.pop("router", DefaultRouter())
+        handlers: HandlerRegistry = options.pop("handlers", HandlerRegistry())
+        kinds = PublishedKindsCache(OpenedStore(self.store), self.clock)
+        requests = JobRequests(handlers, kinds, router=router)
+        return CronService(self.store, requests=requests, entropy=SeededEntropy(1), **options)
 
     async def get(self, name: str = "report") -> Schedule:
         found = await self.store.schedules.get(name)
@@ -260,11 +266,13 @@ async def test_the_service_backs_off_on_errors_and_sleeps_until_the_next_tick(
 
 
 async def test_a_kind_goes_to_its_queue(bench: Bench) -> None:
+    handlers = HandlerRegistry()
+    handlers.register(Handler("known", RunIn.LOOP, lambda data, make_context: None, queue="mail"))
     for name in ("known", "published", "gh_unknown", "set"):
         await bench.declare(name, queue="here" if name == "set" else None)
     await bench.store.queues.publish({"published": "video", "known": "elsewhere"})
     bench.clock.advance(60)
-    await bench.service(queue_of={"known": "mail"}.get, router=KindPrefixRouter()).tick()
+    await bench.service(handlers=handlers, router=KindPrefixRouter()).tick()
     assert {job.kind: job.queue for job in await bench.jobs()} == {
         "known": "mail",
         "published": "video",

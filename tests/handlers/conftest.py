@@ -26,7 +26,7 @@ class NoEnqueuer:
     async def aenqueue(self, jobs: Any) -> Any:
         raise ForgeError("not here")
 
-    def prepared(self, job: NewJob) -> NewJob:
+    def prepare(self, job: NewJob) -> NewJob:
         return job
 
 

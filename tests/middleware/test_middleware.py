@@ -323,7 +323,7 @@ async def test_the_example_of_the_page_runs(project_root: Path, tmp_path: Path) 
 
 
 def _priority(forge: Forge, job_id: str) -> int | None:
-    found = forge.sender.access.run(lambda store: store.jobs.get(job_id))
+    found = forge.client.access.run(lambda store: store.jobs.get(job_id))
     return None if found is None else found.priority
 
 

@@ -140,7 +140,7 @@ async def _serve_open(
     forge: Forge, given: argparse.Namespace, link: WorkerLink | None, stop: StopRequest
 ) -> None:
     await forge.aready()
-    io = forge.sender.access.io
+    io = forge.client.access.io
     serving = False
     # Strong references: an event loop holds its tasks weakly.
     background: list[Future[Any]] = []

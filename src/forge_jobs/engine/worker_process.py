@@ -104,7 +104,7 @@ class WorkerProcess:
         for name, slots in inputs.queues.items():
             await inputs.store.queues.ensure(name, slots=slots)
         await inputs.store.queues.publish(
-            {kind: inputs.queue_of(kind) for kind in inputs.handlers.kinds()}
+            {kind: inputs.requests.route(kind) for kind in inputs.handlers.kinds()}
         )
         await publish_limits(inputs.store, inputs.handlers)
         await ensure_schedules(inputs.store, inputs.schedules)
@@ -251,10 +251,9 @@ class WorkerProcess:
             Unserved(store, clock=inputs.clock),
             CronService(
                 store,
-                queue_of=inputs.queue_known,
-                router=inputs.router,
+                requests=inputs.requests,
                 entropy=inputs.entropy,
-                prepared=inputs.enqueuer.prepared,
+                prepare=inputs.enqueuer.prepare,
             ),
         ]
 

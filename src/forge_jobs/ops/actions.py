@@ -18,14 +18,13 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
-from forge_jobs.core.limit_key import limit_fields
-from forge_jobs.core.limits import task_limit
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import prose
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
 
@@ -168,9 +167,9 @@ class JobActions:
         """
         record = await get_record(self._store, job_id)
         copy = duplicate_request_with(record, payload)
-        limits = {limit.name: limit for limit in await self._store.limits.all()}
-        limit = limits.get(task_limit(copy.kind))
-        copy = replace(copy, **{"limit_key": None, **limit_fields(copy.kind, limit, copy.payload)})
+        kinds = await PublishedKinds.read(self._store)
+        # Another payload may have another limit key.
+        copy = kinds.apply(replace(copy, limit_key=None))
         enqueued = (await self._store.jobs.enqueue([copy]))[0]
         changed = json_payload.decode(copy.payload) != json_payload.decode(record.payload)
         await self.record_action(

@@ -11,16 +11,14 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import apply_limit
-from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.schedule_ticks import checked, first_tick, job_for
+from forge_jobs.core.schedule_ticks import checked, first_tick
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
@@ -189,17 +187,15 @@ class ScheduleActions:
         name: str,
         *,
         queue_of: Callable[[str], str | None] = lambda kind: None,
-        prepared: Callable[[NewJob], NewJob] = lambda job: job,
+        prepare: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> Fire:
-        """Enqueue its job now, with the queue, limits and overlap policy of a tick. ``prepared``
-        applies the enqueue hooks."""
+        """Enqueue its job now, with the queue, limits and overlap policy of a tick. ``queue_of``
+        names the queue that the program's own task declares for a kind; ``prepare`` applies the
+        enqueue hooks."""
         schedule = await self._get(name)
-        queue = schedule.queue or queue_of(schedule.kind)
-        if queue is None:
-            queue = (await self._store.queues.kinds()).get(schedule.kind, DEFAULT_QUEUE)
-        limits = {limit.name: limit for limit in await self._store.limits.all()}
-        job = apply_limit(job_for(schedule, queue=queue), limits.get(task_limit(schedule.kind)))
-        fire = await self._store.schedules.trigger(name, prepared(job))
+        kinds = await PublishedKinds.read(self._store)
+        job = kinds.scheduled_job(schedule, declared=queue_of(schedule.kind))
+        fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
             raise _not_found(name)
         await self._record_action(

@@ -78,7 +78,7 @@ class TestDedupe:
         assert len(await all_jobs(store)) == 10
 
     async def test_racing_sync_and_async_calls_make_one_job(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
 
         def call() -> Enqueued:

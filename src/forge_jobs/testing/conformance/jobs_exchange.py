@@ -7,7 +7,6 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Done, Failed, Snooze, Throttled
 from forge_jobs.core.status import JobStatus
-from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Verdict, Want
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
@@ -87,14 +86,14 @@ class TestClaims:
     async def test_exchange_sync_does_what_exchange_does(
         self, store: Store, worker: Process
     ) -> None:
-        if not isinstance(store.jobs, DirectJobs):
+        if not store.capabilities.sync_calls:
             return
         answer = await enqueue(store)
         ask = Exchange(owner=worker.key, number=1, want=[Want("q", 1)])
-        [job] = (await asyncio.to_thread(store.jobs.exchange_sync, ask)).claims
+        [job] = (await asyncio.to_thread(store.exchange_sync, ask)).claims
         assert job.key == answer.key
         request = Exchange(owner=worker.key, number=2, finish=[worker.build_finish(job)])
-        reply = await asyncio.to_thread(store.jobs.exchange_sync, request)
+        reply = await asyncio.to_thread(store.exchange_sync, request)
         assert list(reply.verdicts) == [Verdict.APPLIED]
         assert (await record(store, answer.id)).status is JobStatus.DONE
 

@@ -118,7 +118,7 @@ class TestSyncEnqueue:
     async def test_it_stores_what_enqueue_stores(
         self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         requests = [new_job(payload=b"[1]", dedupe_key="a"), new_job(dedupe_key="a")]
         answers = await asyncio.to_thread(store.enqueue_sync, requests)
@@ -128,7 +128,7 @@ class TestSyncEnqueue:
 
     async def test_it_opens_the_store_by_itself(self, make_store: MakeStore) -> None:
         store = make_store()
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         [answer] = await asyncio.to_thread(store.enqueue_sync, [new_job()])
         await store.open()
@@ -136,7 +136,7 @@ class TestSyncEnqueue:
         await store.close()
 
     async def test_many_threads_at_once(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         failures: list[BaseException] = []
 
@@ -191,7 +191,7 @@ class TestNotifications:
         await subscription.close()
 
     async def test_a_sync_enqueue_notifies(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         probe = NotificationProbe()
         subscription = await store.subscribe(["q"], probe.notify)
