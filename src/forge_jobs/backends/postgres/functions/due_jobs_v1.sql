@@ -45,7 +45,7 @@ BEGIN
         array_agg(DISTINCT limit_bucket) FILTER (WHERE target = 'cancelled'), bool_or(target = 'held')
     INTO promoted, expired, v_terminal, v_buckets, v_bound FROM changed;
     IF v_terminal IS NOT NULL THEN
-        PERFORM forge.move_to_history_v1(v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
         PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
         PERFORM forge.mark_buckets_unchecked_v1(v_buckets);
     END IF;
@@ -67,7 +67,7 @@ BEGIN
     UPDATE forge.jobs
     SET status = 'cancelled', finished_at = p_now, last_error = p_reason, limit_bucket = NULL
     WHERE id = ANY (p_jobs);
-    PERFORM forge.move_to_history_v1(p_jobs);
+    PERFORM forge.archive_v1(p_jobs);
     PERFORM forge.free_keys_at_end_v1(p_jobs, p_now, false);
     PERFORM forge.admit_buckets_of_jobs_v1(p_now, p_jobs);
 END

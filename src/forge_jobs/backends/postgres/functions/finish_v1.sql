@@ -112,7 +112,7 @@ BEGIN
         PERFORM forge.free_keys_at_start_v1(v_jobs);
     END IF;
     IF v_terminal IS NOT NULL THEN
-        PERFORM forge.move_to_history_v1(v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
         IF v_keyed THEN
             PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, true);
         END IF;
@@ -167,7 +167,7 @@ BEGIN
     INTO v_terminal, v_keyed, v_queues FROM changed;
     IF v_terminal IS NOT NULL THEN
         DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
-        PERFORM forge.move_to_history_v1(v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
         IF v_keyed THEN
             PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
         END IF;

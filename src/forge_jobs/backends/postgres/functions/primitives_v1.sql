@@ -60,7 +60,7 @@ CREATE OR REPLACE FUNCTION forge.expiry_message_v1() RETURNS text LANGUAGE sql I
 $$;
 
 -- Moves rows that have a terminal state to history. Both tables have the same columns in the same order.
-CREATE OR REPLACE FUNCTION forge.move_to_history_v1(p_jobs bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION forge.archive_v1(p_jobs bigint[]) RETURNS void
 LANGUAGE sql VOLATILE AS $$
     WITH deleted AS (DELETE FROM forge.jobs WHERE id = ANY (p_jobs) RETURNING *)
     INSERT INTO forge.history SELECT * FROM deleted

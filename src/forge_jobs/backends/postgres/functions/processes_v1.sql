@@ -76,7 +76,7 @@ BEGIN
     INTO pending, dead, cancelled, v_terminal, v_keyed, died, queues FROM changed;
     IF v_terminal IS NOT NULL THEN
         DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
-        PERFORM forge.move_to_history_v1(v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
         IF v_keyed THEN
             PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
         END IF;
