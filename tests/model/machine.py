@@ -1,0 +1,185 @@
+"""The state machine: every rule calls the store, then the model, and compares all they hold.
+
+The store acts first, because it chooses the keys of new jobs. After each call the machine reads
+every record and the counts of the metrics, tells the model the keys of new records, lets the model
+act, and compares.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+from msgspec import structs
+
+from forge_jobs.core.decide import Finish
+from forge_jobs.core.job import Claim, JobRecord, NewJob
+from forge_jobs.core.limits import Declared
+from forge_jobs.core.status import JobStatus
+from forge_jobs.store.queues import QueueChange
+from forge_jobs.store.store import Store
+from forge_jobs.testing.clock import MovableClock
+
+from . import compare, requests
+from .exchanges import Rounds
+from .model import marker
+from .requests import Asked, Step
+from .state import DONE, Limit, Queue
+
+T = TypeVar("T")
+_RETAIN = {"done": 50.5, "dead": None, "cancelled": 20.5}
+
+
+class Fault(Enum):
+    """Where a store is known to differ from the contract. A fault that is corrected goes from the
+    list of its test in ``test_stores``."""
+
+    # A job that is done keeps its cancel request, and every later answer repeats the request.
+    KEEPS_STOP = "keeps stop"
+    # Of jobs of one bucket that one retry or run_now brings back, the one treated first goes on.
+    FIRST_TREATED_GOES_ON = "first treated goes on"
+    # A finish for an epoch that its owner never held, raised by release or reap, is "already".
+    TAKES_MADE_UP_EPOCH = "takes made-up epoch"
+    # A stale finish of a running job hides the cancel request of that job from the answer.
+    STALE_FINISH_HIDES_STOP = "stale finish hides stop"
+
+
+@dataclass
+class StoreFactory:
+    """Where examples of one test run: a loop for all of them, and a fresh store for each.
+
+    ``steps`` are those of the present example; ``faults`` are left out of the comparison.
+    """
+
+    runner: asyncio.Runner
+    make: Callable[[MovableClock], Store]
+    clean: Callable[[], None] = lambda: None
+    steps: list[Step] = field(default_factory=list)
+    faults: frozenset[Fault] = frozenset()
+
+
+def pick(rows: Sequence[T], factory: int) -> T:
+    return rows[factory % len(rows)]
+
+
+def shares_a_lot(jobs: Sequence[NewJob]) -> bool:
+    buckets = [job.limit_key or "" for job in jobs] + [job.lane or "" for job in jobs]
+    named = [limit_bucket for limit_bucket in buckets if limit_bucket]
+    return len(named) > len(set(named))
+
+
+def unstopped(record: JobRecord) -> JobRecord:
+    return structs.replace(record, cancel_requested_at=None) if record.status is DONE else record
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One store, one clock, the model beside it. ``factory`` is set by the test."""
+
+    factory: StoreFactory
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factory.steps = []
+        self.clock = MovableClock()
+        self.store = self.factory.make(self.clock)
+        self.model = Rounds()
+        self.records: dict[int, JobRecord] = {}
+        self.counts: dict[tuple[str, JobStatus], int] = {}
+        self.owners: list[int] = []
+        self.claims: list[tuple[int, Claim]] = []
+        self.sent: list[tuple[int, Finish]] = []
+        self.number = 0
+        self.made = 0
+        self.theme = "anything"
+        self.compared = False
+        self.model.now = self.clock.now()
+        self.factory.runner.run(self._set_up())
+        self.begin_work()
+
+    def teardown(self) -> None:
+        try:
+            if self.compared:
+                self.final_look()
+        finally:
+            self.factory.runner.run(self.store.close())
+            self.factory.clean()
+
+    def begin_work(self) -> None:
+        """What is there before the first step."""
+
+    def final_look(self) -> None:
+        """What is compared once at the end of an example."""
+
+    async def _set_up(self) -> None:
+        await self.store.open()
+        retain = {f"retain_{status}_s": span for status, span in _RETAIN.items()}
+        for name in requests.SET_UP:
+            await self.store.queues.ensure(name, slots=10)
+            await self.store.queues.change(name, QueueChange(**retain))
+            kept = {JobStatus(status): span for status, span in _RETAIN.items()}
+            self.model.queues[name] = Queue(retain_s=kept)
+        declared = [
+            Declared(name="task:fetch", concurrency=1, per="args.host"),
+            Declared(name="task:cap", concurrency=1),
+        ]
+        await self.store.limits.publish(declared)
+        for one in declared:
+            self.model.limits[one.name] = Limit(one.concurrency, one.per is not None)
+
+    # Calling and comparing.
+
+    def ask(self, call: Awaitable[T]) -> T:
+        """Call the store and read what it holds then."""
+        self.compared = False
+        return self.factory.runner.run(self._ask(call))
+
+    async def _ask(self, call: Awaitable[T]) -> T:
+        answer = await call
+        before = self.records
+        self.records = await compare.records_of(self.store)
+        if Fault.KEEPS_STOP in self.factory.faults:
+            self.records = {key: unstopped(one) for key, one in self.records.items()}
+        self.counts = await compare.counts_of(self.store)
+        new = [record for key, record in self.records.items() if key not in before]
+        self.model.fresh = {marker(record.payload): record for record in new}
+        for key, record in self.records.items():
+            compare.check_sound(record, before.get(key))
+        return answer
+
+    def check(self) -> None:
+        """The store holds what the model holds."""
+        compare.check_records(self.model, self.records)
+        compare.check_counts(self.model, self.counts)
+        assert not self.model.fresh, "the store has jobs that nobody asked for"
+        self.compared = True
+
+    def new_job(self, asked: Asked) -> NewJob:
+        self.made += 1
+        return NewJob(**asked.under(self.theme), payload=b'{"n": %d}' % self.made)
+
+    def carried(self, asked: Asked) -> NewJob:
+        """Whether a carried job may go on before one of its key that waits already is left open:
+        it is the last in its key."""
+        return structs.replace(self.new_job(asked), priority=9)
+
+    # Storing.
+
+    def enqueue(self, wanted: list[Asked]) -> None:
+        """One call; or one per job where two share a bucket: the contract does not say which of
+        them goes on."""
+        jobs = [self.new_job(asked) for asked in wanted]
+        if shares_a_lot(jobs):
+            for job in jobs:
+                self.store_jobs([job])
+        else:
+            self.store_jobs(jobs)
+
+    def store_jobs(self, jobs: list[NewJob]) -> None:
+        answers = self.ask(self.store.jobs.enqueue(jobs))
+        expected = [(job, known, job.status) for job, known in map(self.model.insert, jobs)]
+        assert [(one.key, one.id, one.duplicate, one.status) for one in answers] == [
+            (job.key, job.id, known, status) for job, known, status in expected
+        ]
+        self.check()
