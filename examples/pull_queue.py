@@ -1,4 +1,4 @@
-"""A queue for a script: put jobs in, take them out, nothing else is running."""
+"""The pull queue: a script enqueues and dequeues jobs without a worker process."""
 
 from forge_jobs import JobQueue
 

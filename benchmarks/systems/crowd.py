@@ -70,8 +70,8 @@ FROM (SELECT (:now / {MINUTE} - i / {KINDS}) * {MINUTE} AS at,
 """
 POSTGRES_JOBS = f"""
 INSERT INTO forge.{{table}} (id, status, queue, kind, priority, run_at, attempts, max_attempts,
-    enqueued_at, owner, exchange, started_at, finished_at, tags, last_error, dedupe_key, lot,
-    payload)
+    enqueued_at, owner, exchange, started_at, finished_at, tags, last_error, dedupe_key,
+    limit_bucket, payload)
 SELECT i, s, {QUEUE}, {KIND}, i % 3,
     CASE WHEN s IN ('scheduled', 'failed') THEN at + 30 * {WEEK} ELSE at END,
     (s IN ('done', 'dead', 'failed', 'running'))::int, 5, at,

@@ -62,8 +62,8 @@ def discord(store: Path) -> list[str]:
         store,
         "SELECT status, sum(jobs)::bigint FROM ("
         " SELECT status, jobs FROM forge.counters UNION ALL"
-        " SELECT target, jobs FROM forge.ledger WHERE target IS NOT NULL UNION ALL"
-        " SELECT source, -jobs FROM forge.ledger WHERE source IS NOT NULL"
+        " SELECT target, jobs FROM forge.counter_entries WHERE target IS NOT NULL UNION ALL"
+        " SELECT source, -jobs FROM forge.counter_entries WHERE source IS NOT NULL"
         ") AS c GROUP BY status HAVING sum(jobs) <> 0",
     )
     books, rows = dict(found), by_status(store)
@@ -91,7 +91,7 @@ def multiply(store: Path, copies: int) -> None:
             )
             link.execute(query.encode())
             link.execute(
-                b"INSERT INTO forge.ledger (minute, queue, kind, target, jobs)"
+                b"INSERT INTO forge.counter_entries (minute, queue, kind, target, jobs)"
                 b" SELECT 0, queue, kind, status, %s"
                 b" FROM (SELECT queue, kind, status FROM forge.jobs UNION ALL"
                 b" SELECT queue, kind, status FROM forge.history) AS j"

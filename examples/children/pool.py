@@ -1,4 +1,4 @@
-"""Jobs for programs that stay warm: ``python examples/children/pool.py``."""
+"""Runs jobs in a pool of warm programs: ``python examples/children/pool.py``."""
 
 import asyncio
 import sys

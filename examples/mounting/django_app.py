@@ -1,6 +1,6 @@
 """Mission Control beside Django (ASGI): uvicorn django_app:app
 
-Django routes requests, not ASGI applications, so the choice is made one step before it.
+Django routes requests, not ASGI applications, so `app` dispatches between the two.
 """
 
 import django
@@ -31,5 +31,5 @@ panel = mission_control(forge, auth=who, root=PREFIX)
 
 
 async def app(scope, receive, send) -> None:
-    here = scope["type"] == "http" and f"{scope['path']}/".startswith(f"{PREFIX}/")
-    await (panel if here else site)(scope, receive, send)
+    is_panel = scope["type"] == "http" and f"{scope['path']}/".startswith(f"{PREFIX}/")
+    await (panel if is_panel else site)(scope, receive, send)

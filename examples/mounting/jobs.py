@@ -1,4 +1,4 @@
-"""The Forge and its one task, shared by all four applications."""
+"""The Forge object and the task that all four applications use."""
 
 import os
 
@@ -16,7 +16,7 @@ def greet(name: str) -> str:
 def who(
     request,
 ) -> Identity | None:  # the application's own check: session, header, whatever it has
-    """Whoever brings the team's key is an operator."""
+    """A request with the team's key has the role of an operator."""
     if request.headers.get("x-team-key") == os.environ.get("TEAM_KEY", "open sesame"):
         return Identity("team", Role.OPERATOR)
     return None

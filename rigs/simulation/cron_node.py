@@ -6,8 +6,11 @@ from typing import ClassVar
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.engine.requests.declared_schedules import ensure_schedules
-from forge_jobs.engine.requests.routing import DefaultRouter
-from forge_jobs.engine.services.cron import Cron
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.opened_store import OpenedStore
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
+from forge_jobs.engine.running.registry import HandlerRegistry
+from forge_jobs.engine.services.cron import CronService
 from forge_jobs.engine.services.leadership import Leadership
 from forge_jobs.kit.service import ServiceLoop, StopFlag, run_service
 from forge_jobs.store.processes import NewProcess
@@ -65,10 +68,11 @@ class CronNode(Node):
             self._leadership.is_leader,
             follower_s=self.LEAD_S / 2,
         )
-        cron = Cron(
+        cron = CronService(
             store,
-            queue_of=lambda kind: None,
-            router=DefaultRouter(),
+            requests=JobRequests(
+                HandlerRegistry(), PublishedKindsCache(OpenedStore(store), self.clock)
+            ),
             entropy=self._entropy,
             interval_s=self.LEAD_S,
         )

@@ -18,7 +18,7 @@ import msgspec
 from forge_jobs.core.errors import Unavailable, Unknown
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.store.jobs import JobStore
+from forge_jobs.store.jobs import Exchange, Exchanged, JobStore
 from forge_jobs.store.limits import LimitStore
 from forge_jobs.store.metrics import MetricsStore
 from forge_jobs.store.processes import ProcessStore
@@ -253,7 +253,7 @@ class FaultyStore:
         self.settings: SettingStore = far("settings", target.settings)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
-            target.capabilities, sync_enqueue=False, transactions=(), server_side=apart
+            target.capabilities, sync_calls=False, transactions=(), server_side=apart
         )
 
     @property
@@ -276,7 +276,13 @@ class FaultyStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise RuntimeError("a synchronous call cannot be simulated")
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        raise RuntimeError("a synchronous call cannot be simulated")
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise RuntimeError("a user's transaction cannot be simulated")
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise RuntimeError("a user's transaction cannot be simulated")
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:

@@ -25,8 +25,8 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 from rigs.storms.order import Order
 
 BACKENDS = ("sqlite",)
-DEEDS = Path(__file__).parent.parent / "handlers" / "deeds.py"
-ACTS = ("quick", "daemon", "daemon-and-wait", "family", "deaf", "polite")
+PROGRAM = Path(__file__).parents[2] / "tests" / "handlers" / "command_program.py"
+ACTS = ("quick", "daemon", "daemon-and-wait", "family", "ignores-sigterm", "exits-on-sigterm")
 AT_ONCE = 8
 # Elsewhere a process that leaves its group cannot be found again; there it is not asked for.
 SURVIVORS_ARE_SEEN = sys.platform == "linux"
@@ -77,7 +77,7 @@ class _Silent:
 
 
 class Commands:
-    """A storm of commands; the same seed gives the same deeds."""
+    """A storm of commands; the same seed gives the same commands."""
 
     def __init__(self, *, runs: int, seed: int, folder: Path) -> None:
         self._runs = runs
@@ -94,11 +94,11 @@ class Commands:
         )
         command = Command(
             sys.executable,
-            [str(DEEDS), "{act}", "{file}"],
+            [str(PROGRAM), "{act}", "{file}"],
             {"act": Choice(ACTS), "file": Text()},
             env={"STORM_MARK": self._mark},
         )
-        self._handler = CmdExecHandler(commands={"deed": command}, grace_s=0.1)
+        self._handler = CmdExecHandler(commands={"program": command}, grace_s=0.1)
 
     async def run(self) -> Found:
         """All runs, a few at once, then the search for what is left."""
@@ -119,7 +119,7 @@ class Commands:
         if SURVIVORS_ARE_SEEN:
             act = self._random.choice(ACTS)
         else:
-            act = self._random.choice(["quick", "family", "deaf", "polite"])
+            act = self._random.choice(["quick", "family", "ignores-sigterm", "exits-on-sigterm"])
         end = self._random.choice(["timeout", "cancel", "cancel", "twice"])
         return act, end, self._random.uniform(0.0, 0.4)
 
@@ -129,7 +129,7 @@ class Commands:
         async with turns:
             info = JobInfo("ID", "cmd_exec", "q", 1, 5, to_datetime(SYSTEM_CLOCK.now()), ())
             payload = {
-                "command": "deed",
+                "command": "program",
                 "args": {"act": act, "file": str(self._folder / "pids")},
                 "timeout_secs": 1 if end == "timeout" else 60,
             }

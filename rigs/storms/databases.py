@@ -75,7 +75,7 @@ class PostgresDatabase:
     counted = (
         "SELECT coalesce(sum(done), 0)::bigint FROM ("
         " SELECT done FROM forge.minutes UNION ALL"
-        " SELECT jobs FROM forge.ledger WHERE target = 'done') AS t"
+        " SELECT jobs FROM forge.counter_entries WHERE target = 'done') AS t"
     )
 
     def __init__(self, url: str, addresses: Sequence[str]) -> None:

@@ -190,7 +190,7 @@ def _read(strike: Strike) -> None:
 def _inserting(strike: Strike) -> None:
     """SQLite: within the transaction. Postgres: its one statement is on its way."""
     after(Enqueue, "__call__", strike)
-    after(Enqueue, "together", strike)
+    after(Enqueue, "run_batch", strike)
     on_the_wire(Enqueuer, "_ask", strike)
 
 

@@ -29,7 +29,7 @@ BACKENDS = ("sqlite", "postgres")
 NAME, QUEUE = "second", "ticking"
 LEADER = {
     "sqlite": "SELECT p.pid FROM forge_leads l JOIN forge_processes p ON p.id = l.process",
-    "postgres": "SELECT p.pid FROM forge.leads l JOIN forge.processes p ON p.id = l.process",
+    "postgres": "SELECT p.pid FROM forge.leaderships l JOIN forge.processes p ON p.id = l.process",
 }
 
 

@@ -1,4 +1,4 @@
-"""Every setting and its default, in one place: environment, then forge.toml, then the defaults."""
+"""All settings with their defaults: environment variables first, then forge.toml."""
 
 import os
 import tomllib
@@ -36,7 +36,7 @@ _ON: Final = frozenset({"", "1", "true", "yes", "on"})
 
 
 def metrics_from_env(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether workers keep times and vitals: not with FORGE_METRICS=0."""
+    """Whether workers record durations and process samples: not with FORGE_METRICS=0."""
     env = os.environ if environ is None else environ
     return _switch(env, "FORGE_METRICS")
 
@@ -45,14 +45,16 @@ def metrics_from_env(environ: Mapping[str, str] | None = None) -> bool:
 class EngineSettings:
     """How a worker process behaves. Times are in seconds.
 
-    ``heartbeat_s`` None means five beats per lease; never fewer than three are made.
-    ``shutdown_s`` is the time for the store calls of a shutdown, after ``grace_s``.
-    ``strict`` holds a slot until its outcome is durable. ``prefetch_s`` bounds how much work may be
-    prefetched; what has not started ``prefetch_hold_s`` after its claim is released.
-    ``max_unwritten`` bounds the finishes that a crash may lose; None means 256, or 1,024 where a
-    server writes them while the next jobs run. There ``min_background_finishes`` successes and as
-    many wanted jobs go in two concurrent calls instead of one.
-    ``metrics`` False (FORGE_METRICS=0) keeps times and the process's vitals out of the metrics.
+    ``lease_s`` is the process lease. ``heartbeat_s`` None means five heartbeats per lease; there
+    are never fewer than three. ``shutdown_s`` is how long a slow store gets for the last writes,
+    after ``grace_s``.
+    ``strict`` holds a slot until the outcome of its job is durable. ``prefetch_s`` bounds how much
+    work is claimed before a slot is free; a claim that has not started after ``prefetch_hold_s`` is
+    released. ``max_unwritten`` bounds the finishes that a crash may lose (their jobs run again);
+    None means 256, or 1,024 where a server writes them while the next jobs run. There, from
+    ``min_background_finishes`` successes and as many wanted jobs on, finishes and claims go in two
+    concurrent calls. ``metrics`` False (FORGE_METRICS=0) records neither durations nor process
+    samples.
     """
 
     lease_s: float = 15.0
@@ -79,7 +81,7 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSettings:
-    """What forge.toml says; all empty when there is none."""
+    """The contents of forge.toml; all empty when there is no file."""
 
     path: Path | None = None
     url: str | None = None
@@ -90,10 +92,10 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds for this process after environment, file and defaults were merged.
+    """The settings of this process, merged from environment, file and defaults.
 
-    ``url_from`` names the place the address came from, for people; the address may hold a password
-    and must never be shown as it is.
+    ``url_from`` names where the address comes from. The address may hold a password: print it
+    through ``kit.redact`` only.
     """
 
     url: str
@@ -103,7 +105,7 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Settings:
-    """The settings of this process. Raises BadConfig naming the variable, or file and key."""
+    """Read the settings of this process. BadConfig names the variable, or the file and key."""
     env = os.environ if environ is None else environ
     file = read_file(find_file(folder or Path.cwd(), env))
     url, source = _url(env, file)
@@ -188,24 +190,24 @@ def slot_count(value: object, *, source: str) -> int:
 def find_file(folder: Path, environ: Mapping[str, str]) -> Path | None:
     """The nearest forge.toml: here, up to four levels above, then the user's configuration."""
     here = folder.absolute()
-    places = [here, *list(here.parents)[:LEVELS_UP]]
+    folders = [here, *list(here.parents)[:LEVELS_UP]]
     home = environ.get("XDG_CONFIG_HOME")
     if home:
-        places.append(Path(home) / "forge")
+        folders.append(Path(home) / "forge")
     else:
         try:
-            places.append(Path.home() / ".config" / "forge")
+            folders.append(Path.home() / ".config" / "forge")
         except RuntimeError:
             pass  # a process without a home directory has no personal settings
-    for place in places:
-        candidate = place / FILE_NAME
+    for candidate_folder in folders:
+        candidate = candidate_folder / FILE_NAME
         if candidate.is_file():
             return candidate
     return None
 
 
 def read_file(path: Path | None) -> FileSettings:
-    """What a forge.toml says, checked. Raises BadConfig naming file, key and remedy."""
+    """Read and check a forge.toml. BadConfig names the file, the key and the remedy."""
     if path is None:
         return FileSettings()
     try:
@@ -220,7 +222,7 @@ def read_file(path: Path | None) -> FileSettings:
     url = _file_text(path, data, "url")
     return FileSettings(
         path=path,
-        url=None if url is None else _beside(path, url),
+        url=None if url is None else _relative_to_file(path, url),
         password_env=_file_text(path, data, "password_env"),
         queues=_file_queues(path, data.get("queues", {})),
         schedules=_file_schedules(path, data.get("schedules", {})),
@@ -230,7 +232,7 @@ def read_file(path: Path | None) -> FileSettings:
 def _url(env: Mapping[str, str], file: FileSettings) -> tuple[str, str]:
     if url := env.get("FORGE_URL"):
         return url, "FORGE_URL"
-    # Other tools own DATABASE_URL too; an address of theirs is no mistake, only not for us.
+    # Other tools use DATABASE_URL too: an address with a scheme of theirs is ignored.
     url = env.get("DATABASE_URL")
     if url and url.partition("://")[0].lower() in _SCHEMES:
         return url, "DATABASE_URL"
@@ -245,7 +247,7 @@ def _with_password(url: str, file: FileSettings, env: Mapping[str, str]) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return url  # whoever opens it says what is wrong with it
+        return url  # opening it raises an error that says what is wrong
     if parts.password is not None or not parts.hostname:
         return url
     where = f"{file.path}: password_env = {file.password_env!r}"
@@ -259,8 +261,8 @@ def _with_password(url: str, file: FileSettings, env: Mapping[str, str]) -> str:
     return urlunsplit(parts._replace(netloc=netloc))
 
 
-def _beside(path: Path, url: str) -> str:
-    # A relative file means the same file from every folder below the forge.toml that names it.
+def _relative_to_file(path: Path, url: str) -> str:
+    # A relative path is relative to the forge.toml that names it, not to the working directory.
     if not url.startswith(_RELATIVE_SQLITE) or url.startswith(_RELATIVE_SQLITE + "/"):
         return url
     rest = url.removeprefix(_RELATIVE_SQLITE)
@@ -298,7 +300,7 @@ def _file_schedules(path: Path, table: object) -> tuple[CronSpec, ...]:
         raise BadConfig(f"{path}: schedules must be a table, for example [schedules.nightly]")
     if not table:
         return ()
-    # Only who has schedules pays for the calendar.
+    # Imported here: programs without schedules do not load the calendar.
     from .core.schedule_ticks import spec
 
     found: list[CronSpec] = []

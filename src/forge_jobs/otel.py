@@ -1,9 +1,8 @@
-"""OpenTelemetry: one span where a job is enqueued, one where it runs, joined by the trace context
-that the job carries (extra ``[otel]``).
+"""OpenTelemetry: a span for each enqueue and one for each run, linked by the trace context that is
+stored with the job (extra ``[otel]``).
 
-Nothing here is imported unless a program asks for it: ``from forge_jobs.otel import instrument``.
-Attributes follow the semantic conventions for messaging. Arguments and results never become
-attributes; exceptions are recorded as usual.
+Imported only on request: ``from forge_jobs.otel import instrument``. Attributes follow the semantic
+conventions for messaging. Arguments and results never become attributes; exceptions are recorded.
 """
 
 from collections.abc import Generator
@@ -30,44 +29,44 @@ except ImportError as error:
 
 _PARENT: Final = "traceparent"
 _STATE: Final = "tracestate"
-_STATE_LONGEST: Final = 512
+_MAX_STATE: Final = 512
 _W3C: Final = TraceContextTextMapPropagator()
-_KNOWN: Final[WeakSet[Forge]] = WeakSet()
+_INSTRUMENTED: Final[WeakSet[Forge]] = WeakSet()
 
 
 def instrument(
     forge: Forge, *, tracer_provider: TracerProvider | None = None, link: bool = False
 ) -> None:
-    """Make spans for the jobs of a Forge; a second call for the same one does nothing.
+    """Make spans for the jobs of a Forge; a second call for the same Forge does nothing.
 
-    The span of a run is a child of the span of its enqueue; with ``link`` it begins a trace of its
+    The span of a run is a child of the span of its enqueue. With ``link`` it starts a trace of its
     own that links to it, which suits jobs that run hours later. Without ``tracer_provider`` the
     global one is used.
     """
-    if forge in _KNOWN:
+    if forge in _INSTRUMENTED:
         return
-    _KNOWN.add(forge)
-    spans = _Spans(trace.get_tracer("forge_jobs", tracer_provider=tracer_provider), link=link)
+    _INSTRUMENTED.add(forge)
+    spans = _TraceHooks(trace.get_tracer("forge_jobs", tracer_provider=tracer_provider), link=link)
     forge.around_enqueue(spans.send)
     forge.around_run(spans.process)
 
 
-class _Spans:
-    """The two hooks."""
+class _TraceHooks:
+    """The two hooks: around each enqueue and around each run."""
 
     def __init__(self, tracer: Tracer, *, link: bool) -> None:
         self._tracer = tracer
         self._link = link
 
     def send(self, job: NewJob) -> Generator[NewJob, Enqueued, None]:
-        # Never the current span: jobs enqueued together are neighbours, not parent and child.
+        # Not the current span: jobs enqueued together are siblings, not parent and child.
         span = self._tracer.start_span(
-            f"send {job.queue}", kind=SpanKind.PRODUCER, attributes=_named("send", job.queue)
+            f"send {job.queue}", kind=SpanKind.PRODUCER, attributes=_attributes("send", job.queue)
         )
         span.set_attribute("forge_jobs.job.kind", job.kind)
         span.set_attribute("messaging.message.body.size", len(job.payload))
         try:
-            stored = yield structs.replace(job, trace=_written(span))
+            stored = yield structs.replace(job, trace=_encode(span))
             span.set_attribute("messaging.message.id", stored.id)
             span.set_attribute("forge_jobs.job.duplicate", stored.duplicate)
         except Exception as error:
@@ -78,14 +77,14 @@ class _Spans:
 
     def process(self, ctx: Context) -> Generator[None, None, None]:
         job = ctx.job
-        origin = _read(job.trace)
+        origin = _decode(job.trace)
         links = [Link(trace.get_current_span(origin).get_span_context())] if origin else []
         with self._tracer.start_as_current_span(
             f"process {job.queue}",
             context=TraceContext() if self._link else origin,
             kind=SpanKind.CONSUMER,
             links=links if self._link else [],
-            attributes=_named("process", job.queue),
+            attributes=_attributes("process", job.queue),
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -104,7 +103,7 @@ class _Spans:
                 raise
 
 
-def _named(operation: str, queue: str) -> dict[str, str]:
+def _attributes(operation: str, queue: str) -> dict[str, str]:
     return {
         "messaging.system": "forge_jobs",
         "messaging.operation.name": operation,
@@ -119,17 +118,17 @@ def _fail(span: Span, error: BaseException) -> None:
     span.record_exception(error)
 
 
-def _written(span: Span) -> str | None:
-    """The trace context of a span as a job carries it: traceparent, then tracestate if any."""
+def _encode(span: Span) -> str | None:
+    """The trace context of a span as it is stored: traceparent, then tracestate if any."""
     carrier: dict[str, str] = {}
     _W3C.inject(carrier, context=trace.set_span_in_context(span, TraceContext()))
     parent, state = carrier.get(_PARENT), carrier.get(_STATE, "")
     if parent is None:
         return None
-    return f"{parent} {state}" if 0 < len(state) <= _STATE_LONGEST else parent
+    return f"{parent} {state}" if 0 < len(state) <= _MAX_STATE else parent
 
 
-def _read(text: str | None) -> TraceContext | None:
+def _decode(text: str | None) -> TraceContext | None:
     if not text:
         return None
     parent, _, state = text.partition(" ")

@@ -8,7 +8,7 @@ from forge_jobs import BadConfig, config
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def folder_below(tmp_path: Path) -> Path:
     folder = tmp_path / "a" / "b" / "c" / "d" / "e"
     folder.mkdir(parents=True)
     return folder
@@ -25,73 +25,73 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_without_anything_a_file_in_the_working_directory(place: Path) -> None:
-    settings = load(place)
+def test_without_anything_a_file_in_the_working_directory(folder_below: Path) -> None:
+    settings = load(folder_below)
     assert (settings.url, settings.url_from) == ("sqlite:///forge.db", "default")
     assert settings.queues == {}
 
 
-def test_the_environment_wins_over_the_file(place: Path) -> None:
-    path = write(place, 'url = "memory://file"\n[queues]\nmail = 3\n')
-    assert load(place).url == "memory://file"
-    assert load(place).url_from == f"url in {path}"
-    assert load(place, DATABASE_URL="memory://db").url == "memory://db"
-    both = load(place, DATABASE_URL="memory://db", FORGE_URL="memory://forge")
+def test_the_environment_wins_over_the_file(folder_below: Path) -> None:
+    path = write(folder_below, 'url = "memory://file"\n[queues]\nmail = 3\n')
+    assert load(folder_below).url == "memory://file"
+    assert load(folder_below).url_from == f"url in {path}"
+    assert load(folder_below, DATABASE_URL="memory://db").url == "memory://db"
+    both = load(folder_below, DATABASE_URL="memory://db", FORGE_URL="memory://forge")
     assert (both.url, both.url_from) == ("memory://forge", "FORGE_URL")
-    assert load(place).queues == {"mail": 3}
-    assert load(place, FORGE_QUEUES="video:2").queues == {"video": 2}
+    assert load(folder_below).queues == {"mail": 3}
+    assert load(folder_below, FORGE_QUEUES="video:2").queues == {"video": 2}
 
 
 @pytest.mark.parametrize("url", ["mysql://h/db", "postgresql+asyncpg://h/db", "", "nonsense"])
-def test_a_database_url_of_somebody_else_is_left_alone(place: Path, url: str) -> None:
-    assert load(place, DATABASE_URL=url).url_from == "default"
+def test_a_database_url_of_somebody_else_is_left_alone(folder_below: Path, url: str) -> None:
+    assert load(folder_below, DATABASE_URL=url).url_from == "default"
 
 
 @pytest.mark.parametrize("url", ["sqlite:///x.db", "postgres://h/db", "POSTGRESQL://h/db"])
-def test_a_database_url_we_know_is_used(place: Path, url: str) -> None:
-    assert load(place, DATABASE_URL=url).url == url
+def test_a_database_url_we_know_is_used(folder_below: Path, url: str) -> None:
+    assert load(folder_below, DATABASE_URL=url).url == url
 
 
-def test_the_file_is_looked_for_four_levels_up(place: Path) -> None:
-    write(place.parents[4], 'url = "memory://five"')
-    assert load(place).url_from == "default"
-    write(place.parents[3], 'url = "memory://four"')
-    assert load(place).url == "memory://four"
-    write(place.parent, 'url = "memory://one"')
-    assert load(place).url == "memory://one"
-    write(place, 'url = "memory://here"')
-    assert load(place).url == "memory://here"
+def test_the_file_is_searched_four_levels_up(folder_below: Path) -> None:
+    write(folder_below.parents[4], 'url = "memory://five"')
+    assert load(folder_below).url_from == "default"
+    write(folder_below.parents[3], 'url = "memory://four"')
+    assert load(folder_below).url == "memory://four"
+    write(folder_below.parent, 'url = "memory://one"')
+    assert load(folder_below).url == "memory://one"
+    write(folder_below, 'url = "memory://here"')
+    assert load(folder_below).url == "memory://here"
 
 
-def test_the_users_own_file_comes_last(place: Path, tmp_path: Path) -> None:
+def test_the_users_own_file_comes_last(folder_below: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "forge").mkdir(parents=True)
     write(home / "forge", 'url = "memory://mine"')
-    assert load(place, XDG_CONFIG_HOME=str(home)).url == "memory://mine"
-    write(place, 'url = "memory://project"')
-    assert load(place, XDG_CONFIG_HOME=str(home)).url == "memory://project"
+    assert load(folder_below, XDG_CONFIG_HOME=str(home)).url == "memory://mine"
+    write(folder_below, 'url = "memory://project"')
+    assert load(folder_below, XDG_CONFIG_HOME=str(home)).url == "memory://project"
 
 
-def test_a_relative_database_lies_beside_the_file_that_names_it(place: Path) -> None:
-    top = place.parents[2]
+def test_a_relative_database_lies_beside_the_file_that_names_it(folder_below: Path) -> None:
+    top = folder_below.parents[2]
     write(top, 'url = "sqlite:///data/jobs.db?synchronous=normal"')
-    assert load(place).url == f"sqlite:///{top.as_posix()}/data/jobs.db?synchronous=normal"
+    assert load(folder_below).url == f"sqlite:///{top.as_posix()}/data/jobs.db?synchronous=normal"
     write(top, 'url = "sqlite:////var/lib/jobs.db"')
-    assert load(place).url == "sqlite:////var/lib/jobs.db"
+    assert load(folder_below).url == "sqlite:////var/lib/jobs.db"
 
 
-def test_the_password_comes_from_the_environment(place: Path) -> None:
-    path = write(place, 'url = "postgresql://ada@host:5433/db"\npassword_env = "DB_SECRET"')
-    assert load(place, DB_SECRET="p@ss/w").url == "postgresql://ada:p%40ss%2Fw@host:5433/db"
-    given = load(place, DB_SECRET="x", FORGE_URL="postgresql://bob:own@host/db")
+def test_the_password_comes_from_the_environment(folder_below: Path) -> None:
+    path = write(folder_below, 'url = "postgresql://ada@host:5433/db"\npassword_env = "DB_SECRET"')
+    assert load(folder_below, DB_SECRET="p@ss/w").url == "postgresql://ada:p%40ss%2Fw@host:5433/db"
+    given = load(folder_below, DB_SECRET="x", FORGE_URL="postgresql://bob:own@host/db")
     assert given.url == "postgresql://bob:own@host/db"
-    assert load(place, FORGE_URL="sqlite:///a.db").url == "sqlite:///a.db"
+    assert load(folder_below, FORGE_URL="sqlite:///a.db").url == "sqlite:///a.db"
     with pytest.raises(BadConfig) as caught:
-        load(place)
+        load(folder_below)
     for part in (str(path), "password_env", "'DB_SECRET'", "not set"):
         assert part in str(caught.value)
     with pytest.raises(BadConfig, match="names no user"):
-        load(place, DB_SECRET="x", FORGE_URL="postgresql://host/db")
+        load(folder_below, DB_SECRET="x", FORGE_URL="postgresql://host/db")
 
 
 @pytest.mark.parametrize(
@@ -117,18 +117,18 @@ def test_the_password_comes_from_the_environment(place: Path) -> None:
     ],
 )
 def test_errors_in_the_file_name_file_key_and_remedy(
-    place: Path, text: str, parts: list[str]
+    folder_below: Path, text: str, parts: list[str]
 ) -> None:
-    path = write(place, text)
+    path = write(folder_below, text)
     with pytest.raises(BadConfig) as caught:
-        load(place)
+        load(folder_below)
     for part in [str(path), *parts]:
         assert part in str(caught.value)
 
 
-def test_schedules_in_the_file(place: Path) -> None:
+def test_schedules_in_the_file(folder_below: Path) -> None:
     path = write(
-        place,
+        folder_below,
         "[schedules.report]\ncron = '0 9 * * *'\nkind = 'send'\ntz = 'Europe/Paris'\n"
         "payload = {to = 'a'}\njitter = '5m'\nmissed = 'all'\nqueue = 'mail'\n",
     )
@@ -138,15 +138,15 @@ def test_schedules_in_the_file(place: Path) -> None:
     assert (said.missed, said.overlap, said.queue) == ("all", "allow", "mail")
 
 
-def test_a_file_that_cannot_be_read_as_text(place: Path) -> None:
-    (place / "forge.toml").write_bytes(b"\xff\xfe")
+def test_a_file_that_cannot_be_read_as_text(folder_below: Path) -> None:
+    (folder_below / "forge.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadConfig, match="not valid TOML"):
-        load(place)
+        load(folder_below)
 
 
-def test_queue_tables(place: Path) -> None:
-    write(place, "[queues]\nmail = 20\nvideo = { slots = 2 }\n[queues.plain]\n")
-    assert load(place).queues == {"mail": 20, "video": 2, "plain": 10}
+def test_queue_tables(folder_below: Path) -> None:
+    write(folder_below, "[queues]\nmail = 20\nvideo = { slots = 2 }\n[queues.plain]\n")
+    assert load(folder_below).queues == {"mail": 20, "video": 2, "plain": 10}
 
 
 @pytest.mark.parametrize(

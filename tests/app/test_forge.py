@@ -23,7 +23,7 @@ from forge_jobs import (
     Refused,
     Retry,
 )
-from forge_jobs.engine.requests import published_kinds
+from forge_jobs.engine.requests import published_kinds_cache
 
 
 async def stored(forge: Forge) -> int:
@@ -116,7 +116,7 @@ async def test_by_kind_without_the_code(forge: Forge, monkeypatch: pytest.Monkey
     job = await forge.aenqueue("send", {"to": "a"})
     assert (await job.arefresh()).queue == "default"
     await store.queues.publish({"send": "mail"})
-    monkeypatch.setattr(published_kinds, "FRESH_S", 0.0)
+    monkeypatch.setattr(published_kinds_cache, "FRESH_S", 0.0)
     job = await forge.aenqueue("send", {"to": "a"}, priority=-3, tags=["x"])
     await job.arefresh()
     assert (job.queue, job.priority, job.tags) == ("mail", -3, ("x",))

@@ -11,7 +11,7 @@ import pytest
 from forge_jobs import BadName, BadOption, Context, Forge, NotFound, Throttled
 
 
-async def test_a_declared_scope_stands_in_the_store_when_a_worker_starts(forge: Forge) -> None:
+async def test_a_declared_scope_is_stored_when_a_worker_starts(forge: Forge) -> None:
     forge.rate_limit("smtp", "50/m", burst=5)
 
     @forge.task(scopes=["smtp"])

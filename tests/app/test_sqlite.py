@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from forge_jobs import BadOption, Forge, NotYet, testing
+from forge_jobs import BadOption, Forge, testing
 from forge_jobs.client.task import Task
 
 
@@ -111,7 +111,7 @@ def test_connections_that_cannot_be_joined(
     for connection in (elsewhere, in_memory, automatic):
         connection.close()
     driver = type("Connection", (), {"__module__": "psycopg.connection"})()
-    with pytest.raises(NotYet, match="psycopg connections come with the Postgres backend"):
+    with pytest.raises(BadOption, match=r"pass a sqlite3\.Connection to that file"):
         job.using(tx=driver).enqueue(1)
     assert numbers(forge) == []
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from forge_jobs import BadConfig, Context, EngineSettings, Forge, NoQueues, Refused
-from forge_jobs.engine.requests import published_kinds
+from forge_jobs.engine.requests import published_kinds_cache
 
 
 async def settings_of(forge: Forge) -> dict[str, int]:
@@ -146,7 +146,7 @@ async def test_leaving_with_an_error_still_stops_the_worker(forge: Forge) -> Non
             raise KeyError("mine")
     store = await forge.aready()
     assert await store.processes.all() == []
-    assert forge.sender.workers == []
+    assert forge.client.workers == []
 
 
 async def test_settings_of_a_worker(forge: Forge) -> None:
@@ -234,8 +234,8 @@ async def test_a_handler_enqueues_kinds_that_other_workers_published() -> None:
         assert await asyncio.to_thread(other.queue_of, "nobody") == "default"
 
 
-async def test_a_handler_hears_of_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_kinds, "FRESH_S", 0.0)
+async def test_a_handler_reads_kinds_published_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published_kinds_cache, "FRESH_S", 0.0)
     with Forge("memory://routed-later") as forge:
         store = await forge.aready()
 

@@ -1,4 +1,4 @@
-"""A worker's surroundings for the child executor, without an engine and without a store."""
+"""A harness for the child executor, without an engine and without a store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -25,12 +25,12 @@ class NoEnqueuer:
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise AssertionError("the worker's enqueuer is not for children")
 
-    def prepared(self, job: NewJob) -> NewJob:
+    def prepare(self, job: NewJob) -> NewJob:
         return job
 
 
-class Bench:
-    """Gives runs to an executor and keeps what it reports."""
+class ExecutorHarness:
+    """Submits runs to an executor and records their outcomes."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.environment = RunEnvironment(
@@ -49,9 +49,9 @@ class Bench:
     def add_notes(self, run: Run) -> None:
         pass
 
-    def _ended(self, run: Run, ending: RunOutcome) -> None:
+    def _ended(self, run: Run, run_outcome: RunOutcome) -> None:
         run.state = RunState.FINISHED
-        self._waiting[run].set_result(ending)
+        self._waiting[run].set_result(run_outcome)
 
     def begin(
         self,
@@ -86,17 +86,17 @@ class Bench:
             self.executor.submit(run)
         return run
 
-    async def ending(self, run: Run, seconds: float = 60) -> RunOutcome:
+    async def run_outcome(self, run: Run, seconds: float = 60) -> RunOutcome:
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._waiting[run])
 
     async def run(self, kind: str, value: Any = None, **options: Any) -> RunOutcome:
-        return await self.ending(self.begin(kind, value, **options))
+        return await self.run_outcome(self.begin(kind, value, **options))
 
     async def value(self, kind: str, value: Any = None, **options: Any) -> Any:
-        ending = await self.run(kind, value, **options)
-        assert ending.result is not None, ending
-        return payload.decode(ending.result)
+        run_outcome = await self.run(kind, value, **options)
+        assert run_outcome.result is not None, run_outcome
+        return payload.decode(run_outcome.result)
 
     def stop(self, run: Run, why: StopReason) -> None:
         run.stop = why
@@ -109,7 +109,7 @@ def settings() -> EngineSettings:
 
 
 @pytest.fixture
-async def bench(settings: EngineSettings) -> AsyncIterator[Bench]:
-    made = Bench(settings)
+async def harness(settings: EngineSettings) -> AsyncIterator[ExecutorHarness]:
+    made = ExecutorHarness(settings)
     yield made
     await made.executor.close()

@@ -16,7 +16,7 @@ import time
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("act")
-    parser.add_argument("journal")
+    parser.add_argument("start_log")
     parser.add_argument("--control-fd", type=int)
     parser.add_argument("--number", type=int)
     parser.add_argument("--replaces")
@@ -25,14 +25,14 @@ def main() -> None:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGHUP])
     host_id = f"host-{os.getpid()}"
-    with open(given.journal, "a") as journal:
+    with open(given.start_log, "a") as start_log:
         entry = {
             "pid": os.getpid(),
             "number": given.number,
             "replaces": given.replaces,
             "at": time.monotonic(),
         }
-        journal.write(json.dumps(entry) + "\n")
+        start_log.write(json.dumps(entry) + "\n")
     control = socket.socket(fileno=given.control_fd)
     Worker(given.act, control, host_id).serve()
 
@@ -43,16 +43,16 @@ class Worker:
         self.control = control
         self.host_id = host_id
 
-    def tell(self, **said: object) -> None:
+    def send(self, **message: object) -> None:
         try:
-            self.control.sendall(json.dumps(said).encode() + b"\n")
+            self.control.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             os._exit(0)
 
     def serve(self) -> None:
         match self.act:
             case "refuse":
-                self.tell(refused="no module named 'nowhere'")
+                self.send(refused="no module named 'nowhere'")
                 sys.exit(1)
             case "die-early":
                 sys.exit(3)
@@ -60,7 +60,7 @@ class Worker:
                 time.sleep(600)
             case "polite":
                 signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
-        self.tell(up=self.host_id)
+        self.send(started=self.host_id)
         if self.act != "mute":
             threading.Thread(target=self.heartbeat, daemon=True).start()
         for command in self.control.makefile("rb"):
@@ -72,7 +72,7 @@ class Worker:
 
     def heartbeat(self) -> None:
         while True:
-            self.tell(heartbeat=self.host_id)
+            self.send(heartbeat=self.host_id)
             time.sleep(0.2)
 
 

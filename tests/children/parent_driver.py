@@ -1,4 +1,4 @@
-"""Runs the worker parent over fake workers, as a program of its own."""
+"""A program that runs the worker parent with fake workers."""
 
 import logging
 import sys
@@ -7,11 +7,11 @@ from forge_jobs.cli.worker_parent import run_parent
 
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stderr, level="INFO", format="%(message)s")
-    act, journal, processes, grace_s, lease_s = sys.argv[1:6]
+    act, start_log, processes, grace_s, lease_s = sys.argv[1:6]
     heavy = [name for name in ("typer", "rich", "msgspec", "sqlite3") if name in sys.modules]
     print("heavy imports:", heavy, file=sys.stderr, flush=True)
     code = run_parent(
-        [act, journal],
+        [act, start_log],
         processes=int(processes),
         grace_s=float(grace_s),
         lease_s=float(lease_s),

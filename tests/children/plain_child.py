@@ -1,4 +1,4 @@
-"""A child for the tests of kit.child_process: does what the line says."""
+"""A child program for the tests of ``kit.children``: behaves as each line says."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from forge_jobs.kit.children.parent_link import ParentLink
 
 
 def main() -> None:
-    if "PLAIN_GUARD" in os.environ:
+    if "NO_KERNEL_SIGNAL" in os.environ:
         parent_link._arm_kernel_signal = lambda lifeline: None  # type: ignore[attr-defined]
     link = ParentLink.from_arguments(sys.argv[1:])
     link.send(b"ready")
@@ -54,7 +54,7 @@ def main() -> None:
                 time.sleep(float(rest))
             case "hold":
                 link.send(b"holding")
-                # Never ends, and never lets go of the interpreter lock.
+                # Never ends, and never releases the interpreter lock.
                 re.match(r"(a+)+$", "a" * 60 + "b")
             case _:
                 raise ValueError(line)

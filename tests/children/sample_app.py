@@ -1,4 +1,4 @@
-"""Handlers for the tests of the child executor, kept as an application keeps its Forge object."""
+"""Handlers for the tests of the child executor, in a module variable like a Forge object."""
 
 import asyncio
 import os
@@ -90,16 +90,16 @@ def describe(value: Any, ctx: Context) -> dict[str, Any]:
 
 
 @shop.task
-def speak(value: Any, ctx: Context) -> None:
+def report(value: Any, ctx: Context) -> None:
     ctx.progress(0.25, "a quarter")
     ctx.log.info("hello %s", "there")
     ctx.log.warning("careful")
     print("printed by the handler")
-    ctx.on_done("echo", {"from": "speak"})
+    ctx.on_done("echo", {"from": "report"})
 
 
 @shop.task
-def chatter(lines: int, ctx: Context) -> None:
+def print_lines(lines: int, ctx: Context) -> None:
     for number in range(lines):
         print("line", number)
 
@@ -118,7 +118,7 @@ def never_retry(text: str, ctx: Context) -> None:
 
 
 @shop.task
-def leave(code: int, ctx: Context) -> None:
+def sys_exit(code: int, ctx: Context) -> None:
     sys.exit(code)
 
 
@@ -163,8 +163,8 @@ def hold_lock(path: str, ctx: Context) -> None:
 
 
 @shop.task
-def with_family(path: str, ctx: Context) -> None:
-    """Starts a process of its own, writes both pids, and tidies up when it is stopped."""
+def starts_a_process(path: str, ctx: Context) -> None:
+    """Starts a process of its own, writes both pids, and cleans up when it is stopped."""
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
     Path(path).write_text(f"{os.getpid()} {sleeper.pid}")
     try:
@@ -174,7 +174,7 @@ def with_family(path: str, ctx: Context) -> None:
 
 
 @shop.task
-async def awaits_with_care(path: str, ctx: Context) -> None:
+async def cleans_up(path: str, ctx: Context) -> None:
     Path(path).write_text(str(os.getpid()))
     try:
         await asyncio.sleep(300)

@@ -1,4 +1,4 @@
-"""An application with ``cpu=True`` tasks on a store that its worker shares with the test."""
+"""An application with ``cpu=True`` tasks on a store that the worker shares with the test."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ forge.rate_limit("calls", "1000/s")
 
 @forge.task(queue="cpu", cpu=True)
 def spread(number: int, ctx: Context) -> dict[str, int]:
-    """Stores two jobs from the child, one with its own ending, and takes a permit there."""
+    """Enqueues two jobs from the child, one with its own finish, and acquires a permit there."""
     ctx.rate_limit.acquire_sync("calls")
     ctx.progress(0.5, "half")
     ctx.log.info("spreading %d", number)

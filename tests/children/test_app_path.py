@@ -1,4 +1,4 @@
-"""``pkg.module:object``: every way to be wrong has its own message."""
+"""``pkg.module:object``: each mistake has a message of its own."""
 
 import sys
 from collections.abc import Iterator
@@ -57,13 +57,13 @@ def test_a_missing_module_is_named(folder: Path, path: str, words: str) -> None:
         load_app(path)
 
 
-def test_a_missing_name_is_named_with_what_is_there(folder: Path) -> None:
+def test_a_missing_name_lists_the_existing_ones(folder: Path) -> None:
     write(folder, "shop.py", FORGE)
     with pytest.raises(BadAppPath, match=r"shop has no 'frog'; did you mean shop:forge\?"):
         load_app("shop:frog")
 
 
-def test_something_else_is_not_a_forge(folder: Path) -> None:
+def test_an_object_that_is_no_forge_is_refused(folder: Path) -> None:
     write(folder, "shop.py", "from forge_jobs import Forge\nforge = {}\ndef make(): pass\n")
     with pytest.raises(BadAppPath, match="is a dict, not a Forge object; shop holds no Forge"):
         load_app("shop:forge")
@@ -79,7 +79,7 @@ def test_two_objects_need_a_name(folder: Path) -> None:
         load_app("shop")
 
 
-def test_an_error_inside_is_shown_with_its_place(folder: Path) -> None:
+def test_an_error_of_the_module_is_shown_with_its_location(folder: Path) -> None:
     write(folder, "broken.py", "x = 1\ny = x / 0\n")
     with pytest.raises(BadAppPath) as caught:
         load_app("broken:forge")
@@ -98,9 +98,7 @@ def test_an_error_inside_is_shown_with_its_place(folder: Path) -> None:
         ("def (", "SyntaxError"),
     ],
 )
-def test_errors_of_the_import_are_told_apart_from_a_missing_module(
-    folder: Path, code: str, words: str
-) -> None:
+def test_import_errors_differ_from_a_missing_module(folder: Path, code: str, words: str) -> None:
     write(folder, "broken.py", code)
     with pytest.raises(BadAppPath, match=words) as caught:
         load_app("broken:forge")

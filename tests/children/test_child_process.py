@@ -1,4 +1,4 @@
-"""Warm child processes: lines both ways, a sure end, nothing left behind."""
+"""Warm child processes: lines in both directions, termination, no leaked process or descriptor."""
 
 import asyncio
 import gc
@@ -26,7 +26,7 @@ Start = Callable[..., Awaitable[LineChild]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts children that are ready, and sees to their end."""
+    """Starts children, waits for their ready line and terminates them after the test."""
     children: list[LineChild] = []
 
     async def ready(**options: object) -> LineChild:
@@ -93,7 +93,7 @@ async def test_private_pipes_do_not_reach_grandchildren(start: Start) -> None:
     assert await child.receive() == b"4"
 
 
-async def test_what_it_prints_comes_line_by_line(start: Start) -> None:
+async def test_output_is_delivered_line_by_line(start: Start) -> None:
     printed: list[str] = []
     child = await start(on_output=printed.append)
     await child.send(b"print hello")
@@ -110,7 +110,7 @@ async def test_what_it_prints_comes_line_by_line(start: Start) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1, 77])
-async def test_exit_code_is_told(start: Start, code: int) -> None:
+async def test_the_exit_code_is_reported(start: Start, code: int) -> None:
     child = await start()
     await child.send(b"exit %d" % code)
     assert await child.receive() is None
@@ -120,7 +120,7 @@ async def test_exit_code_is_told(start: Start, code: int) -> None:
         await child.send(b"echo late")
 
 
-async def test_kill_is_told_as_a_signal(start: Start) -> None:
+async def test_a_kill_is_reported_as_a_signal(start: Start) -> None:
     told: list[int] = []
     child = await start(on_exit=lambda: told.append(1))
     os.kill(child.pid, signal.SIGKILL)
@@ -130,7 +130,7 @@ async def test_kill_is_told_as_a_signal(start: Start) -> None:
     assert told == [1]
 
 
-async def test_words_before_death_are_not_lost(start: Start) -> None:
+async def test_lines_before_an_exit_are_not_lost(start: Start) -> None:
     child = await start()
     await child.send(b"many 500")
     await child.send(b"exit 3")
@@ -139,14 +139,14 @@ async def test_words_before_death_are_not_lost(start: Start) -> None:
     assert received == [b"%d" % number for number in range(500)]
 
 
-async def test_dismissed_child_ends_by_itself(start: Start) -> None:
+async def test_a_child_exits_when_its_input_is_closed(start: Start) -> None:
     child = await start()
     child.close_input()
     async with asyncio.timeout(60):
         assert await child.wait() == ChildExit(0)
 
 
-async def test_end_terminates_the_whole_group(start: Start) -> None:
+async def test_terminate_signals_the_whole_group(start: Start) -> None:
     child = await start()
     await child.send(b"grandchild")
     grandchild = int(await child.receive() or b"0")
@@ -156,7 +156,7 @@ async def test_end_terminates_the_whole_group(start: Start) -> None:
     assert gone_within([grandchild, child.pid], 30)
 
 
-async def test_a_child_that_ignores_term_is_killed_after_the_grace(start: Start) -> None:
+async def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(start: Start) -> None:
     child = await start()
     await child.send(b"stubborn")
     assert await child.receive() == b"stubborn"
@@ -172,7 +172,7 @@ async def test_a_child_that_holds_the_interpreter_lock_is_killed(start: Start) -
     assert ended.signal in (signal.SIGTERM, signal.SIGKILL)
 
 
-async def test_grandchildren_of_a_child_that_died_by_itself_go_too(start: Start) -> None:
+async def test_grandchildren_of_a_dead_child_are_killed(start: Start) -> None:
     child = await start()
     await child.send(b"grandchild")
     grandchild = int(await child.receive() or b"0")
@@ -207,7 +207,7 @@ async def test_a_command_that_does_not_exist_is_an_error() -> None:
     assert len(os.listdir("/dev/fd")) <= before
 
 
-async def test_end_is_noticed_without_a_pidfd(
+async def test_an_exit_is_noticed_without_a_pidfd(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(pid: int) -> int:
@@ -223,28 +223,28 @@ async def test_end_is_noticed_without_a_pidfd(
     assert gone_within([grandchild], 30)
 
 
-@pytest.mark.parametrize("last_words", ["", "sleep 300", "stubborn"])
-def test_a_killed_parent_takes_all_along_by_the_guard_thread_alone(last_words: str) -> None:
-    _kill_parent(last_words, {"PLAIN_GUARD": "1"})
+@pytest.mark.parametrize("last_line", ["", "sleep 300", "stubborn"])
+def test_the_lifeline_thread_alone_kills_the_group_of_a_killed_parent(last_line: str) -> None:
+    _kill_parent(last_line, {"NO_KERNEL_SIGNAL": "1"})
 
 
 @pytest.mark.parametrize(
-    "last_words",
+    "last_line",
     [
         "",
         "sleep 300",
         "stubborn",
-        # Only a kernel can end a process that never lets go of the interpreter lock.
+        # Only the kernel can end a process that never releases the interpreter lock.
         *(["hold"] if sys.platform == "linux" else []),
     ],
 )
-def test_a_killed_parent_takes_child_and_grandchild_along(last_words: str) -> None:
-    _kill_parent(last_words, {})
+def test_a_killed_parent_kills_child_and_grandchild(last_line: str) -> None:
+    _kill_parent(last_line, {})
 
 
-def _kill_parent(last_words: str, environment: dict[str, str]) -> None:
+def _kill_parent(last_line: str, environment: dict[str, str]) -> None:
     parent = subprocess.Popen(
-        [sys.executable, str(HERE / "orphan_maker.py"), last_words],
+        [sys.executable, str(HERE / "orphan_maker.py"), last_line],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},

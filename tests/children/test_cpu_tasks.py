@@ -1,4 +1,4 @@
-"""``@forge.task(cpu=True)`` with the whole engine around it."""
+"""``@forge.task(cpu=True)`` with a complete worker process."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def until_status(job: Any, status: str, seconds: float = 60) -> Any:
     return job
 
 
-async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
+async def test_a_cpu_task_runs_in_a_child_and_reports_everything(worker: Any) -> None:
     job = await forge_app.square.aenqueue(12)
     result = await job.aresult(timeout=60)
     assert result["square"] == 144
@@ -41,7 +41,7 @@ async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
     assert (record.progress, record.progress_note) == (0.5, "half")
     lines = await store.metrics.logs(job.id)
     assert [line.message for line in lines] == ["squaring 12"]
-    # What on_done carried is there and runs.
+    # The job that on_done carried was stored and runs.
     for _ in range(200):
         successors = [job for job in await _all(store) if job.kind == "collect"]
         if successors and successors[0].status == "done":
@@ -50,7 +50,7 @@ async def test_runs_elsewhere_and_tells_everything(worker: Any) -> None:
     assert [job.result for job in successors] == [b"144"]
 
 
-async def test_a_timeout_kills(worker: Any, tmp_path: Path) -> None:
+async def test_a_timeout_kills_the_child(worker: Any, tmp_path: Path) -> None:
     path = tmp_path / "pid"
     for _ in range(30):
         job = await forge_app.too_long.aenqueue(str(path))
@@ -62,7 +62,7 @@ async def test_a_timeout_kills(worker: Any, tmp_path: Path) -> None:
     assert gone_within(await written(path), 30)
 
 
-async def test_a_cancel_kills(worker: Any, tmp_path: Path) -> None:
+async def test_a_cancellation_kills_the_child(worker: Any, tmp_path: Path) -> None:
     path = tmp_path / "pid"
     job = await forge_app.endless.aenqueue(str(path))
     pids = await written(path)
@@ -71,7 +71,7 @@ async def test_a_cancel_kills(worker: Any, tmp_path: Path) -> None:
     assert gone_within(pids, 30)
 
 
-async def test_three_deaths_convict(worker: Any) -> None:
+async def test_three_crashes_make_the_job_dead(worker: Any) -> None:
     job = await forge_app.fatal.aenqueue()
     await until_status(job, "dead")
     record = await (await forge_app.forge.aready()).jobs.get(job.id)
@@ -91,7 +91,7 @@ async def test_a_failure_is_retried_and_then_dead(worker: Any) -> None:
     ]
 
 
-async def test_stopping_hands_back_what_runs_in_children(tmp_path: Path) -> None:
+async def test_a_shutdown_releases_jobs_that_run_in_children(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     async with forge_app.forge.worker(queues=["cpu"], shutdown_timeout=0.2):
         job = await forge_app.endless.aenqueue(str(path))

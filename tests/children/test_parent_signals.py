@@ -1,4 +1,4 @@
-"""What the parent does as the first process of a container, and what it weighs."""
+"""The worker parent as process 1 of a container, and its imports."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from forge_jobs.cli.parent_signals import reap_strays
+from forge_jobs.cli.parent_signals import reap_orphans
 
 
 def _zombie() -> "subprocess.Popen[bytes]":
@@ -19,17 +19,17 @@ def _zombie() -> "subprocess.Popen[bytes]":
     return process
 
 
-def test_orphans_are_buried_and_workers_left_to_the_parent(
+def test_orphans_are_reaped_and_workers_left_to_the_parent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stray = _zombie()
-    reap_strays(set())
+    reap_orphans(set())
     assert psutil.pid_exists(stray.pid), "only the first process of a container inherits orphans"
     monkeypatch.setattr(os, "getpid", lambda: 1)
-    reap_strays(set())
+    reap_orphans(set())
     assert not psutil.pid_exists(stray.pid)
     worker = _zombie()
-    reap_strays({worker.pid})
+    reap_orphans({worker.pid})
     assert worker.wait() == 0
     stray.wait()
 

@@ -1,4 +1,4 @@
-"""``cpu=True`` on SQLite and Postgres: children have a way of their own to the worker's store."""
+"""``cpu=True`` on SQLite and Postgres: children open the worker's store themselves."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ DEADLINE_S = 60
 
 @pytest.fixture
 async def forge(shared_url: str, project_root: Path, tmp_path: Path) -> AsyncIterator[Forge]:
-    """A client of a store that a worker process with children serves."""
+    """A client of a store; a worker process with child processes serves it."""
     made = Forge(shared_url)
     await made.aready()
     with (tmp_path / "worker.log").open("wb") as log:
@@ -71,7 +71,7 @@ async def test_a_child_stores_jobs_and_takes_permits(forge: Forge) -> None:
     assert ways == {'"by kind"', '"on done"'}
 
 
-async def test_children_that_die_or_overstay(forge: Forge, tmp_path: Path) -> None:
+async def test_children_that_die_or_time_out(forge: Forge, tmp_path: Path) -> None:
     marks = [str(tmp_path / name) for name in ("dies", "long", "endless")]
     dies = await forge.aenqueue("dies_once", {"mark": marks[0]}, queue="cpu")
     long = await forge.aenqueue("too_long", {"mark": marks[1]}, queue="cpu", max_attempts=1)

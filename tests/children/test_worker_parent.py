@@ -1,4 +1,4 @@
-"""The parent of worker processes, over fake workers: starts, restarts, silence, signals."""
+"""The worker parent with fake workers: starts, restarts, missing heartbeats, signals."""
 
 import json
 import os
@@ -18,33 +18,33 @@ class Driver:
     """A parent process under test."""
 
     def __init__(self, root: Path, folder: Path, act: str, processes: int, **times: float) -> None:
-        self.journal = folder / "journal"
-        self.journal.touch()
+        self.start_log = folder / "start_log"
+        self.start_log.touch()
         self.log = folder / "log"
         times_given = [str(times.get("grace_s", 5.0)), str(times.get("lease_s", 10.0))]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "tests.children.parent_driver",
-                    act, str(self.journal), str(processes), *times_given,
+                    act, str(self.start_log), str(processes), *times_given,
                 ],
                 cwd=root, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
 
     def starts(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.journal.read_text().splitlines()]
+        return [json.loads(line) for line in self.start_log.read_text().splitlines()]
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     def until(self, what: Callable[[], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, self.said()
+            assert time.monotonic() < deadline, self.log_text()
             time.sleep(0.02)
 
     def until_up(self, count: int) -> None:
-        self.until(lambda: self.said().count("is up") >= count)
+        self.until(lambda: self.log_text().count("is up") >= count)
 
     def exit_code(self, seconds: float = 30) -> int:
         return self.process.wait(seconds)
@@ -84,19 +84,19 @@ def test_starts_all_and_drains_on_sigterm(run: Run) -> None:
 def test_imports_no_library(run: Run) -> None:
     driver = run("serve")
     driver.until_up(1)
-    assert "heavy imports: []" in driver.said()
+    assert "heavy imports: []" in driver.log_text()
 
 
-def test_ctrl_c_reaches_the_group_and_only_the_parent_answers(run: Run) -> None:
+def test_only_the_parent_handles_ctrl_c(run: Run) -> None:
     driver = run("slow-drain", 2)
     driver.until_up(2)
     os.killpg(driver.process.pid, signal.SIGINT)
-    # Workers that had taken the signal themselves would have ended without the slow drain.
+    # Workers that handled the signal themselves would have exited without the slow drain.
     assert driver.exit_code() == 0
-    assert "Traceback" not in driver.said()
+    assert "Traceback" not in driver.log_text()
 
 
-def test_a_dead_worker_is_replaced_and_its_successor_told(run: Run) -> None:
+def test_a_dead_worker_is_replaced_and_its_successor_gets_its_host_id(run: Run) -> None:
     driver = run("serve", 2)
     driver.until_up(2)
     victim = driver.starts()[0]
@@ -105,47 +105,47 @@ def test_a_dead_worker_is_replaced_and_its_successor_told(run: Run) -> None:
     successor = driver.starts()[2]
     assert successor["number"] == victim["number"]
     assert successor["replaces"] == f"host-{victim['pid']}"
-    assert "died: signal 9 (SIGKILL); next start in 0.1 s" in driver.said()
+    assert "died: signal 9 (SIGKILL); next start in 0.1 s" in driver.log_text()
 
 
-def test_restarts_come_slower_and_slower(run: Run) -> None:
+def test_restarts_back_off(run: Run) -> None:
     driver = run("serve")
     for times in range(1, 6):
         driver.until_up(times)
         os.kill(driver.starts()[-1]["pid"], signal.SIGKILL)
     driver.until_up(6)
     for wait in ("0.1", "0.2", "0.4", "0.8", "1.6"):
-        assert f"next start in {wait} s" in driver.said()
+        assert f"next start in {wait} s" in driver.log_text()
 
 
-def test_a_worker_that_ends_in_good_order_is_started_again_at_once(run: Run) -> None:
+def test_a_worker_that_exits_cleanly_is_restarted_at_once(run: Run) -> None:
     driver = run("polite")
     driver.until_up(1)
     psutil.Process(driver.starts()[0]["pid"]).terminate()
     driver.until_up(2)
     assert driver.starts()[1]["replaces"] is None
-    assert "died" not in driver.said()
+    assert "died" not in driver.log_text()
 
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_refusal_stops_the_parent_with_one_message(run: Run, processes: int) -> None:
     driver = run("refuse", processes)
     assert driver.exit_code(60) == 1
-    assert driver.said().count("no module named 'nowhere'") == 1
+    assert driver.log_text().count("no module named 'nowhere'") == 1
     driver.no_worker_lives()
 
 
-def test_workers_that_never_come_up_end_the_parent(run: Run) -> None:
+def test_workers_that_never_start_stop_the_parent(run: Run) -> None:
     driver = run("die-early")
     assert driver.exit_code(60) == 1
-    assert "ended before it was up: exit code 3" in driver.said()
+    assert "ended before it was up: exit code 3" in driver.log_text()
     assert len(driver.starts()) == 5
 
 
 def test_a_silent_worker_is_killed_and_replaced(run: Run) -> None:
     driver = run("mute", lease_s=1.5)
     driver.until_up(2)
-    assert "was silent for" in driver.said()
+    assert "sent no heartbeat for" in driver.log_text()
     assert driver.starts()[1]["replaces"] == f"host-{driver.starts()[0]['pid']}"
 
 
@@ -154,17 +154,17 @@ def test_a_stopped_worker_is_killed_and_replaced(run: Run) -> None:
     driver.until_up(1)
     os.kill(driver.starts()[0]["pid"], signal.SIGSTOP)
     driver.until_up(2)
-    assert "was silent for" in driver.said()
+    assert "sent no heartbeat for" in driver.log_text()
 
 
-def test_silence_while_the_parent_itself_was_stopped_is_forgiven(run: Run) -> None:
+def test_silence_while_the_parent_was_suspended_is_ignored(run: Run) -> None:
     driver = run("serve", 2, lease_s=3)
     driver.until_up(2)
     os.killpg(driver.process.pid, signal.SIGSTOP)
     time.sleep(4)
     os.killpg(driver.process.pid, signal.SIGCONT)
     time.sleep(1.5)
-    assert "silent" not in driver.said()
+    assert "no heartbeat" not in driver.log_text()
     assert len(driver.starts()) == 2
     driver.process.terminate()
     assert driver.exit_code() == 0
@@ -184,7 +184,7 @@ def test_a_second_signal_kills_at_once(run: Run) -> None:
     driver = run("stubborn", 2, grace_s=30)
     driver.until_up(2)
     driver.process.terminate()
-    driver.until(lambda: "stopping" in driver.said())
+    driver.until(lambda: "stopping" in driver.log_text())
     driver.process.send_signal(signal.SIGINT)
     assert driver.exit_code() == 1
     driver.no_worker_lives()
@@ -206,7 +206,7 @@ def test_workers_notice_the_death_of_their_parent(run: Run) -> None:
     driver.no_worker_lives()
 
 
-def test_sighup_exchanges_workers_one_by_one(run: Run) -> None:
+def test_sighup_restarts_workers_one_by_one(run: Run) -> None:
     driver = run("slow-drain", 2)
     driver.until_up(2)
     driver.process.send_signal(signal.SIGHUP)
@@ -214,7 +214,7 @@ def test_sighup_exchanges_workers_one_by_one(run: Run) -> None:
     before, after = driver.starts()[:2], driver.starts()[2:]
     assert {start["pid"] for start in before}.isdisjoint(start["pid"] for start in after)
     assert [start["number"] for start in after] == [1, 2]
-    # The second was asked to go only when the first had its successor; each takes a second.
+    # The second one is drained only after the first has its successor; each takes a second.
     assert after[1]["at"] - after[0]["at"] >= 1
     assert all(start["replaces"] is None for start in after)
     driver.process.terminate()

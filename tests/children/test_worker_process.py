@@ -1,4 +1,4 @@
-"""Real worker processes under ``forge worker``: coming up, being refused, probes, going."""
+"""Real worker processes under ``forge worker``: start, refusals, probes, drain."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ forge = Forge("memory://")
 async def send(to: str) -> None: ...
 
 heavy = sorted({"typer", "rich"} & set(sys.modules))
-print("drawing libraries:", heavy, file=sys.stderr)
+print("terminal libraries:", heavy, file=sys.stderr)
 """
 
 
@@ -42,17 +42,17 @@ class Command:
                 start_new_session=True,
             )
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
     def until(self, what: Callable[[], bool], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, self.said()
+            assert time.monotonic() < deadline, self.log_text()
             time.sleep(0.05)
 
     def until_up(self, count: int = 1) -> None:
-        self.until(lambda: self.said().count(" is up") == count)
+        self.until(lambda: self.log_text().count(" is up") == count)
 
 
 Start = Callable[..., Command]
@@ -88,7 +88,7 @@ def probe(port: int, path: str) -> int:
 
 
 def free_ports(count: int) -> int:
-    """The first of several neighbouring ports that nobody uses."""
+    """The first of several adjacent free ports."""
     for port in range(20_000 + os.getpid() % 20_000, 60_000, count):
         try:
             for number in range(count):
@@ -100,7 +100,7 @@ def free_ports(count: int) -> int:
     raise AssertionError("no free ports")
 
 
-def test_comes_up_answers_probes_and_drains(start: Start) -> None:
+def test_a_worker_starts_answers_probes_and_drains(start: Start) -> None:
     port = free_ports(2)
     command = start(
         "shop:forge", "--queues", "mail", "--processes", "2", "--health-port", f"{port}"
@@ -113,14 +113,14 @@ def test_comes_up_answers_probes_and_drains(start: Start) -> None:
         assert probe(number, "/elsewhere") == 404
     command.process.terminate()
     assert command.process.wait(60) == 0
-    assert "Traceback" not in command.said()
-    assert "destroyed" not in command.said()
+    assert "Traceback" not in command.log_text()
+    assert "destroyed" not in command.log_text()
 
 
-def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
+def test_workers_do_not_import_terminal_libraries(start: Start) -> None:
     command = start("shop:forge", "--queues", "mail")
     command.until_up()
-    assert "drawing libraries: []" in command.said()
+    assert "terminal libraries: []" in command.log_text()
     os.killpg(command.process.pid, signal.SIGINT)
     assert command.process.wait(60) == 0
 
@@ -135,11 +135,13 @@ def test_workers_do_not_import_drawing_libraries(start: Start) -> None:
         (["shop:forge"], "no queue to serve"),
     ],
 )
-def test_what_can_never_start_is_said_once(start: Start, arguments: list[str], words: str) -> None:
+def test_a_permanent_start_error_is_reported_once(
+    start: Start, arguments: list[str], words: str
+) -> None:
     command = start(*arguments, "--processes", "2")
     assert command.process.wait(60) == 1
-    assert command.said().count(words) == 1
-    assert "is up" not in command.said()
+    assert command.log_text().count(words) == 1
+    assert "is up" not in command.log_text()
 
 
 def test_a_taken_health_port_is_refused(start: Start) -> None:
@@ -149,4 +151,4 @@ def test_a_taken_health_port_is_refused(start: Start) -> None:
         port = taken.getsockname()[1]
         command = start("shop:forge", "--queues", "mail", "--health-port", str(port))
         assert command.process.wait(60) == 1
-    assert f"--health-port: cannot listen on {port}" in command.said()
+    assert f"--health-port: cannot listen on {port}" in command.log_text()

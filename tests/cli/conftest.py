@@ -1,4 +1,4 @@
-"""A folder with a sample application and a shell in it; a named store for the quick tests."""
+"""Fixtures of the CLI tests: a real shell in a folder, and commands inside the test's process."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from forge_jobs.backends.url import open_store
 from forge_jobs.cli.commands import run
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from tests.cli.shell import Shell
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 _NUMBERS = itertools.count(1)
 
@@ -27,8 +27,8 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @dataclass
-class Answer:
-    """What a command said and how it left."""
+class CommandResult:
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -40,34 +40,34 @@ class Answer:
 
 
 @dataclass
-class Here:
-    """Commands run inside the test's process, on a named memory store."""
+class InProcess:
+    """Runs commands inside the test's process, on one store."""
 
     url: str
     capsys: pytest.CaptureFixture[str]
 
-    def forge(self, *words: str) -> Answer:
+    def forge(self, *words: str) -> CommandResult:
         self.capsys.readouterr()
         code = run([*words, "--url", self.url])
-        said = self.capsys.readouterr()
-        return Answer(code, said.out, said.err)
+        captured = self.capsys.readouterr()
+        return CommandResult(code, captured.out, captured.err)
 
-    def fill(self, work: Callable[[Desk], Any]) -> Any:
-        """Move jobs by hand before a command looks at them."""
-        desk = Desk(open_store(self.url), SYSTEM_CLOCK)  # type: ignore[arg-type]
-        return asyncio.run(work(desk))
+    def fill(self, work: Callable[[StoreHarness], Any]) -> Any:
+        """Change jobs directly in the store before a command reads them."""
+        harness = StoreHarness(open_store(self.url), SYSTEM_CLOCK)  # type: ignore[arg-type]
+        return asyncio.run(work(harness))
 
 
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+def in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> InProcess:
     monkeypatch.setenv("COLUMNS", "80")
-    return Here(f"memory://cli-{next(_NUMBERS)}", capsys)
+    return InProcess(f"memory://cli-{next(_NUMBERS)}", capsys)
 
 
 @pytest.fixture
 def on_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Here:
+) -> InProcess:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-    return Here("sqlite:///forge.db", capsys)
+    return InProcess("sqlite:///forge.db", capsys)

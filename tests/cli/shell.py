@@ -1,4 +1,4 @@
-"""The real command, run as a person would: as a process, in a folder, on a SQLite file."""
+"""``Shell``: runs the real ``forge`` command as a process, in a folder, on a SQLite file."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from forge_jobs.backends.url import open_store
 from forge_jobs.core.job import JobRecord
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Shell:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
 
@@ -55,7 +55,7 @@ class Shell:
 
     @contextmanager
     def running(self, *words: str) -> Iterator["subprocess.Popen[str]"]:
-        """A command that runs until the block ends; whatever happens, nothing stays behind."""
+        """A command that runs until the block ends; it is stopped or killed in any case."""
         process = subprocess.Popen(
             [sys.executable, "-m", "forge_jobs", *words],
             cwd=self.folder,
@@ -72,20 +72,20 @@ class Shell:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
-                    process.wait(PATIENCE_S)
+                    process.wait(TIMEOUT_S)
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
             if process.stdout is not None:
                 process.stdout.close()
 
     def wait_for(self, job_id: str, status: str) -> JobRecord:
-        """The job, once it has that state; read from the file, so that waiting costs little."""
+        """Wait until the job has that state. Reads the file, because that costs little."""
 
-        async def look() -> JobRecord:
+        async def poll() -> JobRecord:
             store = open_store(self.url)
             await store.open()
             try:
-                deadline = time.monotonic() + PATIENCE_S
+                deadline = time.monotonic() + TIMEOUT_S
                 while True:
                     job = await store.jobs.get(job_id)
                     assert job is not None
@@ -96,10 +96,10 @@ class Shell:
             finally:
                 await store.close()
 
-        return asyncio.run(look())
+        return asyncio.run(poll())
 
 
-def stopped(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> int:
-    """End a running command with a signal; its exit code."""
+def stop(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> int:
+    """Stop a running command with a signal; its exit code."""
     process.send_signal(number)
-    return process.wait(PATIENCE_S)
+    return process.wait(TIMEOUT_S)

@@ -1,9 +1,9 @@
 """``forge audit``."""
 
-from tests.cli.conftest import Here
+from tests.cli.conftest import InProcess
 
 
-def test_what_was_done_is_listed_with_who_did_it(on_file: Here) -> None:
+def test_actions_are_listed_with_their_actor(on_file: InProcess) -> None:
     on_file.forge("enqueue", "send", "--queue", "mail")
     on_file.forge("queues", "pause", "mail")
     on_file.forge("queues", "resume", "mail")

@@ -1,18 +1,20 @@
-"""``forge cron``: what it shows, changes and refuses."""
+"""``forge cron``: output, changes, refusals."""
 
 import pytest
 
-from tests.cli.conftest import Here
+from tests.cli.conftest import InProcess
 
 
 @pytest.fixture
-def nightly(here: Here) -> Here:
-    answer = here.forge("cron", "create", "nightly", "0 3 * * *", "cleanup", "--tz", "Europe/Paris")
+def nightly(in_process: InProcess) -> InProcess:
+    answer = in_process.forge(
+        "cron", "create", "nightly", "0 3 * * *", "cleanup", "--tz", "Europe/Paris"
+    )
     assert answer.code == 0, answer.err
-    return here
+    return in_process
 
 
-def test_a_created_schedule_is_listed(nightly: Here) -> None:
+def test_a_created_schedule_is_listed(nightly: InProcess) -> None:
     shown = nightly.forge("cron", "list").out
     assert "nightly" in shown
     assert "0 3 * * *" in shown
@@ -25,9 +27,9 @@ def test_a_created_schedule_is_listed(nightly: Here) -> None:
     assert view["declared"] is False
 
 
-def test_long_schedules_fit_80_columns(here: Here) -> None:
+def test_long_schedules_fit_80_columns(in_process: InProcess) -> None:
     often = ",".join(str(minute) for minute in range(60))
-    here.forge(
+    in_process.forge(
         "cron",
         "create",
         "n" * 60,
@@ -36,17 +38,17 @@ def test_long_schedules_fit_80_columns(here: Here) -> None:
         "--tz",
         "America/Argentina/Ushuaia",
     )
-    assert max(map(len, here.forge("cron", "list").out.splitlines())) <= 80
+    assert max(map(len, in_process.forge("cron", "list").out.splitlines())) <= 80
 
 
-def test_without_schedules_the_list_says_how(here: Here) -> None:
-    answer = here.forge("cron", "list")
+def test_an_empty_list_explains_how_to_create_a_schedule(in_process: InProcess) -> None:
+    answer = in_process.forge("cron", "list")
     assert answer.code == 0
     assert "@forge.cron" in answer.out
 
 
-def test_every_option_of_create_arrives(here: Here) -> None:
-    answer = here.forge(
+def test_every_option_of_create_is_stored(in_process: InProcess) -> None:
+    answer = in_process.forge(
         "cron", "create", "poll", "*/10 * * * * *", "poll", "--payload", '{"n": 1, "token": "x"}',
         "--queue", "fast", "--missed", "all", "--missed-limit", "7", "--jitter", "90",
         "--max-attempts", "2", "--disabled", "--json",
@@ -75,7 +77,7 @@ def test_every_option_of_create_arrives(here: Here) -> None:
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(
-    nightly: Here, words: list[str], complaint: str
+    nightly: InProcess, words: list[str], complaint: str
 ) -> None:
     answer = nightly.forge("cron", *words)
     assert answer.code == 2
@@ -84,20 +86,20 @@ def test_bad_input_is_refused_with_a_remedy(
 
 
 @pytest.mark.parametrize("verb", ["set", "run", "enable", "disable", "delete", "history"])
-def test_low_an_unknown_schedule_is_an_error(nightly: Here, verb: str) -> None:
+def test_low_an_unknown_schedule_is_an_error(nightly: InProcess, verb: str) -> None:
     more = ["--cron", "@daily"] if verb == "set" else []
     answer = nightly.forge("cron", verb, "nightlie", *more)
     assert answer.code == 1
     assert "there is no schedule 'nightlie'" in answer.err
 
 
-def test_a_taken_name_is_refused(nightly: Here) -> None:
+def test_an_existing_name_is_refused(nightly: InProcess) -> None:
     answer = nightly.forge("cron", "create", "nightly", "@daily", "x")
     assert answer.code == 2
     assert "forge cron set" in answer.err
 
 
-def test_set_changes_what_is_given_and_nothing_else(nightly: Here) -> None:
+def test_set_changes_only_the_given_fields(nightly: InProcess) -> None:
     view = nightly.forge("cron", "set", "nightly", "--missed", "skip", "--json").data
     assert (view["missed"], view["expression"], view["tz"]) == ("skip", "0 3 * * *", "Europe/Paris")
     view = nightly.forge(
@@ -111,13 +113,13 @@ def test_set_changes_what_is_given_and_nothing_else(nightly: Here) -> None:
     assert "that of the kind" in nightly.forge("cron", "set", "nightly", "--jitter", "5m").out
 
 
-def test_disable_and_enable(nightly: Here) -> None:
+def test_disable_and_enable(nightly: InProcess) -> None:
     assert nightly.forge("cron", "disable", "nightly", "--json").data["next_at"] is None
     assert "off" in nightly.forge("cron", "list").out
     assert nightly.forge("cron", "enable", "nightly", "--json").data["next_at"] is not None
 
 
-def test_run_enqueues_by_the_rules_of_a_tick(nightly: Here) -> None:
+def test_run_enqueues_by_the_rules_of_a_tick(nightly: InProcess) -> None:
     answer = nightly.forge("cron", "run", "nightly")
     job_id = answer.out.strip()
     job = nightly.forge("jobs", "show", job_id, "--json").data
@@ -131,6 +133,6 @@ def test_run_enqueues_by_the_rules_of_a_tick(nightly: Here) -> None:
     assert job_id in nightly.forge("cron", "history", "nightly").out
 
 
-def test_delete(nightly: Here) -> None:
-    assert "is gone" in nightly.forge("cron", "delete", "nightly").out
+def test_delete(nightly: InProcess) -> None:
+    assert "is deleted" in nightly.forge("cron", "delete", "nightly").out
     assert nightly.forge("cron", "list", "--json").data == {"schedules": []}

@@ -1,4 +1,4 @@
-"""The life of a database, and that looking never makes one."""
+"""``forge db``: create, migrate, drop; queries never create a database."""
 
 import re
 import sqlite3
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here
+from tests.cli.conftest import InProcess
 
 
 @pytest.mark.parametrize("command", ["jobs list", "stats", "workers", "queues list"])
-def test_looking_never_makes_a_database(on_file: Here, command: str) -> None:
+def test_queries_never_create_a_database(on_file: InProcess, command: str) -> None:
     answer = on_file.forge(*command.split())
     assert answer.code == 1
     assert re.fullmatch(
@@ -20,7 +20,7 @@ def test_looking_never_makes_a_database(on_file: Here, command: str) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_neither_do_the_doctor_and_the_status(on_file: Here) -> None:
+def test_doctor_and_status_never_create_a_database(on_file: InProcess) -> None:
     sick = on_file.forge("doctor")
     assert sick.code == 1
     assert "forge db create" in sick.out
@@ -29,7 +29,7 @@ def test_neither_do_the_doctor_and_the_status(on_file: Here) -> None:
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_the_life_of_a_database(on_file: Here) -> None:
+def test_create_migrate_drop_and_reset(on_file: InProcess) -> None:
     created = on_file.forge("db", "create", "--json").data
     assert created["result"] == "created"
     assert created["current"] == created["wanted"]
@@ -47,10 +47,17 @@ def test_the_life_of_a_database(on_file: Here) -> None:
     assert list(Path.cwd().glob("*.db*")) == []
 
 
-def test_a_database_of_a_newer_release_is_not_touched(on_file: Here) -> None:
+def test_a_database_of_a_newer_release_is_not_touched(on_file: InProcess) -> None:
     on_file.forge("db", "create")
     with closing(sqlite3.connect("forge.db")) as connection, connection:
-        connection.execute("INSERT INTO forge_schema VALUES (999, 'future', 0)")
+        connection.execute("INSERT INTO forge_schema VALUES (998, 'additive', 0, 0)")
+    assert on_file.forge("jobs", "list").code == 0
+    assert on_file.forge("db", "migrate").out.endswith("already up to date, schema version 998.\n")
+    assert "newer than this release, and compatible" in on_file.forge("db", "status").out
+    assert on_file.forge("db", "status", "--json").data["compatible"] == 1
+    assert on_file.forge("doctor").code == 0
+    with closing(sqlite3.connect("forge.db")) as connection, connection:
+        connection.execute("INSERT INTO forge_schema VALUES (999, 'breaking', 0, 1)")
     for command in (["jobs", "list"], ["enqueue", "send"], ["db", "migrate"]):
         answer = on_file.forge(*command)
         assert answer.code == 1
@@ -60,7 +67,7 @@ def test_a_database_of_a_newer_release_is_not_touched(on_file: Here) -> None:
     assert on_file.forge("doctor").code == 1
 
 
-def test_an_unwritable_folder_is_one_clear_line(on_file: Here, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_a_one_line_error(on_file: InProcess, tmp_path: Path) -> None:
     on_file.url = f"sqlite:///{tmp_path}/nowhere/forge.db"
     answer = on_file.forge("enqueue", "send")
     assert answer.code == 1

@@ -1,4 +1,4 @@
-"""A command that cannot start says why, once, and nothing else reaches the terminal."""
+"""A command that cannot start prints the reason once, and nothing else."""
 
 import re
 import socket
@@ -13,7 +13,7 @@ from tests.cli.shell import Shell
 
 pytestmark = pytest.mark.processes
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 _LOGGED = re.compile(r"\S+Z (?:ERROR|WARNING) +forge_jobs\.(?:parent|worker) (.*)")
 _NO_QUEUE = (
     "the worker has no queue to serve: pass queues=['mail'], or set FORGE_QUEUES=mail, "
@@ -35,7 +35,7 @@ def bare(tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody else listens on."""
+    """A port that is in use."""
     with socket.create_server(("127.0.0.1", 0)) as place:
         yield place.getsockname()[1]
 
@@ -48,13 +48,13 @@ def answer(shell: Shell, *words: str, **environment: str) -> subprocess.Complete
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
 
 
 def logged(text: str) -> list[str]:
-    """The messages of a text that is a log and nothing but a log."""
+    """The messages of a text in which every line is a log line."""
     lines = [(_LOGGED.fullmatch(line), line) for line in text.splitlines()]
     assert all(match for match, _ in lines), text
     return [match[1] for match, _ in lines if match]
@@ -71,34 +71,36 @@ def logged(text: str) -> list[str]:
         ),
     ],
 )
-def test_a_worker_without_queues_says_so_once(bare: Shell, queues: str, complaint: str) -> None:
+def test_a_worker_without_queues_prints_one_message(
+    bare: Shell, queues: str, complaint: str
+) -> None:
     done = answer(bare, "worker", "bare_app:forge", FORGE_QUEUES=queues)
     assert (done.returncode, done.stdout) == (1, "")
     assert logged(done.stderr) == [complaint]
 
 
-def test_a_worker_alone_says_it_once_as_well(bare: Shell) -> None:
-    """Without a parent there is nobody to speak for it."""
+def test_a_worker_without_a_parent_prints_one_message(bare: Shell) -> None:
+    """Without a parent the worker prints the message itself."""
     done = subprocess.run(
         [sys.executable, "-m", "forge_jobs.cli.worker_child", "bare_app:forge"],
         cwd=bare.folder,
         env=bare.environment,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"forge worker: {_NO_QUEUE}\n"
 
 
-def test_a_worker_with_a_wrong_address_says_so_once(bare: Shell) -> None:
+def test_a_worker_with_a_wrong_address_prints_one_message(bare: Shell) -> None:
     done = answer(bare, "worker", "bare_app:forge", "--queues", "mail", FORGE_URL="redis://h/0")
     assert (done.returncode, done.stdout) == (1, "")
     assert logged(done.stderr) == [_NO_REDIS]
 
 
-def test_a_worker_whose_health_port_is_taken_names_it(bare: Shell, taken: int) -> None:
+def test_a_worker_names_a_health_port_in_use(bare: Shell, taken: int) -> None:
     words = ["worker", "bare_app:forge", "--queues", "mail", "--health-port", f"{taken}"]
     done = answer(bare, *words)
     assert (done.returncode, done.stdout) == (1, "")
@@ -109,7 +111,7 @@ def test_a_worker_whose_health_port_is_taken_names_it(bare: Shell, taken: int) -
 
 
 def test_a_worker_without_its_server_only_logs(bare: Shell) -> None:
-    """It tries a few times; each of its lines is one of the log."""
+    """It retries a few times; each of its lines is a log line."""
     with socket.create_server(("127.0.0.1", 0)) as place:
         url = f"postgresql://me:hunter2@127.0.0.1:{place.getsockname()[1]}/x"
     done = answer(bare, "worker", "bare_app:forge", "--queues", "mail", FORGE_URL=url)
@@ -125,14 +127,14 @@ def test_a_worker_without_its_server_only_logs(bare: Shell) -> None:
     [["jobs", "list"], ["web", "--port", "0"], ["dev", "bare_app:forge"], ["db", "create"]],
     ids=" ".join,
 )
-def test_a_forge_toml_that_is_none_stops_every_command(bare: Shell, words: list[str]) -> None:
+def test_an_invalid_forge_toml_stops_every_command(bare: Shell, words: list[str]) -> None:
     (bare.folder / "forge.toml").write_text("queues = [")
     done = answer(bare, *words, FORGE_URL="")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"forge: {_BAD_TOML.format(folder=bare.folder)}\n"
 
 
-def test_a_forge_toml_that_is_none_stops_a_worker(bare: Shell) -> None:
+def test_an_invalid_forge_toml_stops_a_worker(bare: Shell) -> None:
     (bare.folder / "forge.toml").write_text("queues = [")
     done = answer(bare, "worker", "bare_app:forge", FORGE_URL="")
     assert (done.returncode, done.stdout) == (1, "")
@@ -142,13 +144,13 @@ def test_a_forge_toml_that_is_none_stops_a_worker(bare: Shell) -> None:
 @pytest.mark.parametrize(
     "words", [["stats"], ["enqueue", "send"], ["web", "--port", "0"]], ids=" ".join
 )
-def test_a_wrong_address_is_one_line(bare: Shell, words: list[str]) -> None:
+def test_a_wrong_address_is_a_one_line_error(bare: Shell, words: list[str]) -> None:
     done = answer(bare, *words, FORGE_URL="redis://me:hunter2@h/0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"forge: {_NO_REDIS}\n"
 
 
-def test_mission_control_on_a_taken_port_is_one_line(bare: Shell, taken: int) -> None:
+def test_mission_control_on_a_port_in_use_is_a_one_line_error(bare: Shell, taken: int) -> None:
     done = answer(bare, "web", "--port", f"{taken}")
     assert (done.returncode, done.stdout) == (2, "")
     where = f"cannot listen on 127.0.0.1:{taken} (Address already in use)"
@@ -156,7 +158,7 @@ def test_mission_control_on_a_taken_port_is_one_line(bare: Shell, taken: int) ->
 
 
 @pytest.mark.parametrize("command", ["web", "demo"])
-def test_a_port_that_is_none_is_one_line(bare: Shell, command: str) -> None:
+def test_an_invalid_port_is_a_one_line_error(bare: Shell, command: str) -> None:
     done = answer(bare, command, "--port", "70000")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("forge: Invalid value for '--port': 70000 is not in the range")

@@ -8,7 +8,7 @@ import pytest
 
 from forge_jobs.cli.commands import run
 from forge_jobs.cli.worker import worker
-from tests.cli.conftest import Here
+from tests.cli.conftest import InProcess
 
 COMMANDS = [
     "", "worker", "dev", "demo", "enqueue", "stats", "doctor", "bench", "workers", "workers quiet",
@@ -34,7 +34,7 @@ def test_help_shows_an_example_in_80_columns(
 
 
 def test_every_example_parses(capsys: pytest.CaptureFixture[str]) -> None:
-    """An example that names an option which does not exist would mislead."""
+    """No example uses an option that does not exist."""
     for command in COMMANDS:
         run([*shlex.split(command), "--help"])
         text = capsys.readouterr().out
@@ -46,7 +46,7 @@ def test_every_example_parses(capsys: pytest.CaptureFixture[str]) -> None:
             assert option in capsys.readouterr().out
 
 
-def test_the_light_worker_knows_every_option_of_its_help(
+def test_the_worker_command_accepts_every_option_of_its_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run(["worker", "--help"])
@@ -72,7 +72,7 @@ def test_the_light_worker_knows_every_option_of_its_help(
         ("jobs list --status nonsense", "is no state"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_exit_2(
+def test_a_usage_error_is_one_line_and_exit_2(
     line: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(shlex.split(line)) == 2
@@ -85,7 +85,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(
 @pytest.mark.parametrize(
     "line", ["nonsense --json", "jobs list --limit 0 --url memory:// --json", "jobs --json"]
 )
-def test_errors_as_json_carry_a_code(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_errors_have_a_code(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*shlex.split(line)]) == 2
     error = json.loads(capsys.readouterr().err)["error"]
     assert set(error) == {"code", "message"}
@@ -118,6 +118,6 @@ def test_bare_groups_print_their_help(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.startswith("forge-jobs ")
 
 
-def test_a_table_goes_out_without_colour_when_it_is_not_a_terminal(here: Here) -> None:
-    here.fill(lambda desk: desk.some(1))
-    assert "\x1b" not in here.forge("jobs", "list").out
+def test_tables_have_no_colour_outside_a_terminal(in_process: InProcess) -> None:
+    in_process.fill(lambda harness: harness.enqueue(1))
+    assert "\x1b" not in in_process.forge("jobs", "list").out

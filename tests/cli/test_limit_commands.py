@@ -1,4 +1,4 @@
-"""forge limits: what operators see and set."""
+"""``forge limits``: output, changes, refusals."""
 
 import logging
 
@@ -8,44 +8,48 @@ from forge_jobs.core.decide import decide
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.limits import Declared
 from forge_jobs.core.outcome import Throttled
-from tests.cli.conftest import Here
-from tests.ops.desk import Desk
+from tests.cli.conftest import InProcess
+from tests.ops.harness import StoreHarness
 
 
-def test_no_limits_yet(here: Here) -> None:
-    here.fill(lambda desk: desk.some(1))
-    assert "No rate limits yet" in here.forge("limits", "list").out
+def test_no_limits_yet(in_process: InProcess) -> None:
+    in_process.fill(lambda harness: harness.enqueue(1))
+    assert "No rate limits yet" in in_process.forge("limits", "list").out
     nothing = {"rate_limits": [], "limits": [], "scopes": []}
-    assert here.forge("limits", "list", "--json").data == nothing
+    assert in_process.forge("limits", "list", "--json").data == nothing
 
 
-def test_an_operator_sets_drains_and_sees(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operator_sets_drains_and_sees(
+    in_process: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "forge_jobs.audit")
-    here.fill(lambda desk: desk.some(1))
-    made = here.forge("limits", "set", "smtp", "50/m", "--json").data
+    in_process.fill(lambda harness: harness.enqueue(1))
+    made = in_process.forge("limits", "set", "smtp", "50/m", "--json").data
     assert (made["scope"], made["rate"], made["burst"], made["available"]) == (
         "smtp", "50/m", 50, 50,
     )  # fmt: skip
-    assert here.forge("limits", "set", "smtp", "--burst", "3", "--json").data["burst"] == 3
-    assert here.forge("limits", "set", "smtp", "2/h", "--json").data["available"] == 2
-    drained = here.forge("limits", "drain", "smtp", "--json").data
+    assert in_process.forge("limits", "set", "smtp", "--burst", "3", "--json").data["burst"] == 3
+    assert in_process.forge("limits", "set", "smtp", "2/h", "--json").data["available"] == 2
+    drained = in_process.forge("limits", "drain", "smtp", "--json").data
     assert drained["available"] == 0
     assert drained["next_in_s"] > 0
-    listed = here.forge("limits", "list")
+    listed = in_process.forge("limits", "list")
     assert max(map(len, listed.out.splitlines())) <= 80
     assert listed.out.splitlines()[1].split()[:3] == ["smtp", "2/h", "2"]
     actions = [record.action for record in caplog.records]  # type: ignore[attr-defined]
     assert actions == ["set limit"] * 3 + ["drain limit"]
 
 
-def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
-    async def ensure(desk: Desk) -> float:
-        bucket = await desk.store.schedules.ensure_token_bucket("smtp", capacity=9, refill_per_s=9)
+def test_code_does_not_overwrite_an_operators_limit(in_process: InProcess) -> None:
+    async def ensure(harness: StoreHarness) -> float:
+        bucket = await harness.store.schedules.ensure_token_bucket(
+            "smtp", capacity=9, refill_per_s=9
+        )
         return bucket.capacity
 
-    here.fill(lambda desk: desk.some(1))
-    here.forge("limits", "set", "smtp", "5/s")
-    assert here.fill(ensure) == 5
+    in_process.fill(lambda harness: harness.enqueue(1))
+    in_process.forge("limits", "set", "smtp", "5/s")
+    assert in_process.fill(ensure) == 5
 
 
 @pytest.mark.parametrize(
@@ -58,37 +62,41 @@ def test_what_an_operator_set_is_not_overwritten_by_code(here: Here) -> None:
         (["drain", "smtp"], 1, "there is no rate limit 'smtp'"),
     ],
 )
-def test_wrong_words_are_refused(here: Here, words: list[str], code: int, complaint: str) -> None:
-    here.fill(lambda desk: desk.some(1))
-    answer = here.forge("limits", *words)
+def test_invalid_rate_limits_are_refused(
+    in_process: InProcess, words: list[str], code: int, complaint: str
+) -> None:
+    in_process.fill(lambda harness: harness.enqueue(1))
+    answer = in_process.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err
 
 
-def test_an_operator_limits_a_task_and_opens_a_scope(here: Here) -> None:
-    async def throttle(desk: Desk) -> None:
+def test_an_operator_limits_a_task_and_opens_a_scope(in_process: InProcess) -> None:
+    async def throttle(harness: StoreHarness) -> None:
         declared = Declared(name="task:send", concurrency=9, scopes=("smtp",))
-        await desk.store.limits.publish([declared])
-        await desk.store.queues.publish({"send": "mail"})
-        await desk.add(NewJob(kind="send", queue="mail"))
-        await desk.hire("mail")
-        (claimed,) = await desk.claim()
+        await harness.store.limits.publish([declared])
+        await harness.store.queues.publish({"send": "mail"})
+        await harness.enqueue_jobs(NewJob(kind="send", queue="mail"))
+        await harness.register_worker("mail")
+        (claimed,) = await harness.claim()
         told = Throttled(retry_after=600, scope="smtp")
-        await desk._exchange(finish=[decide(claimed, told, now=desk.clock.now())])
+        await harness._exchange(finish=[decide(claimed, told, now=harness.clock.now())])
 
-    here.fill(throttle)
-    made = here.forge("limits", "set", "task:send", "50/m", "--concurrency", "3", "--json").data
+    in_process.fill(throttle)
+    made = in_process.forge(
+        "limits", "set", "task:send", "50/m", "--concurrency", "3", "--json"
+    ).data
     assert (made["concurrency"], made["rate"], made["by_operator"]) == (3, "50/m", True)
-    listed = here.forge("limits", "list")
+    listed = in_process.forge("limits", "list")
     assert "closed until" in listed.out
     assert max(map(len, listed.out.splitlines())) <= 80
-    assert "scope 'smtp' is closed" in here.forge("queues", "list").out
-    assert here.forge("limits", "list", "--json").data["scopes"][0]["closed_until"]
-    here.forge("limits", "clear", "smtp")
-    assert here.forge("limits", "list", "--json").data["scopes"][0]["closed_until"] is None
-    here.forge("limits", "reset", "task:send")
-    assert here.forge("limits", "list", "--json").data["limits"][0]["by_operator"] is False
-    lifted = here.forge("limits", "set", "task:send", "--lift", "--json").data
+    assert "scope 'smtp' is closed" in in_process.forge("queues", "list").out
+    assert in_process.forge("limits", "list", "--json").data["scopes"][0]["closed_until"]
+    in_process.forge("limits", "clear", "smtp")
+    assert in_process.forge("limits", "list", "--json").data["scopes"][0]["closed_until"] is None
+    in_process.forge("limits", "reset", "task:send")
+    assert in_process.forge("limits", "list", "--json").data["limits"][0]["by_operator"] is False
+    lifted = in_process.forge("limits", "set", "task:send", "--lift", "--json").data
     assert (lifted["concurrency"], lifted["rate"]) == (None, None)
 
 
@@ -102,8 +110,10 @@ def test_an_operator_limits_a_task_and_opens_a_scope(here: Here) -> None:
         (["clear", "smtp"], 1, "no task declares the scope"),
     ],
 )
-def test_wrong_words_about_limits(here: Here, words: list[str], code: int, complaint: str) -> None:
-    here.fill(lambda desk: desk.some(1))
-    answer = here.forge("limits", *words)
+def test_invalid_limits_are_refused(
+    in_process: InProcess, words: list[str], code: int, complaint: str
+) -> None:
+    in_process.fill(lambda harness: harness.enqueue(1))
+    answer = in_process.forge("limits", *words)
     assert answer.code == code
     assert complaint in answer.err

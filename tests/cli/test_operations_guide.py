@@ -1,4 +1,4 @@
-"""The operations guide names only what there is."""
+"""The operations guide names only commands, options and metrics that exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The parity page is whole, and every test it names exists."""
+"""The parity page is complete, and every test it names exists."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def rows(project_root: Path) -> dict[str, str]:
-    """What each line of the page says in its last column, by its id."""
+    """The last column of each line of the page, by its id."""
     found: dict[str, str] = {}
     for line in (project_root / "docs" / "parity.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -27,7 +27,7 @@ def rows(project_root: Path) -> dict[str, str]:
     return found
 
 
-def test_every_ability_and_every_fault_is_listed(project_root: Path) -> None:
+def test_every_feature_and_every_defect_is_listed(project_root: Path) -> None:
     wanted = {str(n) for n in range(1, ABILITIES + 1)} | FAULTS
     assert set(rows(project_root)) == wanted
 

@@ -18,7 +18,7 @@ from forge_jobs.backends.url import open_store
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.ops.actions import JobActions
-from tests.cli.shell import PATIENCE_S, Shell, stopped
+from tests.cli.shell import TIMEOUT_S, Shell, stop
 
 pytestmark = pytest.mark.processes
 
@@ -37,7 +37,7 @@ def test_a_job_from_the_shell_through_a_worker_and_back(shell: Shell) -> None:
         assert (stats["counts"]["done"], stats["counts"]["dead"]) == (1, 1)
         assert len(stats["workers"]) == 2
 
-        # a worker has told which queue the kind belongs to
+        # A worker has published the queue of the kind.
         again = shell.ok("enqueue", "send", '{"to": "d@e.f"}').strip()
         assert shell.wait_for(again, "done").queue == "mail"
 
@@ -47,7 +47,7 @@ def test_a_job_from_the_shell_through_a_worker_and_back(shell: Shell) -> None:
         assert (waiting["status"], waiting["why"][0]["code"]) == ("pending", "paused")
         shell.ok("queues", "resume", "mail")
         assert shell.wait_for(refused, "dead").attempts == 1
-        assert stopped(worker) == 0
+        assert stop(worker) == 0
     assert shell.data("workers") == {"workers": []}
 
 
@@ -68,7 +68,7 @@ def test_a_job_from_the_shell_through_a_worker_and_back(shell: Shell) -> None:
         (["sample_app:fogre"], 1, "did you mean sample_app:forge"),
     ],
 )
-def test_a_worker_that_cannot_start_says_why(
+def test_a_worker_that_cannot_start_prints_the_reason(
     shell: Shell, words: list[str], code: int, complaint: str
 ) -> None:
     done = shell.forge("worker", *words)
@@ -77,11 +77,11 @@ def test_a_worker_that_cannot_start_says_why(
     assert "Traceback" not in done.stderr
 
 
-def test_neither_the_parent_nor_a_worker_loads_what_draws_tables(shell: Shell) -> None:
+def test_parent_and_worker_do_not_import_terminal_libraries(shell: Shell) -> None:
     with shell.running("worker", "sample_app:forge", "--log-format", "json") as worker:
         job = shell.ok("enqueue", "loaded", "--queue", "mail").strip()
         in_worker = set(json.loads(shell.wait_for(job, "done").result or b"[]"))
-        assert stopped(worker, signal.SIGINT) == 0
+        assert stop(worker, signal.SIGINT) == 0
     code = (
         "import sys\n"
         "from forge_jobs.cli.main import main\n"
@@ -96,7 +96,7 @@ def test_neither_the_parent_nor_a_worker_loads_what_draws_tables(shell: Shell) -
     assert not {"typer", "rich", "click", "msgspec", "sqlite3"} & in_parent
 
 
-def test_long_bulk_work_in_a_terminal_asks_and_draws_a_bar(shell: Shell) -> None:
+def test_a_long_bulk_action_in_a_terminal_confirms_and_shows_progress(shell: Shell) -> None:
     async def fill() -> None:
         store = open_store(shell.url)
         await store.open()
@@ -117,7 +117,7 @@ def test_long_bulk_work_in_a_terminal_asks_and_draws_a_bar(shell: Shell) -> None
     )
     os.close(theirs)
     os.write(ours, b"y\n")
-    out, _ = done.communicate(timeout=PATIENCE_S)
+    out, _ = done.communicate(timeout=TIMEOUT_S)
     said = b""
     while True:
         try:
@@ -134,25 +134,25 @@ def test_long_bulk_work_in_a_terminal_asks_and_draws_a_bar(shell: Shell) -> None
     assert b"1200/1200" in said
 
 
-def test_dev_starts_anew_when_a_file_changes(shell: Shell) -> None:
+def test_dev_restarts_the_worker_when_a_file_changes(shell: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as place:
         port = place.getsockname()[1]
     with shell.running("dev", "sample_app:forge", "--port", str(port)) as dev:
         job = shell.ok("enqueue", "send", '{"to": "a"}', "--queue", "mail").strip()
         assert shell.wait_for(job, "done").result == b'"sent to a"'
-        listed = httpx.get(f"http://127.0.0.1:{port}/api/jobs", timeout=PATIENCE_S).json()
+        listed = httpx.get(f"http://127.0.0.1:{port}/api/jobs", timeout=TIMEOUT_S).json()
         assert [row["id"] for row in listed["rows"]] == [job]
         source = shell.folder / "sample_app.py"
         source.write_text(source.read_text().replace("sent to", "carried to"))
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         result: bytes | None = None
         while result != b'"carried to b"':
             assert time.monotonic() < deadline, result
             job = shell.ok("enqueue", "send", '{"to": "b"}', "--queue", "mail").strip()
             result = shell.wait_for(job, "done").result
         workers = psutil.Process(dev.pid).children(recursive=True)
-        assert stopped(dev, signal.SIGINT) == 0
-    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_S)
+        assert stop(dev, signal.SIGINT) == 0
+    _, alive = psutil.wait_procs(workers, timeout=TIMEOUT_S)
     assert not alive
 
 
@@ -163,16 +163,16 @@ def test_a_killed_dev_leaves_no_worker_behind(shell: Shell) -> None:
         workers = psutil.Process(dev.pid).children(recursive=True)
         assert workers
         dev.kill()
-        _, alive = psutil.wait_procs(workers, timeout=PATIENCE_S)
+        _, alive = psutil.wait_procs(workers, timeout=TIMEOUT_S)
         assert not alive
 
 
-def test_the_demo_ends_by_itself_and_shows_its_work(shell: Shell) -> None:
+def test_the_demo_stops_after_its_time_and_prints_a_summary(shell: Shell) -> None:
     before = set(os.listdir(shell.folder))
     for seconds in (5, 20, 45):
         done = shell.forge("demo", "--seconds", str(seconds))
         assert done.returncode == 0, done.stderr
-        # On a busy machine its workers need longer than that to come up.
+        # On a busy machine its workers need longer than that to start.
         if "workers 2" in done.stdout:
             break
     processed = re.search(r"Processed (\d+) of (\d+) jobs in (\d+) s", done.stdout)
@@ -192,7 +192,7 @@ def test_the_demo_stops_on_a_signal_and_keeps_a_named_file(shell: Shell) -> None
         for line in demo.stdout:
             if "workers 2" in line:
                 break
-        assert stopped(demo, signal.SIGINT) == 0
+        assert stop(demo, signal.SIGINT) == 0
         farewell = demo.stdout.read()
     assert "Processed" in farewell
     assert f"forge web --url sqlite:///{kept}" in farewell

@@ -1,4 +1,4 @@
-"""``forge web``: a server of its own, and the credentials it asks for."""
+"""``forge web``: the server and its credentials."""
 
 import re
 import signal
@@ -9,8 +9,8 @@ import pytest
 from forge_jobs.web.access.credentials import from_environment
 from forge_jobs.web.access.hashes import hash_token
 from forge_jobs.web.access.identity import Role
-from tests.cli.conftest import Here
-from tests.cli.shell import Shell, stopped
+from tests.cli.conftest import InProcess
+from tests.cli.shell import Shell, stop
 
 
 @pytest.fixture(autouse=True)
@@ -20,26 +20,28 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.processes
-def test_it_serves_until_told_to_stop(shell: Shell) -> None:
+def test_it_serves_until_a_signal(shell: Shell) -> None:
     with shell.running("web", "--port", "0") as web:
         assert web.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+", web.stdout.readline())
         assert address is not None
         assert httpx.get(f"{address[0]}/healthz").text == "ok\n"
         assert httpx.get(f"{address[0]}/api/queue/overview").json() == []
-        assert stopped(web, signal.SIGTERM) == 0
+        assert stop(web, signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])
-def test_an_open_address_needs_credentials(here: Here, host: str) -> None:
-    said = here.forge("web", "--host", host)
+def test_an_open_address_needs_credentials(in_process: InProcess, host: str) -> None:
+    said = in_process.forge("web", "--host", host)
     assert said.code != 0
     assert "FORGE_WEB_PASSWORD" in said.err
 
 
-def test_a_short_password_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_password_is_refused(
+    in_process: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORGE_WEB_PASSWORD", "short")
-    said = here.forge("web", "--host", "0.0.0.0")
+    said = in_process.forge("web", "--host", "0.0.0.0")
     assert said.code == 2
     assert "shorter than 8" in said.err
     assert "'short'" not in said.err

@@ -152,7 +152,7 @@ async def test_a_sync_call_on_the_io_thread_is_refused(forge: Forge) -> None:
     @forge.task
     def job() -> None: ...
 
-    access = forge.sender.access
+    access = forge.client.access
     await access.aready()
 
     async def over_there() -> None:
@@ -252,10 +252,10 @@ def test_a_forked_child_opens_its_own_way() -> None:
 
         mine = job.enqueue(1)
         assert mine.refresh().attempts == 0
-        parent_io = forge.sender.access.io
+        parent_io = forge.client.access.io
         pid = os.fork()
         if pid == 0:
-            assert forge.sender.access.io is not parent_io
+            assert forge.client.access.io is not parent_io
             again = job.enqueue(2)
             assert again.refresh().payload == {"n": 2}
             assert forge.job(mine.id).refresh().payload == {"n": 1}
@@ -290,11 +290,11 @@ def test_a_fork_while_another_thread_holds_our_locks() -> None:
         def job() -> None: ...
 
         job.enqueue().refresh()
-        access, poller = forge.sender.access, forge.sender.poller
+        access, poller = forge.client.access, forge.client.poller
         held, go_on = threading.Event(), threading.Event()
 
         def hold():
-            with access._guard, poller._guard, access.io._guard:
+            with access._lock, poller._lock, access.io._lock:
                 held.set()
                 go_on.wait()
 

@@ -113,10 +113,10 @@ async def test_a_result_that_is_late(forge: Forge) -> None:
             await asyncio.to_thread(job.result, timeout)
     with pytest.raises(BadDuration, match="timeout"):
         await job.aresult(timeout=-1)
-    assert forge.sender.poller._waiters == {}
+    assert forge.client.poller._waiters == {}
 
 
-async def test_zero_means_look_once(forge: Forge) -> None:
+async def test_a_timeout_of_zero_reads_once(forge: Forge) -> None:
     @forge.task
     def one() -> int:
         return 1
@@ -147,7 +147,7 @@ async def test_an_unread_handle_says_how_to_read_it(forge: Forge) -> None:
     assert "not read yet" in repr(handle)
 
 
-async def test_what_a_handler_says_can_be_read(forge: Forge) -> None:
+async def test_the_job_log_can_be_read(forge: Forge) -> None:
     @forge.task(tags=["vip"])
     async def chatty(ctx: Context) -> None:
         ctx.log.info("one %d", 1)
@@ -231,9 +231,7 @@ class Counting:
         return await self._jobs.peek(job_ids)
 
 
-async def test_one_look_serves_everyone_who_waits(
-    forge: Forge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_poll_serves_all_waiters(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     @forge.task
     async def job(n: int) -> int:
         return n
@@ -251,7 +249,7 @@ async def test_one_look_serves_everyone_who_waits(
     assert await asyncio.gather(*waiters) == [*range(200), *[0] * 50]
     assert max(counting.looks) == 200, "one call asks for each awaited job once"
     async with asyncio.timeout(60):
-        while forge.sender.poller._running:
+        while forge.client.poller._running:
             await asyncio.sleep(0.01)
     after = len(counting.looks)
     await asyncio.sleep(0.3)
@@ -283,7 +281,7 @@ async def test_a_long_outage_reaches_who_waits(
 
     handle = await job.aenqueue()
     store = await forge.aready()
-    monkeypatch.setattr(result_poller, "OUTAGE_S", 0.2)
+    monkeypatch.setattr(result_poller, "MAX_OUTAGE_S", 0.2)
     counting = Counting(store.jobs, refuse=10_000)
     monkeypatch.setattr(store, "jobs", counting)
     with pytest.raises(Unavailable):

@@ -299,7 +299,7 @@ def test_positional_only_parameters() -> None:
         encoded(job, a=1, b=2)
 
 
-def test_the_context_is_no_argument_wherever_it_stands() -> None:
+def test_the_context_is_no_argument_at_any_position() -> None:
     def first(ctx: Here, a: int) -> Any:
         return ctx, a
 
@@ -314,7 +314,7 @@ def test_the_context_is_no_argument_wherever_it_stands() -> None:
         here, a = returned(function, 5)
         assert isinstance(here, Here)
         assert a == 5
-        with pytest.raises(BadArguments, match="the worker fills it in"):
+        with pytest.raises(BadArguments, match="the worker passes it"):
             encoded(function, 5, ctx=Here())
 
 

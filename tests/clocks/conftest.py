@@ -1,4 +1,4 @@
-"""What the tests about clocks share."""
+"""Fixtures of the tests with wrong clocks."""
 
 from collections.abc import Iterator
 

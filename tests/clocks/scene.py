@@ -1,4 +1,4 @@
-"""Workers, producers and what they noted, for the tests with wrong clocks."""
+"""Runs workers and producers with wrong clocks and reads the events they recorded."""
 
 import asyncio
 import json
@@ -16,17 +16,17 @@ from typing import NamedTuple
 from tests.clocks.wrong_clock import WrongClock
 
 HERE = Path(__file__).parent
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SLOTS = 2
 
 
-def asked_for(stage: str) -> list[str]:
-    """The jobs that a producer of ``clock_app`` asks for and that start soon."""
+def produced_jobs(stage: str) -> list[str]:
+    """The jobs that a producer of ``clock_app`` enqueues and that start soon."""
     several = [f"{stage}-{kind}-{n}" for kind in ("shared", "alone") for n in range(3)]
     return [f"{stage}-soon", f"{stage}-expires", *several]
 
 
-class Note(NamedTuple):
+class Event(NamedTuple):
     what: str
     name: str
     pid: int
@@ -34,18 +34,18 @@ class Note(NamedTuple):
 
 
 class Scene:
-    """One store, any number of processes around it, and the file in which they take notes."""
+    """One store, its processes, and the file in which they record events."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self._folder = folder
-        self._notes = folder / "notes"
-        self._notes.touch()
+        self._events = folder / "events"
+        self._events.touch()
         # Thirty minutes from now: a clock that is an hour ahead has passed it.
         minute = time.gmtime(time.time() + 1800).tm_min
         self._own = {
             "FORGE_URL": url,
-            "CLOCK_NOTES": str(self._notes),
+            "CLOCK_EVENTS": str(self._events),
             "CLOCK_MINUTE": str(minute),
             "CLOCK_SLOTS": str(SLOTS),
         }
@@ -55,7 +55,7 @@ class Scene:
 
     @contextmanager
     def worker(self, queues: str, lease_s: float, clock: WrongClock | None) -> Iterator[None]:
-        """A real ``forge worker``, with the true time or a wrong clock."""
+        """A real ``forge worker``, with the correct time or a wrong clock."""
         words = ["worker", "clock_app:forge", "--queues", queues, "--lease", f"{lease_s}s"]
         with (self._folder / "workers.log").open("ab") as log:
             process = subprocess.Popen(
@@ -72,13 +72,13 @@ class Scene:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(PATIENCE_S)
+                process.wait(TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
     async def run(self, *words: str, clock: WrongClock | None = None) -> str:
-        """A command with the true time or a wrong clock; what it printed."""
+        """Run a command with the correct time or a wrong clock; its output."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *words,
@@ -87,26 +87,26 @@ class Scene:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             out, complaint = await process.communicate()
         assert process.returncode == 0, complaint.decode()
         return out.decode().strip()
 
-    def notes(self) -> list[Note]:
-        return [Note(**json.loads(line)) for line in self._notes.read_text().splitlines()]
+    def events(self) -> list[Event]:
+        return [Event(**json.loads(line)) for line in self._events.read_text().splitlines()]
 
     def started(self) -> Counter[str]:
         """How often each job started."""
-        return Counter(note.name for note in self.notes() if note.what == "start")
+        return Counter(event.name for event in self.events() if event.what == "start")
 
     def at(self, what: str, name: str) -> float:
-        return next(n.mono for n in self.notes() if (n.what, n.name) == (what, name))
+        return next(n.mono for n in self.events() if (n.what, n.name) == (what, name))
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not holds():
             said = (self._folder / "workers.log").read_text()[-4000:]
-            assert time.monotonic() < deadline, f"{what} does not come:\n{self.notes()}\n{said}"
+            assert time.monotonic() < deadline, f"{what} does not come:\n{self.events()}\n{said}"
             await asyncio.sleep(0.05)
 
     async def ended(self, names: Iterable[str]) -> None:
@@ -114,15 +114,15 @@ class Scene:
         wanted = set(names)
 
         def done() -> bool:
-            return wanted <= {note.name for note in self.notes() if note.what == "end"}
+            return wanted <= {event.name for event in self.events() if event.what == "end"}
 
         await self.until(done, f"the end of {sorted(wanted)}")
 
     def most_at_once(self, part: str) -> int:
         """How many jobs with ``part`` in their names ran at the same time."""
         most = running = 0
-        for note in sorted(self.notes(), key=lambda note: note.mono):
-            if part in note.name and note.what in ("start", "end"):
-                running += 1 if note.what == "start" else -1
+        for event in sorted(self.events(), key=lambda event: event.mono):
+            if part in event.name and event.what in ("start", "end"):
+                running += 1 if event.what == "start" else -1
                 most = max(most, running)
         return most

@@ -23,7 +23,7 @@ from forge_jobs.engine.services.cleanup import cleanup_once
 from forge_jobs.kit.clock import SYSTEM_CLOCK, SystemClock, is_machine_time
 from forge_jobs.ops import audit, queries
 from forge_jobs.ops.actions import JobActions
-from forge_jobs.ops.metrics import events
+from forge_jobs.ops.metrics import recent_minutes
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
@@ -41,7 +41,7 @@ def _wrong_now(clock: SystemClock) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _in_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+def _wrong_machine_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemClock, "now", _wrong_now)
 
 
@@ -87,7 +87,7 @@ async def test_r2_a_forge_and_its_worker_bind_no_time_of_their_own(
     assert record.run_at - record.enqueued_at == SECOND // 2
 
 
-async def test_r2_a_clock_that_a_test_puts_in_place_rules_as_long_as_it_is_there(
+async def test_r2_a_tests_clock_takes_precedence_while_it_is_set(
     forge: Forge, bound: list[Instant | None]
 ) -> None:
     await forge.aready()
@@ -115,7 +115,7 @@ async def test_r2_a_clock_that_a_test_puts_in_place_rules_as_long_as_it_is_there
     assert _right(record.enqueued_at)
 
 
-async def test_r2_a_clock_given_to_a_forge_rules_from_the_start(server_url: str) -> None:
+async def test_r2_a_clock_given_to_a_forge_takes_precedence_from_the_start(server_url: str) -> None:
     clock = MovableClock()
     async with _opened(server_url, clock) as store:
         assert await store.now() == clock.now()
@@ -138,7 +138,7 @@ class _Opened:
         await self._forge.aclose()
 
 
-async def test_r2_what_people_look_at_is_counted_from_the_servers_time(forge: Forge) -> None:
+async def test_r2_ops_queries_use_the_servers_time(forge: Forge) -> None:
     store = await forge.aready()
     async with forge.worker(["default"]):
         job = await forge.aenqueue("work")
@@ -150,13 +150,13 @@ async def test_r2_what_people_look_at_is_counted_from_the_servers_time(forge: Fo
     assert abs(seen.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
     assert seen.lag_s < 300
     assert [line.code for line in (await queries.job(store, waiting.id)).why] == ["no_worker"]
-    assert sum(point.done for point in (await events(store, minutes=5)).points) == 1
+    assert sum(point.done for point in (await recent_minutes(store, minutes=5)).points) == 1
     await JobActions(store, actor="test", clock=forge.clock).cancel(Selection(ids=(waiting.id,)))
-    entry = (await audit.entries(store)).entries[0]
+    entry = (await audit.read_entries(store)).entries[0]
     assert abs(entry.at.timestamp() * SECOND - true_now(SystemClock())) < 5 * MINUTE
 
 
-async def test_r2_ages_in_commands_are_counted_from_the_servers_time(forge: Forge) -> None:
+async def test_r2_ages_in_commands_use_the_servers_time(forge: Forge) -> None:
     """``forge jobs delete --older-than 30m`` must not take a job of this minute."""
     store = await forge.aready()
     await forge.aenqueue("work")
@@ -168,7 +168,7 @@ async def test_r2_ages_in_commands_are_counted_from_the_servers_time(forge: Forg
     assert await by_store_time(store, unbounded) is unbounded
 
 
-async def test_r2_cleaning_up_goes_by_the_servers_time(
+async def test_r2_purge_uses_the_servers_time(
     forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await forge.aready()
@@ -179,7 +179,7 @@ async def test_r2_cleaning_up_goes_by_the_servers_time(
     assert (await job.arefresh()).status is JobStatus.DONE
 
 
-async def test_r2_the_pull_queue_goes_by_the_servers_time(
+async def test_r2_the_pull_queue_uses_the_servers_time(
     server_url: str, bound: list[Instant | None]
 ) -> None:
     def work() -> None:

@@ -17,7 +17,7 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.store.store import Store
-from tests.clocks.scene import SLOTS, Scene, asked_for
+from tests.clocks.scene import SLOTS, Scene, produced_jobs
 from tests.clocks.wrong_clock import WrongClock
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -31,7 +31,7 @@ HELD_S = 16.0
 STEPS, STEP_S = 10, 0.9
 
 
-async def _up(store: Store, count: int) -> None:
+async def _wait_for_workers(store: Store, count: int) -> None:
     async with asyncio.timeout(60):
         while len(await store.processes.all()) < count:
             await asyncio.sleep(0.05)
@@ -52,12 +52,12 @@ async def test_r2_an_hour_off_and_stepping_beside_healthy_processes_on_postgres(
             await scene.until(lambda: set(held) <= set(scene.started()), "the first jobs")
             wrong.set(HOUR_S)
             with scene.worker("theirs,shared,quick", LEASE_S, wrong):
-                await _up(store, 2)
+                await _wait_for_workers(store, 2)
                 theirs = [f"theirs-{number}" for number in range(4)]
                 for name in theirs:
                     wanted = {"name": name, "seconds": HELD_S}
                     await forge.aenqueue("hold", wanted, queue="theirs")
-                names = await _ask_with_steps(scene, wrong)
+                names = await _produce_with_steps(scene, wrong)
                 await scene.ended([*held, *theirs, *names])
                 await asyncio.sleep(1.0)
         _check_starts(scene, [*held, *theirs, *names])
@@ -68,7 +68,7 @@ async def test_r2_an_hour_off_and_stepping_beside_healthy_processes_on_postgres(
         await forge.aclose()
 
 
-async def _ask_with_steps(scene: Scene, wrong: WrongClock) -> list[str]:
+async def _produce_with_steps(scene: Scene, wrong: WrongClock) -> list[str]:
     """Producers and worker an hour ahead, then an hour behind, and a last step forward."""
     names: list[str] = []
     for stage, ahead_s in STAGES.items():
@@ -79,8 +79,8 @@ async def _ask_with_steps(scene: Scene, wrong: WrongClock) -> list[str]:
             scene.run("-m", "forge_jobs", "enqueue", "quick", payload, "--delay", "30m",
                       clock=wrong),
         )  # fmt: skip
-        names += asked_for(stage)
-        # Over all more than a lease: whoever looks expired now is found by a reaper.
+        names += produced_jobs(stage)
+        # Longer than a lease in total: a reaper finds every process whose lease seems expired.
         await asyncio.sleep(LEASE_S / 2)
     wrong.set(HOUR_S)
     return names
@@ -126,14 +126,14 @@ async def test_r2_r4_a_clock_that_steps_under_all_processes_of_a_sqlite_file(
     tmp_path: Path,
 ) -> None:
     """The clock is set an hour forward and back, again and again, so that some steps fall between a
-    beat and the reaper's next look."""
+    heartbeat and the reaper's next tick."""
     scene, wrong = Scene(f"sqlite:///{tmp_path}/jobs.db", tmp_path), WrongClock(tmp_path)
     forge = Forge(scene.url)
     store = await forge.aready()
     try:
         queues = ("ours,shared,quick", "theirs,shared,quick")
         with scene.worker(queues[0], LEASE_S, wrong), scene.worker(queues[1], LEASE_S, wrong):
-            await _up(store, 2)
+            await _wait_for_workers(store, 2)
             held = [f"{queue}-{number}" for queue in ("ours", "theirs") for number in range(4)]
             for name in held:
                 wanted = {"name": name, "seconds": STEPS * STEP_S + 2}
@@ -142,11 +142,11 @@ async def test_r2_r4_a_clock_that_steps_under_all_processes_of_a_sqlite_file(
             for number in range(STEPS):
                 wrong.set(HOUR_S if number % 2 == 0 else 0)
                 await asyncio.sleep(STEP_S)
-            # Enqueued by a clock that is an hour ahead, due at once for one that is right again.
+            # Enqueued by a clock that is an hour ahead, due at once for one that is correct again.
             wrong.set(HOUR_S)
             await scene.run("clock_app.py", "ahead", "0", clock=wrong)
             wrong.set(0)
-            names = [*held, *asked_for("ahead")]
+            names = [*held, *produced_jobs("ahead")]
             await scene.ended(names)
         started = scene.started()
         assert {name: started[name] for name in names} == dict.fromkeys(names, 1)

@@ -1,4 +1,4 @@
-"""The tool of the tests beside this one: a wrong clock is really wrong, and steps."""
+"""``WrongClock`` itself: processes see the wrong time, and the steps."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ for _ in sys.stdin:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("compiled", [True, False] if HAS_COMPILER else [False])
-def test_a_wrong_clock_is_wrong_and_steps_while_elapsed_time_is_true(
+def test_a_wrong_clock_steps_while_elapsed_time_stays_correct(
     tmp_path: Path, compiled: bool
 ) -> None:
     wrong = WrongClock(tmp_path, compiled=compiled)

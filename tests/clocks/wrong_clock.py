@@ -32,7 +32,7 @@ class WrongClock:
         self.set(0)
 
     def set(self, ahead_s: int) -> None:
-        """From now on the clock is that far ahead of the true time; behind it when negative."""
+        """Set the clock that far ahead of the correct time; behind it if negative."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{ahead_s}\n")
         fresh.rename(self._file)

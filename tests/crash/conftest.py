@@ -75,7 +75,7 @@ class Site:
         return self.forge.enqueue(kind, {"name": name, **more}, queue="crash", **options).id
 
     def job(self, job_id: str) -> JobRecord:
-        found = self.forge.sender.access.run(lambda store: store.jobs.get(job_id))
+        found = self.forge.client.access.run(lambda store: store.jobs.get(job_id))
         assert found is not None
         return found
 
@@ -89,7 +89,7 @@ class Site:
             if entry["op"] == op and (name is None or entry["name"] == name)
         ]
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     # ---------------------------------------------------------------------------------- waiting
@@ -97,7 +97,7 @@ class Site:
     def until(self, what: Callable[[], object], seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, f"not in {seconds} s; the log:\n{self.said()}"
+            assert time.monotonic() < deadline, f"not in {seconds} s; the log:\n{self.log_text()}"
             time.sleep(0.05)
 
     def until_status(self, job_id: str, status: str, seconds: float = 60) -> None:
@@ -112,10 +112,10 @@ class Site:
 
     def until_started(self, count: int) -> None:
         """That many worker processes take part, with or without a parent."""
-        self.until(lambda: self.said().count("worker started") >= count)
+        self.until(lambda: self.log_text().count("worker started") >= count)
 
     def until_up(self, parent: "subprocess.Popen[bytes]", count: int) -> None:
-        self.until(lambda: self.said().count("is up") >= count)
+        self.until(lambda: self.log_text().count("is up") >= count)
 
     def until_gone(self, pids: list[int], seconds: float = 30) -> None:
         self.until(lambda: not any(_alive(pid) for pid in pids), seconds)

@@ -45,15 +45,15 @@ def rest_in_thread(name: str, seconds: float) -> str:
 
 
 @forge.task(queue="crash")
-async def hand_over(name: str, ctx: Context) -> str:
-    """The first run waits until it is told to stop; a later one ends at once."""
+async def cancel_then_finish(name: str, ctx: Context) -> str:
+    """The first run waits until it is cancelled; a later one returns at once."""
     note("start", name, attempt=ctx.job.attempts)
     if ctx.job.attempts > 1:
         return "second"
     try:
         await asyncio.sleep(300)
     except asyncio.CancelledError:
-        note("told", name, reason=ctx.cancelled)
+        note("cancelled", name, reason=ctx.cancelled)
         raise
     return "first"
 
@@ -66,7 +66,7 @@ def return_late(name: str, ctx: Context) -> str:
         return "second"
     while not (FOLDER / f"{name}.go").exists():
         time.sleep(0.05)
-    note("late", name, told=ctx.cancelled)
+    note("late", name, cancelled=ctx.cancelled)
     return "first"
 
 

@@ -1,6 +1,6 @@
 """One process of many that enqueue the same dedupe key: ``python -m tests.crash.keyed URL TRIES``.
 
-Prints the ids it was given and how often the answer said that the job was new.
+Prints the ids it got and how often the reply meant a new job.
 """
 
 import json

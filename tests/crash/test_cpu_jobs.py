@@ -1,4 +1,4 @@
-"""``cpu=True`` jobs end with everything they started, whoever ends them."""
+"""``cpu=True`` jobs end with all processes they started, however they end."""
 
 import json
 import subprocess
@@ -63,7 +63,9 @@ def test_a_killed_worker_takes_the_family_along(site: Site, running: Running) ->
     site.until_gone(running.family)
 
 
-def test_a_stopping_worker_ends_the_family_and_hands_back(site: Site, running: Running) -> None:
+def test_a_stopping_worker_ends_the_family_and_releases_the_job(
+    site: Site, running: Running
+) -> None:
     running.worker.terminate()
     assert running.worker.wait(60) == 0
     site.until_gone(running.family)

@@ -1,4 +1,4 @@
-"""Who may finish a job: the living owner of its present epoch, and nobody else."""
+"""Fencing: only the live owner of the current epoch may finish a job."""
 
 import os
 import signal
@@ -13,28 +13,28 @@ from tests.crash.conftest import Site
 pytestmark = pytest.mark.processes
 
 
-def test_a_stopped_worker_finishes_late_and_in_vain(site: Site) -> None:
+def test_a_late_finish_of_a_stopped_worker_is_refused(site: Site) -> None:
     """SIGSTOP past the lease: another worker finishes; the late finish is refused."""
     stopped = site.worker(lease=2)
-    told = site.enqueue("hand_over", "told")
+    cancelled = site.enqueue("cancel_then_finish", "cancelled")
     late = site.enqueue("return_late", "late")
     site.until(lambda: len(site.noted("start")) == 2)
     between_writes.stop(stopped.pid, site.url)
     other = site.worker(lease=2)
-    site.until_status(told, "done")
+    site.until_status(cancelled, "done")
     site.until_status(late, "done")
     assert {entry["pid"] for entry in site.noted("start")} == {stopped.pid, other.pid}
 
     os.kill(stopped.pid, signal.SIGCONT)
-    site.until(lambda: site.noted("told", "told"))
+    site.until(lambda: site.noted("cancelled", "cancelled"))
     (site.folder / "late.go").touch()
     site.until(lambda: site.noted("late", "late"))
     time.sleep(1)
-    for job_id in (told, late):
+    for job_id in (cancelled, late):
         job = site.job(job_id)
         assert (job.status, job.result) == ("done", b'"second"')
         assert (job.attempts, job.epoch, job.crashes) == (2, 3, 1)
-    assert site.noted("late", "late")[0]["told"] is True
+    assert site.noted("late", "late")[0]["cancelled"] is True
 
     # It takes part again, as a new process.
     other.terminate()
@@ -62,7 +62,7 @@ def test_lease_survives_blocked_loop(site: Site) -> None:
 
 def test_a_killed_workers_job_starts_again_within_lease_and_five_seconds(site: Site) -> None:
     killed = site.worker(lease=2)
-    job = site.enqueue("hand_over", "again")
+    job = site.enqueue("cancel_then_finish", "again")
     site.until(lambda: site.noted("start", "again"))
     site.worker(lease=2)
     site.until_started(2)

@@ -52,7 +52,7 @@ def test_one_key_from_8_processes_makes_one_job(project_root: Path, shared_url: 
     assert len(ids) == 1
     assert sum(answer["fresh"] for answer in answers) == 1
     with Forge(shared_url) as forge:
-        page = forge.sender.access.run(lambda store: store.jobs.page(Filter(), limit=10))
+        page = forge.client.access.run(lambda store: store.jobs.page(Filter(), limit=10))
         assert [job.id for job in page.jobs] == list(ids)
 
 
@@ -100,7 +100,7 @@ def _stored(forge: Forge) -> dict[str, str]:
     names: dict[str, str] = {}
     after = None
     while True:
-        page = forge.sender.access.run(
+        page = forge.client.access.run(
             lambda store, after=after: store.jobs.page(Filter(), limit=500, after=after)
         )
         for job in page.jobs:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.processes
 
 
 def test_sigterm_with_200_running_jobs(site: Site) -> None:
-    """What ends within the grace is done; the rest is handed back unspent; nothing is lost."""
+    """Jobs that end within the grace are done; the rest is released; nothing is lost."""
     grace = 3
     parent = site.parent(processes=2, lease=10, grace=grace, slots=200)
     site.until_up(parent, 2)
@@ -46,7 +46,7 @@ def test_a_second_sigterm_stops_at_once(site: Site) -> None:
     site.until(lambda: site.noted("start", "long"))
     workers = [worker.pid for worker in site.workers_of(parent)]
     parent.terminate()
-    site.until(lambda: "stopping" in site.said())
+    site.until(lambda: "stopping" in site.log_text())
     parent.terminate()
     assert parent.wait(30) == 1
     site.until_gone(workers)
@@ -56,7 +56,7 @@ def test_a_second_sigterm_stops_at_once(site: Site) -> None:
     assert site.status(job) == "running"
 
 
-def test_a_killed_parents_workers_hand_back_and_go(site: Site) -> None:
+def test_a_killed_parents_workers_release_their_jobs_and_exit(site: Site) -> None:
     parent = site.parent(processes=2, grace=60)
     site.until_up(parent, 2)
     job = site.enqueue("rest", "long", seconds=300)
@@ -80,7 +80,7 @@ def test_a_blocked_loop_does_not_keep_a_worker(site: Site) -> None:
     assert time.monotonic() - began < 1 + 20
 
 
-def test_ctrl_c_drains_and_nobody_dies_of_it(site: Site) -> None:
+def test_ctrl_c_drains_without_an_error(site: Site) -> None:
     parent = site.parent(processes=2, grace=10)
     site.until_up(parent, 2)
     job = site.enqueue("rest", "short", seconds=1)
@@ -88,4 +88,4 @@ def test_ctrl_c_drains_and_nobody_dies_of_it(site: Site) -> None:
     os.killpg(parent.pid, signal.SIGINT)
     assert parent.wait(60) == 0
     assert site.status(job) == "done"
-    assert "Traceback" not in site.said()
+    assert "Traceback" not in site.log_text()

@@ -1,4 +1,4 @@
-"""A store that loses requests and replies when a test says so."""
+"""A store that loses requests and replies on demand."""
 
 import asyncio
 from collections.abc import Callable

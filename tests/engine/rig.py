@@ -1,4 +1,4 @@
-"""A small worker to play with: handlers by function, jobs by kind, waiting with a deadline."""
+"""A small worker for tests: handlers by function, jobs by kind, waiting with a deadline."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 from forge_jobs.store.store import Store
 
 DEADLINE_S = 60.0
-# A store on a busy machine may need seconds to hear of a stop.
+# On a busy machine the calls of a shutdown may need seconds.
 FAST = EngineSettings(lease_s=10.0, shutdown_s=10.0, poll_s=0.2, control_s=0.1)
 ENDED = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 

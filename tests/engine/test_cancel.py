@@ -68,7 +68,7 @@ async def test_a_handler_may_cancel_its_own_job(rig: Rig) -> None:
         assert (await rig.runs("fine")).status is JobStatus.DONE
 
 
-async def test_a_thread_is_told_and_leaves_by_itself(rig: Rig) -> None:
+async def test_a_thread_sees_the_cancel_and_ends_by_itself(rig: Rig) -> None:
     started = threading.Event()
 
     def body(ctx: Context, given: Any) -> None:
@@ -163,7 +163,7 @@ async def test_L4_deleting_a_running_job_asks_it_to_stop(rig: Rig) -> None:
         assert (acted.changed, acted.requested) == (1, 0)
 
 
-async def test_the_ending_waits_until_the_store_knows_of_the_cancel(rig: Rig) -> None:
+async def test_the_finish_waits_until_the_cancel_is_recorded(rig: Rig) -> None:
     started = asyncio.Event()
 
     async def body(ctx: Context, given: Any) -> None:

@@ -1,4 +1,4 @@
-"""What handlers see and say."""
+"""The context of a handler: what it reads and what it reports."""
 
 import asyncio
 import logging
@@ -69,7 +69,7 @@ async def test_progress_and_log_lines_are_kept(
     assert (first.kind, first.queue, first.job_id, first.attempts) == ("work", "q", record.id, 1)  # type: ignore[attr-defined]
 
 
-async def test_what_a_long_job_says_is_seen_while_it_runs(rig: Rig) -> None:
+async def test_notes_of_a_long_job_are_visible_while_it_runs(rig: Rig) -> None:
     release = asyncio.Event()
 
     async def body(ctx: Context, given: Any) -> None:

@@ -1,4 +1,4 @@
-"""The cron service: ticks that fire once, whoever looks, and what may go wrong with them."""
+"""The cron service: every tick fires once, however many processes run it; and its errors."""
 
 import asyncio
 import logging
@@ -15,9 +15,13 @@ from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.schedule import CronSpec
 from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
-from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.opened_store import OpenedStore
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
+from forge_jobs.engine.requests.routing import DefaultRouter, KindPrefixRouter, Router
 from forge_jobs.engine.running.context import Context
-from forge_jobs.engine.services.cron import Cron
+from forge_jobs.engine.running.registry import Handler, HandlerRegistry, RunIn
+from forge_jobs.engine.services.cron import CronService
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.schedules import FireOutcome, Schedule
 from forge_jobs.testing.clock import MovableClock
@@ -42,10 +46,12 @@ class Bench:
         self.clock.advance(seconds)
         return await cron_tick_once(self.store, **options)
 
-    def service(self, **options: Any) -> Cron:
-        options.setdefault("queue_of", lambda kind: None)
-        options.setdefault("router", DefaultRouter())
-        return Cron(self.store, entropy=SeededEntropy(1), **options)
+    def service(self, **options: Any) -> CronService:
+        router: Router = options.pop("router", DefaultRouter())
+        handlers: HandlerRegistry = options.pop("handlers", HandlerRegistry())
+        kinds = PublishedKindsCache(OpenedStore(self.store), self.clock)
+        requests = JobRequests(handlers, kinds, router=router)
+        return CronService(self.store, requests=requests, entropy=SeededEntropy(1), **options)
 
     async def get(self, name: str = "report") -> Schedule:
         found = await self.store.schedules.get(name)
@@ -86,7 +92,7 @@ async def test_L6_a_skipped_tick_is_no_fired_one(bench: Bench) -> None:
     assert outcomes == [FireOutcome.SKIPPED, FireOutcome.FIRED]
 
 
-async def test_overlap_allow_fires_beside_a_live_job(bench: Bench) -> None:
+async def test_overlap_allow_fires_while_a_job_is_live(bench: Bench) -> None:
     await bench.declare(overlap="allow")
     assert [(await bench.tick(60)).fired for _ in range(3)] == [1, 1, 1]
     assert len(await bench.jobs()) == 3
@@ -103,7 +109,7 @@ async def test_missed_ticks_follow_their_policy(
     assert ticks == sorted(set(ticks))
 
 
-async def test_skip_lets_old_ticks_go_and_says_so(
+async def test_skip_drops_old_ticks_and_counts_them(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bench.declare(expression="0 * * * *", missed="skip")
@@ -145,7 +151,7 @@ async def test_a_slow_call_for_one_schedule_makes_no_other_fire_late(
     assert outcomes["first"] == [late if fate == "fails" else FireOutcome.FIRED]
 
 
-async def test_a_long_catching_up_goes_in_bounded_steps(bench: Bench) -> None:
+async def test_catching_up_is_done_in_bounded_steps(bench: Bench) -> None:
     await bench.declare(missed="all", missed_limit=250, overlap="allow")
     report = await bench.tick(1_000 * 60)
     assert (report.fired, len(await bench.jobs())) == (250, 250)
@@ -260,11 +266,13 @@ async def test_the_service_backs_off_on_errors_and_sleeps_until_the_next_tick(
 
 
 async def test_a_kind_goes_to_its_queue(bench: Bench) -> None:
+    handlers = HandlerRegistry()
+    handlers.register(Handler("known", RunIn.LOOP, lambda data, make_context: None, queue="mail"))
     for name in ("known", "published", "gh_unknown", "set"):
         await bench.declare(name, queue="here" if name == "set" else None)
     await bench.store.queues.publish({"published": "video", "known": "elsewhere"})
     bench.clock.advance(60)
-    await bench.service(queue_of={"known": "mail"}.get, router=KindPrefixRouter()).tick()
+    await bench.service(handlers=handlers, router=KindPrefixRouter()).tick()
     assert {job.kind: job.queue for job in await bench.jobs()} == {
         "known": "mail",
         "published": "video",

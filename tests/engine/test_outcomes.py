@@ -1,4 +1,4 @@
-"""Whatever a handler does becomes a recorded outcome, on the loop and in threads alike."""
+"""Everything a handler can do becomes a recorded outcome, on the loop and in threads."""
 
 import asyncio
 import sys
@@ -68,7 +68,7 @@ def _register(rig: Rig, where: str, body: Any, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("where", ["loop", "thread"])
-async def test_A1_every_exception_is_recorded_and_the_slot_goes_on(rig: Rig, where: str) -> None:
+async def test_A1_every_exception_is_recorded_and_the_slot_continues(rig: Rig, where: str) -> None:
     def body(ctx: Context, given: Any) -> None:
         if given["name"] != "good":
             raise RAISED[given["name"]][0]()
@@ -143,7 +143,7 @@ async def test_values_and_outcomes_may_be_returned_or_raised(rig: Rig, where: st
                 assert (name, found) == (name, wanted)
 
 
-async def test_the_causes_of_an_error_are_told(rig: Rig) -> None:
+async def test_the_causes_of_an_error_are_recorded(rig: Rig) -> None:
     async def grouped(ctx: Context, given: Any) -> None:
         async def fail() -> None:
             raise OSError("disk")
@@ -255,7 +255,7 @@ async def test_the_first_retry_waits_base_and_queue_settings_come_after_the_task
         assert delay_s(await rig.runs("own")) == pytest.approx(100, abs=0.01)
 
 
-async def test_throttled_without_attempt_and_with_the_hint(rig: Rig) -> None:
+async def test_throttled_without_attempt_and_with_its_delay(rig: Rig) -> None:
     async def body(ctx: Context, given: Any) -> None:
         raise Throttled(retry_after=300, scope="nobody declared this")
 

@@ -1,4 +1,4 @@
-"""Real worker processes that are stopped, killed and told to go, on one SQLite file."""
+"""Real worker processes that are stopped, killed and terminated, on one SQLite file."""
 
 import asyncio
 import dataclasses
@@ -75,7 +75,7 @@ async def rig(url: str) -> Any:
     await store.close()
 
 
-async def test_M1_a_process_stopped_past_its_lease_is_refused_and_its_handler_told(
+async def test_M1_a_process_stopped_past_its_lease_is_refused_and_its_handler_interrupted(
     rig: Rig, start: Start, marks: Marks, url: str
 ) -> None:
     job_id = await rig.add("wait")
@@ -128,7 +128,7 @@ async def test_sigterm_with_200_running_jobs(rig: Rig, start: Start, marks: Mark
 
 
 @pytest.mark.slow
-async def test_a_job_that_kills_its_worker_is_convicted_alone(
+async def test_a_job_that_kills_its_worker_is_dead_alone(
     rig: Rig, start: Start, marks: Marks
 ) -> None:
     await rig.add_many("quick", 500)

@@ -37,7 +37,7 @@ async def test_ten_slots_over_three_processes(rig: Rig) -> None:
         await until(lambda: sorted(map(_slots, (one, two, three))) == [3, 3, 4])
 
 
-async def test_a_share_moves_at_once_when_a_process_goes(rig: Rig) -> None:
+async def test_a_share_moves_at_once_when_a_process_stops(rig: Rig) -> None:
     async with rig.working() as stays:
         goes = await rig.runtime().start()
         await until(lambda: _slots(goes) == 5)
@@ -47,7 +47,7 @@ async def test_a_share_moves_at_once_when_a_process_goes(rig: Rig) -> None:
         await until(lambda: _slots(stays) == 10)
 
 
-async def test_a_process_that_waits_for_its_last_job_gives_the_other_slots_away(rig: Rig) -> None:
+async def test_a_process_that_waits_for_its_last_job_gives_up_its_other_slots(rig: Rig) -> None:
     release = asyncio.Event()
 
     async def body(ctx: Context, given: Any) -> None:
@@ -86,13 +86,13 @@ async def test_a_quiet_process_gives_its_share_to_the_others(rig: Rig) -> None:
 
 async def test_the_dead_use_no_slots_until_they_have_a_share_again(rig: Rig) -> None:
     async with rig.working(settings=dataclasses.replace(FAST, lease_s=600.0)) as handle:
-        lane = handle._process.parts.local_queues.by_name["q"]
-        assert lane.slots == 10
+        local_queue = handle._process.parts.local_queues.by_name["q"]
+        assert local_queue.slots == 10
         seen: list[int] = []
         real = handle._process._registration.register_again
 
         async def register_again() -> None:
-            seen.append(lane.slots)
+            seen.append(local_queue.slots)
             await real()
 
         handle._process._registration.register_again = register_again  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ async def test_the_dead_use_no_slots_until_they_have_a_share_again(rig: Rig) -> 
         handle._process._registration.lease.beat_now()
         await until(lambda: bool(seen))
         assert seen == [0]
-        await until(lambda: lane.slots == 10)
+        await until(lambda: local_queue.slots == 10)
 
 
 async def test_rebalance_once_is_the_same_on_every_node_at_once() -> None:

@@ -57,7 +57,7 @@ def test_a_kind_registered_twice_is_an_error() -> None:
         registry.register(Echo())
 
 
-async def test_a_worker_without_queues_says_how_to_declare_one(rig: Rig) -> None:
+async def test_the_error_of_a_worker_without_queues_names_the_remedy(rig: Rig) -> None:
     for queues in ([], ["", "  "], {}):
         with pytest.raises(NoQueues, match=r"with_queues.*FORGE_QUEUES"):
             await _runtime(rig).with_queues(queues).start()
@@ -161,7 +161,7 @@ async def test_times_of_requests(rig: Rig) -> None:
         await runtime.enqueue(EnqueueRequest(kind="work", scheduled_at=moment, delay=1))
 
 
-async def test_duplicates_are_told(rig: Rig) -> None:
+async def test_duplicates_are_reported(rig: Rig) -> None:
     runtime = _runtime(rig)
     first = await runtime.enqueue(EnqueueRequest(kind="work", dedupe_key="k"))
     second = await runtime.enqueue(EnqueueRequest(kind="work", dedupe_key="k"))

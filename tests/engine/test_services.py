@@ -138,7 +138,7 @@ async def test_a_reaper_that_failed_itself_waits_too() -> None:
     assert (await reaper.tick()).after_s == pytest.approx(5)
 
 
-async def test_the_reaper_looks_again_when_the_next_lease_runs_out() -> None:
+async def test_the_reaper_ticks_again_when_the_next_lease_expires() -> None:
     clock = MovableClock()
     store = MemoryStore(clock)
     await _member(store, "other", lease_s=4.0)
@@ -153,7 +153,7 @@ async def test_the_reaper_looks_again_when_the_next_lease_runs_out() -> None:
     assert (await reaper.tick()).after_s == pytest.approx(4.05)
 
 
-async def test_the_promote_service_serves_queues_nobody_asks_for() -> None:
+async def test_the_promote_service_serves_queues_that_no_worker_claims_from() -> None:
     clock = MovableClock()
     store = MemoryStore(clock)
     await store.jobs.enqueue(
@@ -203,7 +203,7 @@ async def test_cleanup_removes_in_batches_what_is_past_its_retention() -> None:
     assert await rig.counts() == {}
 
 
-async def test_one_leads_and_hands_over_at_once() -> None:
+async def test_one_leads_and_releases_the_lead_at_once() -> None:
     clock = MovableClock()
     store = MemoryStore(clock)
     first, second = await _member(store, "a"), await _member(store, "b")
@@ -248,7 +248,7 @@ async def test_A24_future_jobs_and_people_wake_the_worker(rig: Rig) -> None:
         await rig.reaches(dead, JobStatus.DONE)
 
 
-async def test_H3_a_queue_nobody_serves_is_named(
+async def test_H3_a_queue_without_a_worker_is_logged(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.on("work", lambda ctx, given: None)

@@ -252,8 +252,8 @@ async def test_strict_slots_wait_for_the_verdict(rig: Rig) -> None:
     settings = dataclasses.replace(FAST, strict=True)
     async with rig.working({"q": 3}, settings=settings) as handle:
         await until(lambda: _all_done(rig, 80))
-        lane = handle._process.parts.local_queues.by_name["q"]
-        await until(lambda: lane.busy == 0)
+        local_queue = handle._process.parts.local_queues.by_name["q"]
+        await until(lambda: local_queue.busy == 0)
 
 
 async def _all_done(rig: Rig, count: int) -> bool:

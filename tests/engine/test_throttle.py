@@ -1,4 +1,4 @@
-"""Throttles: the gate of the queue, its hint, its budget and its fading memory."""
+"""Throttles: the gate of the queue, its delay, its budget and its reset."""
 
 import asyncio
 from typing import Any
@@ -36,7 +36,7 @@ async def _gate(rig: Rig) -> Any:
     return config.gate
 
 
-async def test_A4_the_hint_is_honoured_and_the_gate_opens_by_itself(rig: Rig) -> None:
+async def test_A4_the_delay_is_honoured_and_the_gate_opens_by_itself(rig: Rig) -> None:
     calls: list[float] = []
 
     async def body(ctx: Context, given: Any) -> None:

@@ -21,7 +21,7 @@ from forge_jobs.engine.runtime import QueueRuntime
 
 
 class Marks:
-    """Empty files with telling names."""
+    """Empty files whose names say what happened."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

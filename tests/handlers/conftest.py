@@ -1,4 +1,4 @@
-"""Handlers called as a worker calls them, without an engine and without a store."""
+"""A harness that calls handlers as a worker does, without an engine and without a store."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 
 class NoEnqueuer:
-    """These handlers enqueue nothing."""
+    """Refuses: these handlers enqueue nothing."""
 
     def enqueue(self, jobs: Any) -> Any:
         raise ForgeError("not here")
@@ -26,12 +26,12 @@ class NoEnqueuer:
     async def aenqueue(self, jobs: Any) -> Any:
         raise ForgeError("not here")
 
-    def prepared(self, job: NewJob) -> NewJob:
+    def prepare(self, job: NewJob) -> NewJob:
         return job
 
 
-class Said:
-    """What a handler said of one job."""
+class RecordedContext:
+    """Records the progress and the log lines of one job."""
 
     def __init__(self) -> None:
         self.stop_reason: str | None = None
@@ -52,8 +52,8 @@ class Said:
         return "\n".join(line.message for line in self.lines)
 
 
-class Desk:
-    """A worker process as handlers see it: contexts, and what is shared between them."""
+class HandlerHarness:
+    """Creates contexts of one fake worker process, and closes what they share."""
 
     def __init__(self) -> None:
         self.around = RunEnvironment(
@@ -65,14 +65,16 @@ class Desk:
         )
         self._number = 0
 
-    def context(self, said: Said | None = None, *, enqueued_at: int | None = None) -> Context:
+    def context(
+        self, recorded: RecordedContext | None = None, *, enqueued_at: int | None = None
+    ) -> Context:
         self._number += 1
         at = to_datetime(SYSTEM_CLOCK.now() if enqueued_at is None else enqueued_at)
         info = JobInfo(f"JOB{self._number}", "kind", "queue", 1, 5, at, ())
-        return Context(info, said or Said(), self.around)
+        return Context(info, recorded or RecordedContext(), self.around)
 
-    async def run(self, handler: Any, payload: Any, said: Said | None = None) -> Any:
-        return await handler.run(self.context(said), payload)
+    async def run(self, handler: Any, payload: Any, recorded: RecordedContext | None = None) -> Any:
+        return await handler.run(self.context(recorded), payload)
 
     async def close(self) -> None:
         for one in self.around.shared.values():
@@ -80,8 +82,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> Any:
-    made = Desk()
+async def harness() -> Any:
+    made = HandlerHarness()
     yield made
     await made.close()
 
@@ -103,7 +105,7 @@ def gone_within(pids: list[int], seconds: float) -> bool:
 
 
 async def numbers_in(path: Path, count: int, seconds: float = 60) -> list[int]:
-    """The process ids that a program writes to a file, one a line, once they are all there."""
+    """Wait for ``count`` process ids that a program writes to a file, one per line."""
     deadline = time.monotonic() + seconds
     while True:
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
@@ -113,8 +115,8 @@ async def numbers_in(path: Path, count: int, seconds: float = 60) -> list[int]:
         await asyncio.sleep(0.01)
 
 
-def marked(mark: str) -> list[int]:
-    """The living processes whose environment holds this mark, wherever they hide."""
+def processes_with_mark(mark: str) -> list[int]:
+    """The live processes whose environment holds this mark."""
     found: list[int] = []
     for process in psutil.process_iter():
         try:
@@ -127,7 +129,7 @@ def marked(mark: str) -> list[int]:
 
 @pytest.fixture
 def no_scratch_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Scratch folders go to a place of their own, and none is left at the end."""
+    """Redirects scratch folders, and checks that none is left at the end."""
     home = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(home))

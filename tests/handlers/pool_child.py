@@ -1,4 +1,4 @@
-"""A program for the tests of the worker pool: does what the payload says."""
+"""A program for the tests of the worker pool: behaves as the payload says."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import time
 held: list[bytes] = []
 
 
-def say(**line: object) -> None:
+def send(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
@@ -17,28 +17,28 @@ def answer(job: str, payload: dict[str, object]) -> None:
     act = payload.get("act", "pid")
     match act:
         case "pid":
-            say(id=job, status="ok", result=os.getpid())
+            send(id=job, status="ok", result=os.getpid())
         case "env":
-            say(id=job, status="ok", result=dict(os.environ))
+            send(id=job, status="ok", result=dict(os.environ))
         case "sleep":
             time.sleep(float(str(payload["s"])))
-            say(id=job, status="ok", result=os.getpid())
+            send(id=job, status="ok", result=os.getpid())
         case "grow":
             held.append(b"x" * (int(str(payload["mb"])) << 20))
-            say(id=job, status="ok", result=os.getpid())
-        case "talk":
+            send(id=job, status="ok", result=os.getpid())
+        case "report":
             print("on stderr", file=sys.stderr, flush=True)
-            say(id=job, progress=0.25, note="a quarter")
-            say(id=job, log="a line of its own")
-            say(id=job, progress=0.75)
+            send(id=job, progress=0.25, note="a quarter")
+            send(id=job, log="a line of its own")
+            send(id=job, progress=0.75)
             time.sleep(0.1)
-            say(id=job, status="ok", result={"text": "ä\n✓"})
+            send(id=job, status="ok", result={"text": "ä\n✓"})
         case "reply":
-            say(**{"id": job, **payload["reply"]})  # type: ignore[dict-item]
+            send(**{"id": job, **payload["reply"]})  # type: ignore[dict-item]
         case "size":
-            say(id=job, status="ok", result=len(str(payload["text"])))
+            send(id=job, status="ok", result=len(str(payload["text"])))
         case "big":
-            say(id=job, status="ok", result="x" * int(str(payload["bytes"])))
+            send(id=job, status="ok", result="x" * int(str(payload["bytes"])))
         case _:
             misbehave(job, str(act))
 
@@ -58,9 +58,9 @@ def misbehave(job: str, act: str) -> None:
             print("[1, 2, 3]", flush=True)
             time.sleep(60)
         case "wrong-id":
-            say(id="another", status="ok")
+            send(id="another", status="ok")
         case "no-id":
-            say(status="ok")
+            send(status="ok")
         case "flood":
             while True:
                 os.write(1, b"x" * 65_536)
@@ -69,10 +69,10 @@ def misbehave(job: str, act: str) -> None:
             while True:
                 os.write(1, line * 100)
         case "twice":
-            say(id=job, status="ok", result="first")
-            say(id=job, status="ok", result="second")
+            send(id=job, status="ok", result="first")
+            send(id=job, status="ok", result="second")
         case _:
-            say(id=job, status="dead", message=f"unknown act {act}")
+            send(id=job, status="dead", message=f"unknown act {act}")
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
     elif how == "dead-on-arrival":
         sys.exit("no licence")
     elif how != "no-handshake":
-        say(ready=True)
+        send(ready=True)
     for line in sys.stdin:
         request = json.loads(line)
         answer(request["id"], request["payload"])

@@ -1,4 +1,4 @@
-"""cmd_exec: what may be run, what the command sees, what is kept of it, and what codes mean."""
+"""cmd_exec: allowed commands, the command's environment, captured output, exit codes."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from forge_jobs import (
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import JobOutcome
 from forge_jobs.handlers import Choice, CmdLimits, Command, Integer, Number, PathIn, Text
-from tests.handlers.conftest import Desk, Said
+from tests.handlers.conftest import HandlerHarness, RecordedContext
 
 SHELL = "/bin/sh"
 PYTHON = sys.executable
@@ -44,14 +44,16 @@ def python(code: str, **options: Any) -> CmdExecHandler:
 GO: dict[str, Any] = {"command": "go"}
 
 
-async def done(desk: Desk, handler: CmdExecHandler, payload: Any = GO) -> dict[str, Any]:
-    outcome = await desk.run(handler, payload)
+async def done(
+    harness: HandlerHarness, handler: CmdExecHandler, payload: Any = GO
+) -> dict[str, Any]:
+    outcome = await harness.run(handler, payload)
     assert isinstance(outcome, Done), outcome
     return outcome.value  # type: ignore[return-value]
 
 
-async def refused(desk: Desk, handler: CmdExecHandler, payload: Any) -> str:
-    outcome = await desk.run(handler, payload)
+async def refused(harness: HandlerHarness, handler: CmdExecHandler, payload: Any) -> str:
+    outcome = await harness.run(handler, payload)
     assert isinstance(outcome, Dead), outcome
     return outcome.message
 
@@ -68,7 +70,7 @@ async def refused(desk: Desk, handler: CmdExecHandler, payload: Any) -> str:
         ({"any_argv": True, "commands": {"go": Command(SHELL)}}, "say what may be run"),
     ],
 )
-def test_nothing_runs_without_a_list(options: dict[str, Any], words: str) -> None:
+def test_commands_or_any_argv_is_required(options: dict[str, Any], words: str) -> None:
     with pytest.raises(BadOption, match=words):
         CmdExecHandler(**options)
 
@@ -85,12 +87,14 @@ def test_nothing_runs_without_a_list(options: dict[str, Any], words: str) -> Non
         (lambda: Command(SHELL, ["{"]), "no template"),
     ],
 )
-def test_a_wrong_command_is_refused_when_it_is_declared(make: Any, words: str) -> None:
+def test_an_invalid_command_is_refused_at_declaration(make: Any, words: str) -> None:
     with pytest.raises(BadOption, match=words):
         make()
 
 
-async def test_only_named_commands_and_declared_slots(desk: Desk, tmp_path: Path) -> None:
+async def test_only_declared_commands_and_slots_run(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     handler = CmdExecHandler(
         commands={
             "say": Command(
@@ -108,7 +112,7 @@ async def test_only_named_commands_and_declared_slots(desk: Desk, tmp_path: Path
         }
     )
     args = {"word": "abc", "width": 3, "how": "-slow", "file": "a/../b.txt"}
-    told = await done(desk, handler, {"command": "say", "args": args})
+    told = await done(harness, handler, {"command": "say", "args": args})
     assert told["stdout"] == f"{{abc}} --size=3x7 -slow 0.5 {tmp_path.resolve()}/b.txt\n"
     for wrong, words in [
         ({"word": "ab;c"}, "`args.word` must match"),
@@ -122,13 +126,15 @@ async def test_only_named_commands_and_declared_slots(desk: Desk, tmp_path: Path
         ({"file": "/etc/passwd"}, "`args.file` must lie inside"),
         ({"nobody": "x"}, "it has: word, width, height, how, share, file"),
     ]:
-        message = await refused(desk, handler, {"command": "say", "args": {**args, **wrong}})
+        message = await refused(harness, handler, {"command": "say", "args": {**args, **wrong}})
         assert words in message
-    missing = await refused(desk, handler, {"command": "say", "args": {}})
+    missing = await refused(harness, handler, {"command": "say", "args": {}})
     assert "`args.word` is missing" in missing
 
 
-async def test_links_out_of_a_folder_are_followed_and_refused(desk: Desk, tmp_path: Path) -> None:
+async def test_symbolic_links_out_of_a_folder_are_refused(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "out").symlink_to("/etc")
@@ -136,21 +142,23 @@ async def test_links_out_of_a_folder_are_followed_and_refused(desk: Desk, tmp_pa
     handler = CmdExecHandler(
         commands={"cat": Command("/bin/cat", ["{file}"], slots)}, cwd_root=str(root)
     )
-    message = await refused(desk, handler, {"command": "cat", "args": {"file": "out/passwd"}})
+    message = await refused(harness, handler, {"command": "cat", "args": {"file": "out/passwd"}})
     assert "inside" in message
-    message = await refused(desk, handler, {"command": "cat", "args": {"file": "a"}, "cwd": "out"})
+    message = await refused(
+        harness, handler, {"command": "cat", "args": {"file": "a"}, "cwd": "out"}
+    )
     assert "`cwd` must lie inside" in message
 
 
-async def test_a_value_does_not_become_an_option(desk: Desk) -> None:
+async def test_a_value_does_not_become_an_option(harness: HandlerHarness) -> None:
     slots = {"name": Text(), "free": Text(dash=True, default="x")}
     handler = CmdExecHandler(
         commands={"echo": Command("/bin/echo", ["{name}", "--free={name}", "{free}"], slots)}
     )
     asked = {"command": "echo", "args": {"name": "-rf"}}
-    assert "`args.name` must not begin with a dash" in await refused(desk, handler, asked)
+    assert "`args.name` must not begin with a dash" in await refused(harness, handler, asked)
     asked = {"command": "echo", "args": {"name": "a-b", "free": "-n"}}
-    assert (await done(desk, handler, asked))["stdout"] == "a-b --free=a-b -n\n"
+    assert (await done(harness, handler, asked))["stdout"] == "a-b --free=a-b -n\n"
 
 
 @pytest.mark.parametrize(
@@ -173,58 +181,64 @@ async def test_a_value_does_not_become_an_option(desk: Desk) -> None:
         ({"command": "go", "stdin": 3}, "$.stdin"),
     ],
 )
-async def test_A18_a_malformed_payload_is_dead(desk: Desk, payload: Any, words: str) -> None:
-    assert words in await refused(desk, shell("true"), payload)
+async def test_A18_a_malformed_payload_is_dead(
+    harness: HandlerHarness, payload: Any, words: str
+) -> None:
+    assert words in await refused(harness, shell("true"), payload)
 
 
-async def test_a_refusal_does_not_repeat_the_payload(desk: Desk) -> None:
+async def test_a_refusal_does_not_repeat_the_payload(harness: HandlerHarness) -> None:
     handler = CmdExecHandler(
         commands={"go": Command("/bin/echo", ["{who}"], {"who": Text(pattern="[a-z]*")})}
     )
     for payload in ({"command": "S3CRET"}, {"command": "go", "args": {"who": "S3CRET"}}):
-        assert "S3CRET" not in await refused(desk, handler, payload)
+        assert "S3CRET" not in await refused(harness, handler, payload)
 
 
-async def test_any_argv_runs_programs_by_name_or_full_path(desk: Desk, tmp_path: Path) -> None:
+async def test_any_argv_runs_programs_by_name_or_full_path(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     handler = CmdExecHandler(any_argv=True, cwd_root=str(tmp_path))
     (tmp_path / "inner").mkdir()
     asked = CmdExecPayload(argv=["pwd"], cwd="inner")
-    told = await done(desk, handler, msgspec.to_builtins(asked))
+    told = await done(harness, handler, msgspec.to_builtins(asked))
     assert told["stdout"] == f"{(tmp_path / 'inner').resolve()}\n"
-    assert (await done(desk, handler, {"argv": ["/bin/echo", "a b"]}))["stdout"] == "a b\n"
-    assert "plain name" in await refused(desk, handler, {"argv": ["./run"]})
-    assert "cwd" in await refused(desk, handler, {"argv": ["pwd"], "cwd": "/"})
-    assert "nothing by name" in await refused(desk, handler, {"command": "go"})
-    outcome = await desk.run(handler, {"argv": ["no-such-program-anywhere"]})
+    assert (await done(harness, handler, {"argv": ["/bin/echo", "a b"]}))["stdout"] == "a b\n"
+    assert "plain name" in await refused(harness, handler, {"argv": ["./run"]})
+    assert "cwd" in await refused(harness, handler, {"argv": ["pwd"], "cwd": "/"})
+    assert "nothing by name" in await refused(harness, handler, {"command": "go"})
+    outcome = await harness.run(handler, {"argv": ["no-such-program-anywhere"]})
     assert isinstance(outcome, Failed)
     assert "not there" in outcome.message
 
 
-async def test_the_file_must_be_the_one_that_was_meant(desk: Desk, tmp_path: Path) -> None:
+async def test_a_changed_or_writable_file_is_refused(
+    harness: HandlerHarness, tmp_path: Path
+) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho mine\n")
     tool.chmod(0o755)
     digest = hashlib.sha256(tool.read_bytes()).hexdigest()
     pinned = CmdExecHandler(commands={"go": Command(str(tool), sha256=digest)})
     free = CmdExecHandler(commands={"go": Command(str(tool))})
-    assert (await done(desk, pinned))["stdout"] == "mine\n"
+    assert (await done(harness, pinned))["stdout"] == "mine\n"
     tool.write_text("#!/bin/sh\necho theirs\n")
-    assert "SHA-256 differs" in await refused(desk, pinned, GO)
-    assert (await done(desk, free))["stdout"] == "theirs\n"
+    assert "SHA-256 differs" in await refused(harness, pinned, GO)
+    assert (await done(harness, free))["stdout"] == "theirs\n"
     tool.chmod(0o757)
-    assert "written by everybody" in await refused(desk, free, GO)
+    assert "written by everybody" in await refused(harness, free, GO)
     tool.unlink()
     tool.mkdir()
-    assert "not a regular file" in await refused(desk, free, GO)
+    assert "not a regular file" in await refused(harness, free, GO)
     tool.rmdir()
-    outcome = await desk.run(free, GO)
+    outcome = await harness.run(free, GO)
     assert isinstance(outcome, Failed), "it may come back with the next deployment"
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "open" / "tool").write_text("#!/bin/sh\n")
     (tmp_path / "open" / "tool").chmod(0o755)
     tool.symlink_to(tmp_path / "open" / "tool")
-    assert "folder" in await refused(desk, free, GO)
+    assert "folder" in await refused(harness, free, GO)
 
 
 # --------------------------------------------------------------------------- what it sees
@@ -232,13 +246,13 @@ async def test_the_file_must_be_the_one_that_was_meant(desk: Desk, tmp_path: Pat
 SHOW = "import json, os; print(json.dumps([dict(os.environ), os.getcwd(), os.umask(0)]))"
 
 
-async def test_the_environment_is_what_was_declared(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_the_environment_holds_only_declared_variables(
+    harness: HandlerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "secret")
     command = Command("/usr/bin/env", env={"B": "2 $X"}, payload_env=["C"])
     handler = CmdExecHandler(commands={"go": command}, env={"A": "1", "LANG": "de_DE.UTF-8"})
-    told = await done(desk, handler, {"command": "go", "env": {"C": "drei\nvier"}})
+    told = await done(harness, handler, {"command": "go", "env": {"C": "drei\nvier"}})
     seen = told["stdout"]
     scratch = next(line[5:] for line in seen.split("\n") if line.startswith("HOME="))
     expected = {
@@ -249,17 +263,19 @@ async def test_the_environment_is_what_was_declared(
     assert not os.path.exists(scratch)
 
 
-async def test_it_starts_in_a_fresh_private_folder(desk: Desk) -> None:
+async def test_it_starts_in_a_fresh_private_folder(harness: HandlerHarness) -> None:
     handler = shell("pwd; ls -A | wc -l; umask; touch file; ls -l file | cut -c1-10; mkdir -p a/b")
-    first = (await done(desk, handler))["stdout"].split()
-    second = (await done(desk, handler))["stdout"].split()
+    first = (await done(harness, handler))["stdout"].split()
+    second = (await done(harness, handler))["stdout"].split()
     assert first[1:] == ["0", "0077", "-rw-------"]
     assert first[0] != second[0]
     assert not os.path.exists(first[0])
 
 
-async def test_it_has_three_descriptors_and_default_signals(desk: Desk) -> None:
-    descriptors = await done(desk, shell("ls /proc/self/fd /dev/fd 2>/dev/null | sort -u | xargs"))
+async def test_it_has_three_descriptors_and_default_signals(harness: HandlerHarness) -> None:
+    descriptors = await done(
+        harness, shell("ls /proc/self/fd /dev/fd 2>/dev/null | sort -u | xargs")
+    )
     words = [word for word in descriptors["stdout"].split() if word.isdigit()]
     # The fourth is the folder that is being listed.
     assert words in (["0", "1", "2", "3"], ["0", "1", "2"])
@@ -268,29 +284,31 @@ async def test_it_has_three_descriptors_and_default_signals(desk: Desk) -> None:
         "if signal.getsignal(s) is signal.SIG_IGN and s.name not in ('SIGPIPE', 'SIGXFSZ')], "
         "signal.pthread_sigmask(signal.SIG_BLOCK, []))"
     )
-    assert (await done(desk, python(code)))["stdout"] == "[] set()\n"
+    assert (await done(harness, python(code)))["stdout"] == "[] set()\n"
     # Python itself ignores SIGPIPE; a shell shows what it was given.
-    assert (await done(desk, shell("yes | head -1; trap")))["stdout"] == "y\n"
+    assert (await done(harness, shell("yes | head -1; trap")))["stdout"] == "y\n"
 
 
-async def test_input_of_any_size_goes_through_while_output_comes(desk: Desk) -> None:
+async def test_large_input_and_output_do_not_deadlock(harness: HandlerHarness) -> None:
     text = "zeile ✓\n" * 60_000
-    told = await done(desk, shell("cat"), {"command": "go", "stdin": text})
+    told = await done(harness, shell("cat"), {"command": "go", "stdin": text})
     assert told["stdout_bytes"] == len(text.encode())
-    assert (await done(desk, shell("cat")))["stdout"] == "", "no stdin is an empty one"
-    ignored = await done(desk, shell("echo unread"), {"command": "go", "stdin": text})
+    assert (await done(harness, shell("cat")))["stdout"] == "", "no stdin is an empty one"
+    ignored = await done(harness, shell("echo unread"), {"command": "go", "stdin": text})
     assert ignored["stdout"] == "unread\n"
 
 
 # --------------------------------------------------------------------------- what is kept
 
 
-async def test_A18_of_much_output_both_ends_are_kept_and_the_rest_counted(desk: Desk) -> None:
+async def test_A18_large_output_keeps_head_and_tail_and_counts_the_rest(
+    harness: HandlerHarness,
+) -> None:
     code = (
         "import sys; w = sys.stdout.buffer.write; w(b'<' + 'ä'.encode() * 400_000 + b'>'); "
         "sys.stdout.flush(); print('e' * 300_000, file=sys.stderr)"
     )
-    told = await done(desk, python(code))
+    told = await done(harness, python(code))
     assert (told["stdout_bytes"], told["stderr_bytes"]) == (800_002, 300_001)
     kept = told["stdout"]
     assert kept.startswith("<ää")
@@ -301,9 +319,9 @@ async def test_A18_of_much_output_both_ends_are_kept_and_the_rest_counted(desk: 
     assert told["stderr_left_out"] == 300_001 - (256 << 10)
 
 
-async def test_noise_is_text_that_every_store_takes(desk: Desk) -> None:
+async def test_binary_output_becomes_storable_text(harness: HandlerHarness) -> None:
     code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 1024)"
-    told = await done(desk, python(code))
+    told = await done(harness, python(code))
     assert told["stdout_left_out"] == 0
     assert "\0" not in told["stdout"]
     handler = python(code)
@@ -314,26 +332,26 @@ async def test_noise_is_text_that_every_store_takes(desk: Desk) -> None:
         assert (await job.aresult(timeout=60))["stdout_bytes"] == 256 << 10
 
 
-async def test_small_limits_keep_less(desk: Desk) -> None:
-    told = await done(desk, shell("printf 0123456789", keep_bytes=4))
+async def test_a_small_keep_bytes_keeps_less(harness: HandlerHarness) -> None:
+    told = await done(harness, shell("printf 0123456789", keep_bytes=4))
     assert told["stdout"] == "01\n… 6 bytes left out …\n89"
-    assert (await done(desk, shell("printf 0123", keep_bytes=4)))["stdout"] == "0123"
+    assert (await done(harness, shell("printf 0123", keep_bytes=4)))["stdout"] == "0123"
 
 
-async def test_a_failure_shows_the_tail_and_the_log_all_of_it(desk: Desk) -> None:
-    said = Said()
+async def test_a_failure_has_the_output_tail_and_the_log_all_of_it(harness: HandlerHarness) -> None:
+    recorded = RecordedContext()
     handler = shell("echo first; seq 20000; seq 3000 >&2; echo last words >&2; exit 3")
-    outcome = await desk.run(handler, GO, said)
+    outcome = await harness.run(handler, GO, recorded)
     assert isinstance(outcome, Failed)
     assert outcome.message.startswith("exit 3: …")
     assert outcome.message.endswith("2999\n3000\nlast words")
     assert len(outcome.message) < 1_100
-    assert said.lines[0].message.startswith("exit code 3 after ")
-    assert "stdout 108,900 bytes, stderr 13,904 bytes" in said.lines[0].message
-    stdout = [line.message for line in said.lines if line.message.startswith("stdout: ")]
+    assert recorded.lines[0].message.startswith("exit code 3 after ")
+    assert "stdout 108,900 bytes, stderr 13,904 bytes" in recorded.lines[0].message
+    stdout = [line.message for line in recorded.lines if line.message.startswith("stdout: ")]
     assert stdout[0].startswith("stdout: first\n1\n2\n")
     assert "".join(line[8:] + "\n" for line in stdout).count("\n") == 20_001
-    assert len(said.lines) < 100
+    assert len(recorded.lines) < 100
 
 
 # --------------------------------------------------------------------------- what codes mean
@@ -352,14 +370,14 @@ async def test_a_failure_shows_the_tail_and_the_log_all_of_it(desk: Desk) -> Non
         ("kill -9 $$", Failed, "killed by signal 9 (SIGKILL)"),
     ],
 )
-async def test_codes_become_outcomes(
-    desk: Desk, script: str, expected: type[JobOutcome], message: str | None
+async def test_exit_codes_map_to_outcomes(
+    harness: HandlerHarness, script: str, expected: type[JobOutcome], message: str | None
 ) -> None:
     handler = shell(
         script,
         exit_codes={3: Done(), 65: Dead(), 75: Throttled("90s", "api"), 76: Snooze("5m")},
     )
-    outcome = await desk.run(handler, GO)
+    outcome = await harness.run(handler, GO)
     assert type(outcome) is expected
     if message is not None:
         assert str(outcome) == message
@@ -371,19 +389,19 @@ async def test_codes_become_outcomes(
         assert outcome.value["exit_code"] in (0, 3)  # type: ignore[index]
 
 
-async def test_what_cannot_be_started(desk: Desk, tmp_path: Path) -> None:
+async def test_commands_that_cannot_be_started(harness: HandlerHarness, tmp_path: Path) -> None:
     script = tmp_path / "tool"
     script.write_text("#!/nowhere/interpreter\n")
     script.chmod(0o755)
-    outcome = await desk.run(CmdExecHandler(commands={"go": Command(str(script))}), GO)
+    outcome = await harness.run(CmdExecHandler(commands={"go": Command(str(script))}), GO)
     assert isinstance(outcome, Failed)
     assert "cannot be started: No such file" in outcome.message
     gone = Command(SHELL, cwd=str(tmp_path / "gone"))
-    outcome = await desk.run(CmdExecHandler(commands={"go": gone}), GO)
+    outcome = await harness.run(CmdExecHandler(commands={"go": gone}), GO)
     assert isinstance(outcome, Failed)
     assert "(cwd)" in outcome.message
     handler = CmdExecHandler(any_argv=True, cwd_root=str(tmp_path))
-    outcome = await desk.run(handler, {"argv": ["/bin/echo", "x" * 300_000]})
+    outcome = await harness.run(handler, {"argv": ["/bin/echo", "x" * 300_000]})
     assert isinstance(outcome, Dead)
     assert "Argument list too long" in outcome.message
 
@@ -397,8 +415,10 @@ async def test_what_cannot_be_started(desk: Desk, tmp_path: Path) -> None:
         (CmdLimits(open_files=10), "x = [open('/dev/null') for _ in range(20)]"),
     ],
 )
-async def test_limits_of_the_system(desk: Desk, limits: CmdLimits, code: str) -> None:
-    outcome = await desk.run(python(code, limits=limits), GO)
+async def test_resource_limits_are_enforced(
+    harness: HandlerHarness, limits: CmdLimits, code: str
+) -> None:
+    outcome = await harness.run(python(code, limits=limits), GO)
     assert isinstance(outcome, Failed)
     assert any(
         words in outcome.message
@@ -406,7 +426,7 @@ async def test_limits_of_the_system(desk: Desk, limits: CmdLimits, code: str) ->
     )
 
 
-async def test_output_and_code_stand_with_the_job() -> None:
+async def test_output_and_exit_code_are_stored_with_the_job() -> None:
     async with Forge("memory://") as forge:
         forge.register(
             CmdExecHandler(

@@ -1,4 +1,4 @@
-"""The sample handler: sleeps, echoes, fails, asks for a pause."""
+"""The sample handler: sleeps, echoes, fails, throttles."""
 
 import subprocess
 import sys
@@ -9,34 +9,34 @@ import pytest
 
 from forge_jobs import NOOP_ECHO_KIND, Dead, Failed, Forge, NoopEcho, Throttled
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from tests.handlers.conftest import Desk
+from tests.handlers.conftest import HandlerHarness
 
 
-async def test_it_gives_its_payload_back(desk: Desk) -> None:
+async def test_it_returns_its_payload(harness: HandlerHarness) -> None:
     payload = {"sleep_ms": 0, "anything": ["else"]}
-    assert await desk.run(NoopEcho(), payload) == payload
-    assert await desk.run(NoopEcho(), None) is None
+    assert await harness.run(NoopEcho(), payload) == payload
+    assert await harness.run(NoopEcho(), None) is None
 
 
-async def test_fail_wins_over_throttle(desk: Desk) -> None:
+async def test_fail_takes_precedence_over_throttle(harness: HandlerHarness) -> None:
     handler = NoopEcho()
-    assert isinstance(await desk.run(handler, {"sleep_ms": 0, "fail": True}), Failed)
+    assert isinstance(await harness.run(handler, {"sleep_ms": 0, "fail": True}), Failed)
     both = {"sleep_ms": 0, "fail": True, "throttle_ms": 500}
-    assert isinstance(await desk.run(handler, both), Failed)
+    assert isinstance(await harness.run(handler, both), Failed)
 
 
-async def test_it_asks_for_a_pause_once(desk: Desk) -> None:
+async def test_it_throttles_once(harness: HandlerHarness) -> None:
     handler, payload = NoopEcho(), {"sleep_ms": 0, "throttle_ms": 60_000}
-    outcome = await desk.run(handler, payload)
+    outcome = await harness.run(handler, payload)
     assert isinstance(outcome, Throttled)
     assert outcome.retry_after_s == 60
-    old = desk.context(enqueued_at=SYSTEM_CLOCK.now() - 61_000_000)
+    old = harness.context(enqueued_at=SYSTEM_CLOCK.now() - 61_000_000)
     assert await handler.run(old, payload) == payload
 
 
 @pytest.mark.parametrize("payload", [[1], {"sleep_ms": "long"}, {"fail": 3}])
-async def test_a_wrong_payload_is_dead(desk: Desk, payload: Any) -> None:
-    outcome = await desk.run(NoopEcho(), payload)
+async def test_a_wrong_payload_is_dead(harness: HandlerHarness, payload: Any) -> None:
+    outcome = await harness.run(NoopEcho(), payload)
     assert isinstance(outcome, Dead)
     assert "the payload is wrong" in outcome.message
 
@@ -53,7 +53,7 @@ async def test_registered_with_forge_it_runs_in_its_queue() -> None:
         assert await job.aresult(timeout=60) == {"sleep_ms": 1}
 
 
-def test_the_page_for_users_runs_as_printed(project_root: Path) -> None:
+def test_the_documented_examples_run(project_root: Path) -> None:
     page = (project_root / "docs" / "handlers.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     subprocess.run([sys.executable, "-c", code], cwd=project_root, check=True, timeout=60)

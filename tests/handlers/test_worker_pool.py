@@ -1,4 +1,4 @@
-"""The pool of warm programs: who gets which job, what programs may do wrong, and what follows."""
+"""The pool of warm programs: assignment of jobs, misbehaving programs, replacement."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from forge_jobs import (
 )
 from forge_jobs.core.errors import BadOption
 from forge_jobs.kit.clock import SystemClock
-from tests.handlers.conftest import Desk, Said, alive, gone_within, numbers_in
+from tests.handlers.conftest import HandlerHarness, RecordedContext, alive, gone_within, numbers_in
 
 CHILD = str(Path(__file__).with_name("pool_child.py"))
 
@@ -38,16 +38,19 @@ def pool(*arguments: str, **options: Any) -> WorkerPoolHandler:
     return WorkerPoolHandler(WorkerPoolConfig(argv=[sys.executable, CHILD, *arguments], **options))
 
 
-async def value(desk: Desk, handler: WorkerPoolHandler, act: str, **more: Any) -> Any:
-    outcome = await desk.run(handler, {"act": act, **more})
+async def value(harness: HandlerHarness, handler: WorkerPoolHandler, act: str, **more: Any) -> Any:
+    outcome = await harness.run(handler, {"act": act, **more})
     assert isinstance(outcome, Done), outcome
     return outcome.value
 
 
 async def failure(
-    desk: Desk, handler: WorkerPoolHandler, act: str, said: Said | None = None
+    harness: HandlerHarness,
+    handler: WorkerPoolHandler,
+    act: str,
+    recorded: RecordedContext | None = None,
 ) -> str:
-    outcome = await desk.run(handler, {"act": act}, said)
+    outcome = await harness.run(handler, {"act": act}, recorded)
     assert isinstance(outcome, Failed), outcome
     return outcome.message
 
@@ -65,7 +68,7 @@ async def failure(
         ({"argv": ["x"], "line_limit": 10}, "line_limit"),
     ],
 )
-def test_a_wrong_set_up_names_its_field(options: dict[str, Any], words: str) -> None:
+def test_an_invalid_config_names_its_field(options: dict[str, Any], words: str) -> None:
     with pytest.raises(BadOption, match=words):
         WorkerPoolConfig(**options)
     with pytest.raises(BadOption, match="argv="):
@@ -79,8 +82,8 @@ def test_kinds() -> None:
     assert WorkerPoolHandler(argv=["x"], kind="resize").kind == "resize"
 
 
-async def test_a_program_that_is_not_there_is_said(desk: Desk) -> None:
-    outcome = await desk.run(WorkerPoolHandler(argv=["no-such-program-anywhere"]), {})
+async def test_a_missing_program_fails_the_job(harness: HandlerHarness) -> None:
+    outcome = await harness.run(WorkerPoolHandler(argv=["no-such-program-anywhere"]), {})
     assert isinstance(outcome, Failed)
     assert "there is no program 'no-such-program-anywhere'" in outcome.message
 
@@ -89,33 +92,38 @@ async def test_a_program_that_is_not_there_is_said(desk: Desk) -> None:
     ("how", "words"),
     [("wrong-ready", "its first line was something else"), ("never-ready", "not ready within 1 s")],
 )
-async def test_a_program_must_say_that_it_is_ready(desk: Desk, how: str, words: str) -> None:
+async def test_a_program_must_send_its_ready_line(
+    harness: HandlerHarness, how: str, words: str
+) -> None:
     handler = pool(how, ready_secs=1 if how == "never-ready" else 20)
-    assert words in await failure(desk, handler, "pid")
+    assert words in await failure(harness, handler, "pid")
 
 
-async def test_without_a_handshake_it_is_ready_at_once(desk: Desk) -> None:
-    assert await value(desk, pool("no-handshake", handshake=False), "pid") > 0
+async def test_without_a_handshake_it_is_ready_at_once(harness: HandlerHarness) -> None:
+    assert await value(harness, pool("no-handshake", handshake=False), "pid") > 0
 
 
-async def test_the_environment(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment(harness: HandlerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_THE_WORKER", "yes")
-    seen = await value(desk, pool(env={"MORE": "1"}), "env")
+    seen = await value(harness, pool(env={"MORE": "1"}), "env")
     assert (seen["FROM_THE_WORKER"], seen["MORE"]) == ("yes", "1")
-    alone = await value(desk, pool(env={"MORE": "1"}, inherit_env=False), "env")
+    alone = await value(harness, pool(env={"MORE": "1"}, inherit_env=False), "env")
     assert {name for name in alone if name != "LC_CTYPE"} == {"MORE"}
 
 
 # ------------------------------------------------------------------------------ the protocol
 
 
-async def test_results_progress_log_and_stderr_come_through(desk: Desk) -> None:
-    said = Said()
-    outcome = await desk.run(pool(), {"act": "talk"}, said)
+async def test_results_progress_log_and_stderr_are_recorded(harness: HandlerHarness) -> None:
+    recorded = RecordedContext()
+    outcome = await harness.run(pool(), {"act": "report"}, recorded)
     assert isinstance(outcome, Done)
     assert outcome.value == {"text": "ä\n✓"}
-    assert said.progress == [(0.25, "a quarter"), (0.75, None)]
-    assert sorted(line.message for line in said.lines) == ["a line of its own", "stderr: on stderr"]
+    assert recorded.progress == [(0.25, "a quarter"), (0.75, None)]
+    assert sorted(line.message for line in recorded.lines) == [
+        "a line of its own",
+        "stderr: on stderr",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -133,18 +141,18 @@ async def test_results_progress_log_and_stderr_come_through(desk: Desk) -> None:
         ({"nothing": 1}, lambda o: isinstance(o, Failed) and "without status" in str(o)),
     ],
 )
-async def test_every_reply_has_its_outcome(
-    desk: Desk, reply: dict[str, Any], check: Callable[[Any], bool]
+async def test_replies_map_to_outcomes(
+    harness: HandlerHarness, reply: dict[str, Any], check: Callable[[Any], bool]
 ) -> None:
-    outcome = await desk.run(pool(), {"act": "reply", "reply": reply})
+    outcome = await harness.run(pool(), {"act": "reply", "reply": reply})
     assert check(outcome), outcome
 
 
-async def test_large_requests_and_replies(desk: Desk) -> None:
+async def test_large_requests_and_replies(harness: HandlerHarness) -> None:
     handler = pool(line_limit=50_000)
-    assert await value(desk, handler, "size", text="x" * 900_000) == 900_000
-    assert len(await value(desk, handler, "big", bytes=40_000)) == 40_000
-    outcome = await desk.run(handler, {"act": "big", "bytes": 60_000})
+    assert await value(harness, handler, "size", text="x" * 900_000) == 900_000
+    assert len(await value(harness, handler, "big", bytes=40_000)) == 40_000
+    outcome = await harness.run(handler, {"act": "big", "bytes": 60_000})
     assert isinstance(outcome, Failed)
     assert "over 50,000" in outcome.message or "more than 50,000" in outcome.message
 
@@ -160,25 +168,25 @@ async def test_large_requests_and_replies(desk: Desk) -> None:
         ("flood", "killed: the child sent more than"),
     ],
 )
-async def test_A19_whatever_a_program_does_wrong_is_recorded_and_a_fresh_one_comes(
-    desk: Desk, act: str, words: str
+async def test_A19_a_misbehaving_program_fails_the_job_and_is_replaced(
+    harness: HandlerHarness, act: str, words: str
 ) -> None:
-    handler, said = pool(), Said()
-    before = await value(desk, handler, "pid")
-    assert words in await failure(desk, handler, act, said)
+    handler, recorded = pool(), RecordedContext()
+    before = await value(harness, handler, "pid")
+    assert words in await failure(harness, handler, act, recorded)
     assert not alive(before)
-    assert await value(desk, handler, "pid") != before
+    assert await value(harness, handler, "pid") != before
     if act == "die":
-        assert "stderr: about to die" in said.text
+        assert "stderr: about to die" in recorded.text
 
 
-async def test_a_program_that_never_answers_runs_out_of_time(desk: Desk) -> None:
+async def test_a_program_that_never_answers_times_out(harness: HandlerHarness) -> None:
     async def one(act: str) -> None:
         handler = pool(timeout_secs=5, grace_secs=0.2)
-        before = await value(desk, handler, "pid")
-        assert await failure(desk, handler, act) == "timed out after 5 s"
+        before = await value(harness, handler, "pid")
+        assert await failure(harness, handler, act) == "timed out after 5 s"
         assert not alive(before)
-        assert await value(desk, handler, "pid") != before
+        assert await value(harness, handler, "pid") != before
 
     beats = 0
 
@@ -194,24 +202,24 @@ async def test_a_program_that_never_answers_runs_out_of_time(desk: Desk) -> None
     assert beats > 20, "nobody else could run meanwhile"
 
 
-async def test_a_second_answer_costs_the_next_job_nothing(desk: Desk) -> None:
+async def test_a_second_answer_does_not_fail_the_next_job(harness: HandlerHarness) -> None:
     handler = pool()
-    assert await value(desk, handler, "twice") == "first"
+    assert await value(harness, handler, "twice") == "first"
     await asyncio.sleep(0.2)
-    assert isinstance(await value(desk, handler, "pid"), int)
+    assert isinstance(await value(harness, handler, "pid"), int)
 
 
 # ------------------------------------------------------------------------------ who is free
 
 
-async def test_A19_one_slow_child_does_not_hold_up_the_other_three(desk: Desk) -> None:
+async def test_A19_one_slow_child_does_not_delay_the_other_three(harness: HandlerHarness) -> None:
     handler = pool(size=4)
-    pids = set(await asyncio.gather(*(value(desk, handler, "sleep", s=0.3) for _ in range(4))))
+    pids = set(await asyncio.gather(*(value(harness, handler, "sleep", s=0.3) for _ in range(4))))
     assert len(pids) == 4
-    slow = asyncio.create_task(value(desk, handler, "sleep", s=60))
+    slow = asyncio.create_task(value(harness, handler, "sleep", s=60))
     await asyncio.sleep(0.1)
     async with asyncio.timeout(25):
-        served = await asyncio.gather(*(value(desk, handler, "pid") for _ in range(200)))
+        served = await asyncio.gather(*(value(harness, handler, "pid") for _ in range(200)))
     assert not slow.done()
     assert len(set(served)) <= 3
     assert set(served) < pids
@@ -220,13 +228,15 @@ async def test_A19_one_slow_child_does_not_hold_up_the_other_three(desk: Desk) -
         await slow
 
 
-async def test_A19_waiting_counts_into_the_time_limit_and_can_be_cancelled(desk: Desk) -> None:
+async def test_A19_waiting_counts_towards_the_timeout_and_can_be_cancelled(
+    harness: HandlerHarness,
+) -> None:
     handler = pool(size=1, timeout_secs=4)
-    pid = await value(desk, handler, "pid")
-    busy = asyncio.create_task(value(desk, handler, "sleep", s=2.5))
+    pid = await value(harness, handler, "pid")
+    busy = asyncio.create_task(value(harness, handler, "sleep", s=2.5))
     await asyncio.sleep(0.1)
-    waiting = asyncio.create_task(desk.run(handler, {"act": "sleep", "s": 2.5}))
-    cancelled = asyncio.create_task(desk.run(handler, {"act": "pid"}))
+    waiting = asyncio.create_task(harness.run(handler, {"act": "sleep", "s": 2.5}))
+    cancelled = asyncio.create_task(harness.run(handler, {"act": "pid"}))
     await asyncio.sleep(0.1)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -235,13 +245,13 @@ async def test_A19_waiting_counts_into_the_time_limit_and_can_be_cancelled(desk:
     assert await busy == pid
     late = await waiting
     assert isinstance(late, Failed), "2.5 s of waiting and 2.5 s of work are more than 4 s"
-    assert await value(desk, handler, "pid") != pid
+    assert await value(harness, handler, "pid") != pid
 
 
-async def test_a_cancelled_job_ends_its_child_and_what_that_started(desk: Desk) -> None:
+async def test_a_cancelled_job_kills_its_child_and_descendants(harness: HandlerHarness) -> None:
     handler = pool()
-    pid = await value(desk, handler, "pid")
-    running = asyncio.create_task(desk.run(handler, {"act": "hang"}))
+    pid = await value(harness, handler, "pid")
+    running = asyncio.create_task(harness.run(handler, {"act": "hang"}))
     await asyncio.sleep(0.2)
     running.cancel()
     await asyncio.sleep(0.1)
@@ -255,34 +265,34 @@ async def test_a_cancelled_job_ends_its_child_and_what_that_started(desk: Desk) 
 # ------------------------------------------------------------------------------ recycling
 
 
-async def test_A19_a_child_is_replaced_after_its_share_of_jobs(desk: Desk) -> None:
+async def test_A19_a_child_is_replaced_after_max_jobs(harness: HandlerHarness) -> None:
     handler = pool(max_jobs=3)
-    pids = [await value(desk, handler, "pid") for _ in range(7)]
+    pids = [await value(harness, handler, "pid") for _ in range(7)]
     assert len(set(pids[:3])) == len(set(pids[3:6])) == 1
     assert len(set(pids)) == 3
     assert gone_within(pids[:6], 30)
 
 
-async def test_A19_a_child_that_grew_too_large_is_replaced(desk: Desk) -> None:
+async def test_A19_a_child_that_grew_too_large_is_replaced(harness: HandlerHarness) -> None:
     handler = pool(max_memory_mb=120)
-    first = await value(desk, handler, "grow", mb=1)
-    assert await value(desk, handler, "grow", mb=150) == first
-    assert await value(desk, handler, "pid") != first
+    first = await value(harness, handler, "grow", mb=1)
+    assert await value(harness, handler, "grow", mb=150) == first
+    assert await value(harness, handler, "pid") != first
     assert gone_within([first], 30)
 
 
-async def test_a_child_killed_while_idle_costs_nobody_anything(desk: Desk) -> None:
+async def test_a_child_killed_while_idle_fails_no_job(harness: HandlerHarness) -> None:
     handler = pool()
-    pid = await value(desk, handler, "pid")
+    pid = await value(harness, handler, "pid")
     os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(60):
         while psutil.pid_exists(pid):
             await asyncio.sleep(0.01)
-    assert await value(desk, handler, "pid") != pid
+    assert await value(harness, handler, "pid") != pid
 
 
 class Impatient(SystemClock):
-    """Notes how long it should sleep, and does not."""
+    """Records the requested sleeps and returns at once."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -291,13 +301,15 @@ class Impatient(SystemClock):
         self.slept.append(seconds)
 
 
-async def test_children_that_do_not_come_up_are_started_ever_more_slowly(desk: Desk) -> None:
+async def test_children_that_do_not_start_are_restarted_with_back_off(
+    harness: HandlerHarness,
+) -> None:
     clock = Impatient()
     argv = [sys.executable, CHILD, "dead-on-arrival"]
     handler = WorkerPoolHandler(WorkerPoolConfig(argv=argv), clock=clock)
     for _ in range(6):
-        message = await failure(desk, handler, "pid")
-        assert "did not come up: it ended: exit code 1" in message
+        message = await failure(harness, handler, "pid")
+        assert "did not start: it ended: exit code 1" in message
     assert len(clock.slept) == 4, "the second start comes at once"
     for wanted, slept in zip((0.1, 0.2, 0.4, 0.8), clock.slept, strict=True):
         assert slept <= wanted * 1.1
@@ -307,14 +319,14 @@ async def test_children_that_do_not_come_up_are_started_ever_more_slowly(desk: D
 # ------------------------------------------------------------------------------ with a worker
 
 
-async def test_through_a_worker_and_gone_with_it() -> None:
+async def test_a_worker_runs_the_pool_and_kills_it_at_shutdown() -> None:
     async with Forge("memory://") as forge:
         forge.register(pool(size=2), queue="pool")
         async with forge.worker(queues=["pool:2"]):
             jobs = [await forge.aenqueue(WORKER_POOL_KIND, {"act": "pid"}) for _ in range(50)]
             pids = {await job.aresult(timeout=60) for job in jobs}
             assert 1 <= len(pids) <= 2
-            talk = await forge.aenqueue(WORKER_POOL_KIND, {"act": "talk"})
+            talk = await forge.aenqueue(WORKER_POOL_KIND, {"act": "report"})
             assert await talk.aresult(timeout=60) == {"text": "ä\n✓"}
             logs = await (await forge.aready()).metrics.logs(talk.id)
             assert "stderr: on stderr" in [line.message for line in logs]
@@ -342,7 +354,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_worker_takes_its_children_along(tmp_path: Path, project_root: Path) -> None:
+async def test_a_killed_worker_kills_its_children(tmp_path: Path, project_root: Path) -> None:
     path = tmp_path / "pid"
     worker = subprocess.Popen([sys.executable, "-c", WORKER, str(path)], cwd=project_root)
     try:
@@ -361,7 +373,7 @@ PICTURE = {"width": 1600, "height": 1200, "to": 320}
 
 
 def node() -> str:
-    """The machine's own Node, else the one that the type checker brings along."""
+    """The machine's Node, else the one that the type checker installs."""
     found = shutil.which("node")
     if found is not None:
         return found
@@ -369,29 +381,31 @@ def node() -> str:
 
 
 @pytest.mark.parametrize("language", ["python", "node"])
-async def test_the_example_programs(desk: Desk, project_root: Path, language: str) -> None:
+async def test_the_example_programs(
+    harness: HandlerHarness, project_root: Path, language: str
+) -> None:
     folder = project_root / "examples" / "children"
     argv = {
         "python": [sys.executable, str(folder / "resize.py")],
         "node": [node(), str(folder / "resize.js")],
     }[language]
-    handler, said = WorkerPoolHandler(argv=argv), Said()
+    handler, recorded = WorkerPoolHandler(argv=argv), RecordedContext()
     for _ in range(3):
-        outcome = await desk.run(handler, PICTURE, said)
+        outcome = await harness.run(handler, PICTURE, recorded)
         assert isinstance(outcome, Done), outcome
         assert outcome.value == {"width": 320, "height": 240}
-    assert said.progress == [(0.5, "half of the pixels")] * 3
-    assert isinstance(await desk.run(handler, {}), Dead)
+    assert recorded.progress == [(0.5, "half of the pixels")] * 3
+    assert isinstance(await harness.run(handler, {}), Dead)
 
 
-async def test_the_example_program_in_shell(desk: Desk, project_root: Path) -> None:
+async def test_the_example_program_in_shell(harness: HandlerHarness, project_root: Path) -> None:
     script = project_root / "examples" / "children" / "shout.sh"
-    handler, said = WorkerPoolHandler(argv=["/bin/sh", str(script)]), Said()
-    outcome = await desk.run(handler, "hello there", said)
+    handler, recorded = WorkerPoolHandler(argv=["/bin/sh", str(script)]), RecordedContext()
+    outcome = await harness.run(handler, "hello there", recorded)
     assert isinstance(outcome, Done), outcome
     assert outcome.value == "HELLO THERE"
-    assert said.text == "stderr: shouting"
-    assert isinstance(await desk.run(handler, {"not": "text"}), Dead)
+    assert recorded.text == "stderr: shouting"
+    assert isinstance(await harness.run(handler, {"not": "text"}), Dead)
 
 
 def test_the_example_pool_runs(project_root: Path) -> None:

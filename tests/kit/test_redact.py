@@ -40,12 +40,12 @@ def test_text_without_secrets_is_unchanged() -> None:
     "name", ["password", "DB_PASSWORD", "passwd", "api_key", "apiKey", "token", "client_secret"]
 )
 def test_secret_fields(name: str) -> None:
-    assert redact.looks_secret(name)
+    assert redact.is_secret_name(name)
 
 
 @pytest.mark.parametrize("name", ["path", "passenger", "keyword", "subject", "compass_course"])
 def test_harmless_fields(name: str) -> None:
-    assert not redact.looks_secret(name)
+    assert not redact.is_secret_name(name)
 
 
 def test_long_words_cost_linear_time() -> None:

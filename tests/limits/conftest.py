@@ -9,7 +9,7 @@ from forge_jobs import EngineSettings, Forge
 
 @pytest.fixture
 def forge(any_url: str) -> Iterator[Forge]:
-    # A store on a busy machine may need seconds to hear of a worker's end.
+    # On a busy machine the calls of a shutdown may need seconds.
     made = Forge(any_url, settings=EngineSettings(shutdown_s=10.0))
     yield made
     made.close()

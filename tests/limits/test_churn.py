@@ -13,7 +13,7 @@ from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.outcome import Throttled
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
-from forge_jobs.testing.conformance.worker import Worker
+from forge_jobs.testing.conformance.worker import Process
 
 
 class Statements:
@@ -48,7 +48,7 @@ async def _closed(folder: Path, backlog: int, statements: Statements) -> tuple[i
     store = SqliteStore(folder / f"{backlog}.db", clock=clock)
     await store.open()
     await store.limits.publish([Declared(name="task:send", scopes=("smtp",))])
-    worker = await Worker.register(store, clock)
+    worker = await Process.register(store, clock)
     waiting = NewJob(kind="send", queue="q", track=True)
     await store.jobs.enqueue([waiting] * (backlog + 1))
     await worker.finish(await worker.claim_one(), Throttled(retry_after=60, scope="smtp"))
@@ -72,7 +72,7 @@ async def _full(folder: Path, backlog: int, statements: Statements) -> tuple[int
     store = SqliteStore(folder / f"{backlog}.db", clock=clock)
     await store.open()
     await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
-    worker = await Worker.register(store, clock)
+    worker = await Process.register(store, clock)
     waiting = NewJob(kind="fetch", queue="q", limit_key=key_bucket("fetch", "a"))
     await store.jobs.enqueue([waiting] * (backlog + 1))
     job = await worker.claim_one()

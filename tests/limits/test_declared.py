@@ -166,7 +166,7 @@ async def test_a_handlers_job_by_kind_is_a_job_of_its_task(forge: Forge) -> None
     assert (job.lane, job.tags) == ("one", ("own",))
 
 
-async def test_a_serial_lane_goes_on_while_one_waits_for_its_retry(forge: Forge) -> None:
+async def test_a_serial_lane_continues_while_one_waits_for_its_retry(forge: Forge) -> None:
     crowd, failed = Crowd(), set[int]()
 
     @forge.task(queue="q", retry=Retry(base="1s", jitter=0))
@@ -187,7 +187,7 @@ async def test_a_serial_lane_goes_on_while_one_waits_for_its_retry(forge: Forge)
     assert sorted(map(str, crowd.order)) == ["0", "0", "1", "2", "3"]
 
 
-async def test_a_strict_lane_waits_for_its_head_and_others_go_on(forge: Forge) -> None:
+async def test_a_strict_lane_waits_for_its_head_and_others_continue(forge: Forge) -> None:
     crowd = Crowd()
 
     @forge.task(queue="q", max_attempts=1_000, retry=Retry(base="50ms", max="50ms", jitter=0))
@@ -285,7 +285,7 @@ async def test_an_operators_limit_survives_a_worker_that_starts(forge: Forge) ->
     assert (limit.concurrency, limit.by_operator) == (2, True)
 
 
-async def test_a_task_that_declares_nothing_any_more_gives_its_limit_up(forge: Forge) -> None:
+async def test_the_limit_of_a_task_that_no_longer_declares_one_is_removed(forge: Forge) -> None:
     store = await forge.aready()
     await store.limits.publish([Declared(name="task:work", concurrency=5)])
 

@@ -1,4 +1,4 @@
-"""Bound jobs inside a user's own transaction: nobody waits for it, and they go on after it."""
+"""Limited jobs inside a user's own transaction: no worker waits for it, and they run after it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.testing.clock import MovableClock
-from forge_jobs.testing.conformance.worker import Worker
+from forge_jobs.testing.conformance.worker import Process
 from tests.postgres.schemas import Schemas
 
 LANE = NewJob(kind="step", queue="q", lane="a", order=LaneOrder.SERIAL)
@@ -27,7 +27,7 @@ async def test_sqlite(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db", clock=clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.register(store, clock)
+    worker = await Process.register(store, clock)
     connection = sqlite3.connect(tmp_path / "jobs.db")
     answers = store.enqueue_in(connection, [LANE, LANE, KEY, KEY])
     connection.commit()
@@ -51,7 +51,7 @@ async def test_postgres(schemas: Schemas, schema: str) -> None:
     store = PostgresStore(schemas.url(schema), clock)
     await store.open()
     await store.limits.publish([HOSTS])
-    worker = await Worker.register(store, clock)
+    worker = await Process.register(store, clock)
     await store.jobs.enqueue([LANE, KEY])
     jobs = await worker.claim(free=9)
     url = schemas.url(schema).partition("&schema")[0].partition("?schema")[0]

@@ -16,7 +16,7 @@ from forge_jobs.core.histogram import (
     merged,
     middle_s,
 )
-from forge_jobs.ops.prometheus import LE_S
+from forge_jobs.ops.prometheus import BUCKET_BOUNDS_S
 
 spans = st.lists(st.floats(0, 2e6, allow_nan=False), max_size=60)
 
@@ -28,15 +28,15 @@ def test_the_bounds_rise_and_a_bucket_fits_into_a_byte() -> None:
 
 
 def test_postgres_has_the_same_bounds() -> None:
-    folder = resources.files("forge_jobs.backends.postgres.migrations")
-    text = (folder / "0002_transitions.sql").read_text()
+    folder = resources.files("forge_jobs.backends.postgres.functions")
+    text = (folder / "primitives_v1.sql").read_text()
     found = re.search(r"width_bucket\(p_s, '\{(.*?)\}'", text, re.DOTALL)
     assert found is not None
     assert tuple(map(float, found[1].split(","))) == BOUNDS
 
 
 def test_prometheus_bounds_are_ours() -> None:
-    assert set(LE_S) <= set(BOUNDS)
+    assert set(BUCKET_BOUNDS_S) <= set(BOUNDS)
 
 
 @given(st.lists(spans, max_size=6))

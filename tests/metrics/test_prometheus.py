@@ -13,7 +13,7 @@ from forge_jobs.core.counters import Minute
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.ops import metrics, prometheus
-from forge_jobs.ops.prometheus import Seen, prometheus_text
+from forge_jobs.ops.prometheus import StoreSnapshot, prometheus_text
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -63,7 +63,10 @@ async def test_gauges_counters_and_histograms_agree_with_the_store(forge: Forge)
         assert kinds[family] == "histogram"
         assert value(samples, f"{family}_count", **own) == count
         assert value(samples, f"{family}_bucket", **own, le="+Inf") == count
-        bounds = [value(samples, f"{family}_bucket", **own, le=f"{le:g}") for le in prometheus.LE_S]
+        bounds = [
+            value(samples, f"{family}_bucket", **own, le=f"{le:g}")
+            for le in prometheus.BUCKET_BOUNDS_S
+        ]
         assert bounds == sorted(bounds)
     assert value(samples, "forge_queue_oldest_due_seconds", queue="mail") >= 0
     assert value(samples, "forge_workers") == 0
@@ -119,7 +122,7 @@ async def test_workers_show_what_they_use(forge: Forge) -> None:
 def test_odd_names_are_escaped() -> None:
     total = Minute(at=0, queue='a"b\\c', kind="d\ne", done=1, ran=histogram([0.5]))
     trips = Vitals(at=LIFETIME, host_id="", exchange=histogram([0.001, 0.002]), errors=3)
-    samples, kinds = read(prometheus.render(Seen([], [], [total], trips)))
+    samples, kinds = read(prometheus.render(StoreSnapshot([], [], [total], trips)))
     own = {"queue": 'a"b\\c', "kind": "d\ne"}
     assert value(samples, "forge_jobs_done_total", **own) == 1
     assert value(samples, "forge_job_run_seconds_sum", **own) == 0.5
@@ -138,23 +141,23 @@ async def test_series_and_kinds_follow_the_counters(forge: Forge) -> None:
     await work.aenqueue_many([()] * 5)
     await forge.drain()
     assert (await metrics_roll_once(forge.store)).rounds >= 1
-    found = await metrics.events(forge.store, minutes=3)
-    assert len(found.points) == 3
-    assert sum(point.done for point in found.points) == 5
-    assert sum(point.ran.count for point in found.points) == 5
+    told = await metrics.recent_minutes(forge.store, minutes=3)
+    assert len(told.points) == 3
+    assert sum(point.done for point in told.points) == 5
+    assert sum(point.ran.count for point in told.points) == 5
     whole = await metrics.series(
-        forge.store, since=found.points[0].at, until=found.points[-1].at, step_s=600, kind="none"
+        forge.store, since=told.points[0].at, until=told.points[-1].at, step_s=600, kind="none"
     )
     assert [point.done for point in whole.points] == [0]
-    seen = await metrics.kinds(
-        forge.store, since=found.points[0].at, until=found.points[-1].at.replace(year=2100)
+    seen = await metrics.by_kind(
+        forge.store, since=told.points[0].at, until=told.points[-1].at.replace(year=2100)
     )
     assert [(view.queue, view.kind, view.whole.done) for view in seen] == [("q", "work", 5)]
 
 
 @pytest.mark.parametrize(("step_s", "words"), [(90, "whole number of minutes"), (60, "2,000")])
 async def test_bad_ranges_are_refused(forge: Forge, step_s: int, words: str) -> None:
-    [now] = (await metrics.events(forge.store, minutes=1)).points
+    [now] = (await metrics.recent_minutes(forge.store, minutes=1)).points
     with pytest.raises(BadOption, match=words):
         await metrics.series(
             forge.store, since=now.at, until=now.at.replace(year=2100), step_s=step_s

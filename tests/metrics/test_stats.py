@@ -23,7 +23,7 @@ def url(tmp_path: Path) -> str:
     async def send(n: int) -> None: ...
 
     send.enqueue_many([(n,) for n in range(5)])
-    forge.sender.access.run(lambda _: forge.drain())
+    forge.client.access.run(lambda _: forge.drain())
     forge.close()
     return address
 

@@ -203,7 +203,7 @@ async def test_enqueue_hooks_change_the_job_and_see_what_was_stored(forge: Forge
     assert (await forge.drain()).ran == 6
     page = await forge.store.jobs.page(_ALL, limit=10)
     assert [record.tags for record in page.jobs] == [("outer", "inner")] * 6
-    # The job of on_done is stored later, by the store: no hook is told.
+    # The job of on_done is stored later, by the store: no hook runs.
     assert len(told) == 2 * 5
 
 
@@ -269,10 +269,10 @@ async def test_A8_an_error_after_the_yield_does_not_hide_that_the_job_is_stored(
 
     job = await work.aenqueue()
     assert (await job.arefresh()).status is JobStatus.PENDING
-    assert "the call stands" in caplog.text
+    assert "the call is not undone" in caplog.text
 
 
-async def test_a_failed_call_is_told_to_the_hooks() -> None:
+async def test_hooks_see_a_failed_call() -> None:
     told: list[str] = []
 
     def hook(job: int) -> Generator[int, str, None]:
@@ -323,12 +323,12 @@ async def test_the_example_of_the_page_runs(project_root: Path, tmp_path: Path) 
 
 
 def _priority(forge: Forge, job_id: str) -> int | None:
-    found = forge.sender.access.run(lambda store: store.jobs.get(job_id))
+    found = forge.client.access.run(lambda store: store.jobs.get(job_id))
     return None if found is None else found.priority
 
 
 async def test_hooks_see_jobs_of_every_way_in(any_url: str) -> None:
-    """By kind from a handler, with an ending, by a schedule, by its trigger and by a runtime."""
+    """By kind from a handler, with a finish, by a schedule, by its trigger and by a runtime."""
     forge = Forge(any_url)
 
     @forge.around_enqueue
@@ -385,7 +385,7 @@ async def test_a_hook_that_refuses_a_tick_disables_nothing(forge: Forge) -> None
     assert (await forge.schedules.aget("often")).enabled
 
 
-async def test_a_dead_jobs_marks_reach_who_is_told(forge: Forge) -> None:
+async def test_the_marks_of_a_dead_job_reach_its_successor(forge: Forge) -> None:
     @forge.around_enqueue
     def mark(job: NewJob) -> Jobs:
         yield msgspec.structs.replace(job, tags=(*job.tags, "tenant:7"))

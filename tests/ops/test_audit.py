@@ -1,4 +1,4 @@
-"""The audit: everything an operator does leaves an entry in the store."""
+"""The audit: every operator action writes an entry to the store."""
 
 import pytest
 
@@ -7,24 +7,28 @@ from forge_jobs.core.selection import Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.entropy import SECRET_ENTROPY
 from forge_jobs.ops.actions import Action, JobActions
-from forge_jobs.ops.audit import entries
+from forge_jobs.ops.audit import read_entries
 from forge_jobs.ops.declared_limits import LimitActions
 from forge_jobs.ops.operations import Operations, OperationState
 from forge_jobs.ops.rate_limits import RateLimitActions
-from tests.ops.desk import Desk
+from tests.ops.harness import StoreHarness
 
 
-async def test_every_kind_of_operator_leaves_an_entry(desk: Desk) -> None:
-    ids = await desk.some(3)
-    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
-    await operator.cancel(Selection(filter=Filter(queue="mail")))
-    await operator.pause("mail")
-    await LimitActions(desk.store, actor="grace", clock=desk.clock).set("task:send", concurrency=2)
-    await RateLimitActions(desk.store, actor="grace", clock=desk.clock).set_rate("smtp", "5/s")
-    await operator.duplicate_with(ids[0], {"n": 1})
-    page = await entries(desk.store)
-    told = [(line.actor, line.action, line.subject) for line in page.entries]
-    assert told == [
+async def test_every_kind_of_action_writes_an_entry(harness: StoreHarness) -> None:
+    ids = await harness.enqueue(3)
+    actions = JobActions(harness.store, actor="ada", clock=harness.clock)
+    await actions.cancel(Selection(filter=Filter(queue="mail")))
+    await actions.pause("mail")
+    await LimitActions(harness.store, actor="grace", clock=harness.clock).set(
+        "task:send", concurrency=2
+    )
+    await RateLimitActions(harness.store, actor="grace", clock=harness.clock).set_rate(
+        "smtp", "5/s"
+    )
+    await actions.duplicate_with(ids[0], {"n": 1})
+    page = await read_entries(harness.store)
+    summary = [(line.actor, line.action, line.subject) for line in page.entries]
+    assert summary == [
         ("ada", "duplicate", ids[0]),
         ("grace", "set limit", "smtp"),
         ("grace", "set limit", "task:send"),
@@ -34,47 +38,47 @@ async def test_every_kind_of_operator_leaves_an_entry(desk: Desk) -> None:
     assert page.entries[-1].detail["changed"] == 3
 
 
-async def test_pages_go_on_by_cursor_and_keep_to_their_filter(desk: Desk) -> None:
-    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
+async def test_pages_continue_by_cursor_within_their_filter(harness: StoreHarness) -> None:
+    actions = JobActions(harness.store, actor="ada", clock=harness.clock)
     for n in range(6):
-        await operator.note("pause" if n % 2 else "resume", f"queue {n}")
-    first = await entries(desk.store, action="pause", limit=2)
+        await actions.record_action("pause" if n % 2 else "resume", f"queue {n}")
+    first = await read_entries(harness.store, action="pause", limit=2)
     assert [line.subject for line in first.entries] == ["queue 5", "queue 3"]
-    rest = await entries(desk.store, action="pause", limit=2, after=first.next)
+    rest = await read_entries(harness.store, action="pause", limit=2, after=first.next)
     assert ([line.subject for line in rest.entries], rest.next) == (["queue 1"], None)
     with pytest.raises(BadOption, match="no cursor"):
-        await entries(desk.store, after="x")
+        await read_entries(harness.store, after="x")
 
 
-async def test_a_bulk_action_that_is_stopped_tells_what_it_did(desk: Desk) -> None:
-    await desk.some(700)
+async def test_an_interrupted_bulk_action_records_what_it_did(harness: StoreHarness) -> None:
+    await harness.enqueue(700)
 
     def enough(acted: object) -> None:
         raise KeyboardInterrupt
 
-    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
+    actions = JobActions(harness.store, actor="ada", clock=harness.clock)
     with pytest.raises(KeyboardInterrupt):
-        await operator.cancel(Selection(filter=Filter(queue="mail")), progress=enough)
-    (line,) = (await entries(desk.store)).entries
+        await actions.cancel(Selection(filter=Filter(queue="mail")), progress=enough)
+    (line,) = (await read_entries(harness.store)).entries
     assert (line.detail["changed"], line.detail["whole"]) == (500, False)
-    left = await desk.store.metrics.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
+    left = await harness.store.metrics.count(Filter(statuses=(JobStatus.PENDING,)), cap=1_000)
     assert left.jobs == 200
 
 
-async def test_a_bulk_operation_leaves_a_trace_when_it_begins_and_when_it_is_cut_short(
-    desk: Desk,
+async def test_a_bulk_operation_is_recorded_when_it_begins_and_when_it_is_stopped(
+    harness: StoreHarness,
 ) -> None:
-    """A process that is lost leaves the first entry alone; a closed one says how far it came."""
-    await desk.some(1_200)
-    operations = Operations(desk.clock, SECRET_ENTROPY)
-    operator = JobActions(desk.store, actor="ada", clock=desk.clock)
+    """If the process dies only the first entry exists; ``close`` records how far it came."""
+    await harness.enqueue(1_200)
+    operations = Operations(harness.clock, SECRET_ENTROPY)
+    actions = JobActions(harness.store, actor="ada", clock=harness.clock)
     chosen = Selection(filter=Filter(queue="mail"))
-    begun = await operations.start(operator, Action.CANCEL, chosen, actor="ada")
-    (line,) = (await entries(desk.store, action="cancel begins")).entries
+    begun = await operations.start(actions, Action.CANCEL, chosen, actor="ada")
+    (line,) = (await read_entries(harness.store, action="cancel begins")).entries
     assert (line.detail["operation"], line.detail["expected"]) == (begun.id, 1_200)
     await operations.close()
     ended = operations.get(begun.id)
     assert (ended.state, operations.running) == (OperationState.STOPPED, 0)
-    newest, _ = (await entries(desk.store)).entries
+    newest, _ = (await read_entries(harness.store)).entries
     assert (newest.action, newest.detail["whole"]) == ("cancel", False)
     assert newest.detail["changed"] == ended.changed < 1_200

@@ -1,4 +1,4 @@
-"""Operators and schedules: edits that bring no tick back, and what the audit says."""
+"""Operator actions on schedules: edits never repeat a tick, and the audit records them."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from forge_jobs.store.schedules import Schedule
 from forge_jobs.testing.clock import MovableClock
 
 MINUTE = 60 * SECOND
-SAID = CronSpec(name="each", expression="* * * * *", kind="work", overlap="allow", missed="all")
+SPEC = CronSpec(name="each", expression="* * * * *", kind="work", overlap="allow", missed="all")
 
 
-class Book:
-    """An audit that can be read."""
+class AuditList:
+    """An audit that collects its entries."""
 
     def __init__(self) -> None:
         self.entries: list[AuditEntry] = []
@@ -29,14 +29,14 @@ class Book:
         self.entries.append(entry)
 
 
-class Office:
-    """An operator with one schedule a minute."""
+class ScheduleHarness:
+    """A memory store with one schedule that fires every minute."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
         self.store = MemoryStore(self.clock)
-        self.book = Book()
-        self.table = ScheduleActions(self.store, actor="ann", audit=self.book, clock=self.clock)
+        self.audit = AuditList()
+        self.actions = ScheduleActions(self.store, actor="ann", audit=self.audit, clock=self.clock)
 
     async def stored(self) -> Schedule:
         found = await self.store.schedules.get("each")
@@ -45,118 +45,122 @@ class Office:
 
 
 @pytest.fixture
-async def office() -> Office:
-    made = Office()
-    await made.table.create(SAID)
-    return made
+async def harness() -> ScheduleHarness:
+    harness = ScheduleHarness()
+    await harness.actions.create(SPEC)
+    return harness
 
 
-async def test_an_edit_of_something_else_keeps_the_tick(office: Office) -> None:
-    office.clock.advance(90)
-    before = await office.stored()
-    view = await office.table.edit("each", ScheduleChange(payload=b'{"a":1}', jitter_s=2.0))
-    after = await office.stored()
+async def test_an_edit_of_something_else_keeps_the_tick(harness: ScheduleHarness) -> None:
+    harness.clock.advance(90)
+    before = await harness.stored()
+    view = await harness.actions.edit("each", ScheduleChange(payload=b'{"a":1}', jitter_s=2.0))
+    after = await harness.stored()
     assert before.next_at == after.next_at, "one is due and stays due"
     assert (view.payload, view.jitter_s) == ({"a": 1}, 2.0)
-    assert (await cron_tick_once(office.store)).fired == 1
+    assert (await cron_tick_once(harness.store)).fired == 1
 
 
-async def test_an_edit_beside_a_fire_fires_nothing_twice(office: Office) -> None:
-    office.clock.advance(60)
-    real, fired = office.store.schedules.put, 0
+async def test_an_edit_during_a_fire_fires_nothing_twice(harness: ScheduleHarness) -> None:
+    harness.clock.advance(60)
+    real, fired = harness.store.schedules.put, 0
 
     async def put(schedule: Schedule, *, expect: int | None = None) -> bool:
         nonlocal fired
         if not fired:
-            fired = (await cron_tick_once(office.store)).fired
+            fired = (await cron_tick_once(harness.store)).fired
         return await real(schedule, expect=expect)
 
-    office.store.schedules.put = put  # type: ignore[method-assign]
-    await office.table.edit("each", ScheduleChange(payload=b"[]"))
+    harness.store.schedules.put = put  # type: ignore[method-assign]
+    await harness.actions.edit("each", ScheduleChange(payload=b"[]"))
     assert fired == 1
-    stored = await office.stored()
-    assert (stored.payload, stored.next_at) == (b"[]", office.clock.now() + MINUTE)
-    assert (await cron_tick_once(office.store)).fired == 0
+    stored = await harness.stored()
+    assert (stored.payload, stored.next_at) == (b"[]", harness.clock.now() + MINUTE)
+    assert (await cron_tick_once(harness.store)).fired == 0
 
 
-async def test_an_edit_that_never_gets_through_is_a_conflict(office: Office) -> None:
+async def test_an_edit_that_always_loses_the_race_is_a_conflict(harness: ScheduleHarness) -> None:
     async def put(schedule: Schedule, *, expect: int | None = None) -> bool:
         return False
 
-    office.store.schedules.put = put  # type: ignore[method-assign]
+    harness.store.schedules.put = put  # type: ignore[method-assign]
     with pytest.raises(Conflict, match="changes all the time"):
-        await office.table.disable("each")
+        await harness.actions.disable("each")
 
 
-async def test_ticks_while_disabled_are_not_missed_ones(office: Office) -> None:
-    await office.table.disable("each")
-    office.clock.advance(600)
-    assert (await cron_tick_once(office.store)).fired == 0
-    await office.table.enable("each")
-    assert (await cron_tick_once(office.store)).fired == 0
-    office.clock.advance(60)
-    assert (await cron_tick_once(office.store)).fired == 1
+async def test_ticks_while_disabled_do_not_count_as_missed(harness: ScheduleHarness) -> None:
+    await harness.actions.disable("each")
+    harness.clock.advance(600)
+    assert (await cron_tick_once(harness.store)).fired == 0
+    await harness.actions.enable("each")
+    assert (await cron_tick_once(harness.store)).fired == 0
+    harness.clock.advance(60)
+    assert (await cron_tick_once(harness.store)).fired == 1
 
 
-async def test_enabling_after_a_clock_was_set_back_repeats_nothing(office: Office) -> None:
-    office.clock.advance(600)
-    await cron_tick_once(office.store)
-    office.clock.jump(-300)
-    await office.table.disable("each")
-    view = await office.table.enable("each")
-    assert view.next_at == to_datetime(office.clock.now() + 360 * SECOND)
+async def test_enabling_after_a_clock_was_set_back_repeats_nothing(
+    harness: ScheduleHarness,
+) -> None:
+    harness.clock.advance(600)
+    await cron_tick_once(harness.store)
+    harness.clock.jump(-300)
+    await harness.actions.disable("each")
+    view = await harness.actions.enable("each")
+    assert view.next_at == to_datetime(harness.clock.now() + 360 * SECOND)
 
 
-async def test_a_mended_expression_is_in_use_again(office: Office) -> None:
-    broken = structs.replace(await office.stored(), expression="no", next_at=None)
-    await office.store.schedules.put(broken)
-    await cron_tick_once(office.store)
-    view = await office.table.get("each")
+async def test_a_corrected_expression_enables_the_schedule_again(harness: ScheduleHarness) -> None:
+    broken = structs.replace(await harness.stored(), expression="no", next_at=None)
+    await harness.store.schedules.put(broken)
+    await cron_tick_once(harness.store)
+    view = await harness.actions.get("each")
     assert not view.enabled
     assert "has 1 fields" in str(view.error)
     with pytest.raises(BadCron):
-        await office.table.edit("each", ScheduleChange(missed="once"))
-    view = await office.table.edit("each", ScheduleChange(expression="@hourly"))
+        await harness.actions.edit("each", ScheduleChange(missed="once"))
+    view = await harness.actions.edit("each", ScheduleChange(expression="@hourly"))
     assert (view.enabled, view.error) == (True, None)
     assert view.next_at is not None
-    await office.table.disable("each")
-    view = await office.table.edit("each", ScheduleChange(expression="@daily"))
+    await harness.actions.disable("each")
+    view = await harness.actions.edit("each", ScheduleChange(expression="@daily"))
     assert not view.enabled, "a person disabled it"
 
 
-async def test_what_cannot_be_read_can_be_disabled(office: Office) -> None:
-    await office.store.schedules.put(structs.replace(await office.stored(), expression="no"))
+async def test_an_invalid_schedule_can_be_disabled(harness: ScheduleHarness) -> None:
+    await harness.store.schedules.put(structs.replace(await harness.stored(), expression="no"))
     for _ in range(2):
-        assert not (await office.table.disable("each")).enabled
+        assert not (await harness.actions.disable("each")).enabled
     with pytest.raises(BadCron):
-        await office.table.enable("each")
+        await harness.actions.enable("each")
 
 
-async def test_a_broken_schedule_that_a_person_disabled_stays_so(office: Office) -> None:
-    broken = structs.replace(await office.stored(), enabled=False, next_at=None, error="bad")
-    await office.store.schedules.put(broken)
-    assert (await office.table.disable("each")).error is None
-    view = await office.table.edit("each", ScheduleChange(expression="@daily"))
+async def test_an_invalid_schedule_that_an_operator_disabled_stays_disabled(
+    harness: ScheduleHarness,
+) -> None:
+    broken = structs.replace(await harness.stored(), enabled=False, next_at=None, error="bad")
+    await harness.store.schedules.put(broken)
+    assert (await harness.actions.disable("each")).error is None
+    view = await harness.actions.edit("each", ScheduleChange(expression="@daily"))
     assert not view.enabled
 
 
-async def test_a_history_has_no_end_but_its_own(office: Office) -> None:
-    office.clock.advance(180)
-    await cron_tick_once(office.store)
+async def test_the_limit_of_a_history_is_clamped(harness: ScheduleHarness) -> None:
+    harness.clock.advance(180)
+    await cron_tick_once(harness.store)
     for limit, wanted in ((-1, 0), (2, 2), (10_000, 3)):
-        assert len(await office.table.history("each", limit=limit)) == wanted
+        assert len(await harness.actions.history("each", limit=limit)) == wanted
 
 
-async def test_every_action_is_written_down_without_payloads(office: Office) -> None:
-    table = office.table
+async def test_every_action_is_audited_without_payloads(harness: ScheduleHarness) -> None:
+    actions = harness.actions
     secret: Any = b'{"card":"4242"}'
-    await table.edit("each", ScheduleChange(expression="@daily", payload=secret))
-    await table.disable("each")
-    await table.enable("each")
-    await table.trigger("each")
-    await table.delete("each")
-    said = [(entry.actor, entry.action, entry.subject) for entry in office.book.entries]
-    assert said == [
+    await actions.edit("each", ScheduleChange(expression="@daily", payload=secret))
+    await actions.disable("each")
+    await actions.enable("each")
+    await actions.trigger("each")
+    await actions.delete("each")
+    summary = [(entry.actor, entry.action, entry.subject) for entry in harness.audit.entries]
+    assert summary == [
         ("ann", action, "each")
         for action in (
             "create schedule",
@@ -167,4 +171,4 @@ async def test_every_action_is_written_down_without_payloads(office: Office) -> 
             "delete schedule",
         )
     ]
-    assert "4242" not in repr(office.book.entries)
+    assert "4242" not in repr(harness.audit.entries)

@@ -1,4 +1,4 @@
-"""Sessions in the store: bounded, gone after their time, and never readable from what is kept."""
+"""Sessions in the store: bounded, expiring, and without their tokens."""
 
 import sqlite3
 from pathlib import Path
@@ -8,15 +8,15 @@ import pytest
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.ops import sessions
-from forge_jobs.ops.sessions import LIFE_S, Session, Sessions
+from forge_jobs.ops.sessions import SESSION_LIFETIME_S, Session, Sessions
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 ADA = Session("ada", b"\x00mark\xff")
 
 
-class Desk:
-    """Sessions over a memory store whose time can be moved."""
+class SessionHarness:
+    """Sessions over a memory store with a movable clock."""
 
     def __init__(self) -> None:
         self.clock = MovableClock()
@@ -31,50 +31,50 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> SessionHarness:
+    return SessionHarness()
 
 
-async def test_a_session_lasts_its_time_and_no_longer(desk: Desk) -> None:
-    text = await desk.sessions.begin("admin", ADA)
-    desk.clock.advance(LIFE_S - 1)
-    assert await desk.sessions.find("admin", text) == ADA
-    assert await desk.sessions.find("viewer", text) is None
-    desk.clock.advance(1)
-    assert await desk.sessions.find("admin", text) is None
+async def test_a_session_expires_after_its_lifetime(harness: SessionHarness) -> None:
+    text = await harness.sessions.begin("admin", ADA)
+    harness.clock.advance(SESSION_LIFETIME_S - 1)
+    assert await harness.sessions.find("admin", text) == ADA
+    assert await harness.sessions.find("viewer", text) is None
+    harness.clock.advance(1)
+    assert await harness.sessions.find("admin", text) is None
 
 
-async def test_those_that_are_over_go_with_the_next_log_in(desk: Desk) -> None:
+async def test_expired_sessions_are_purged_at_the_next_login(harness: SessionHarness) -> None:
     for _ in range(20):
-        await desk.sessions.begin("viewer", ADA)
-    desk.clock.advance(LIFE_S)
-    await desk.sessions.begin("admin", ADA)
-    assert desk.rows() == 2, "the key and the last session"
+        await harness.sessions.begin("viewer", ADA)
+    harness.clock.advance(SESSION_LIFETIME_S)
+    await harness.sessions.begin("admin", ADA)
+    assert harness.rows() == 2, "the key and the last session"
 
 
-async def test_there_are_only_so_many_of_a_role(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+async def test_the_number_of_sessions_of_a_role_is_bounded(
+    harness: SessionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
-    admin = await desk.sessions.begin("admin", ADA)
+    admin = await harness.sessions.begin("admin", ADA)
     texts: list[str] = []
     for _ in range(5):
-        desk.clock.advance(1)
-        texts.append(await desk.sessions.begin("viewer", ADA))
-    found = [await desk.sessions.find("viewer", text) is not None for text in texts]
+        harness.clock.advance(1)
+        texts.append(await harness.sessions.begin("viewer", ADA))
+    found = [await harness.sessions.find("viewer", text) is not None for text in texts]
     assert found == [False, False, True, True, True]
-    assert await desk.sessions.find("admin", admin) == ADA
+    assert await harness.sessions.find("admin", admin) == ADA
 
 
-async def test_a_row_that_cannot_be_read_is_no_session(desk: Desk) -> None:
-    text = await desk.sessions.begin("admin", ADA)
-    [place] = [place for place in desk.store._tables.settings if place[0] != "web"]
+async def test_an_unreadable_row_is_not_a_session(harness: SessionHarness) -> None:
+    text = await harness.sessions.begin("admin", ADA)
+    [place] = [place for place in harness.store._tables.settings if place[0] != "web"]
     for value in (b"", b"\xff", b"[]", b'{"name": 5}'):
-        await desk.store.settings.put(*place, value)
-        assert await desk.sessions.find("admin", text) is None
+        await harness.store.settings.put(*place, value)
+        assert await harness.sessions.find("admin", text) is None
 
 
-async def test_the_file_holds_no_text_that_opens_anything(tmp_path: Path) -> None:
+async def test_the_database_holds_no_session_token(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
 

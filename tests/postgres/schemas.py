@@ -38,7 +38,7 @@ class Schemas:
 
     def give_back(self, name: str) -> None:
         """Empty it; one that a test removed or changed is not used again."""
-        version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema'")
+        version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema.additive'")
         if version == str(len(schema.sql_files.steps())):
             self._empty(name)
             self._free.append(name)

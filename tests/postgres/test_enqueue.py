@@ -71,7 +71,7 @@ async def test_a_call_has_no_more_jobs_than_its_block_has_keys(
     many = enqueue._BETWEEN.join(["{}"] * (block + 1))
     with pytest.raises(Unavailable, match="more than a block has keys"):
         await store._server.ask(
-            f"SELECT {schema}.enqueue_alike(NULL, 'work', 'q', 0, 5, $1)", many, limit_s=60.0
+            f"SELECT {schema}.enqueue_alike_v1(NULL, 'work', 'q', 0, 5, $1)", many, limit_s=60.0
         )
     assert await store.metrics.counts() == []
 
@@ -143,7 +143,7 @@ async def test_whoever_waits_for_a_key_holds_up_nobody_else(
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute(
-        f"INSERT INTO {schema}.dedupe (kind, key, job) VALUES ('work', 'theirs', 1)"
+        f"INSERT INTO {schema}.dedupe_keys (kind, key, job) VALUES ('work', 'theirs', 1)"
     )
     first = asyncio.create_task(store.jobs.enqueue([keyed(500)]))
     await asyncio.sleep(0)
@@ -201,7 +201,7 @@ async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
             said = await heard
     finally:
         await listening.close()
-    assert asked == [f"CALL {schema}.enqueue_and_tell"]
+    assert asked == [f"CALL {schema}.enqueue_and_notify_v1"]
     assert (claim_turns.read(said) is not None) == alone
     assert said.startswith("q")
     assert await payloads(store, answers) == [plain(1).payload] * count
@@ -212,7 +212,7 @@ async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
 @pytest.fixture
 def lasting_notification(schema: str, postgres: PrivateServer) -> Iterator[None]:
     """A lone job is stored and its hint takes for ever: time to stop the call behind its commit."""
-    text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_tell'::regproc)")
+    text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_notify_v1'::regproc)")
     slow = text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)")
     assert slow != text
     postgres.sql(slow)
@@ -244,7 +244,7 @@ async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_e
             await asyncio.sleep(0.05)
     postgres.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        f" WHERE query LIKE 'CALL {schema}.enqueue_and_tell%'"
+        f" WHERE query LIKE 'CALL {schema}.enqueue_and_notify_v1%'"
     )
     with pytest.raises(Unknown, match="may have had its effect"):
         await call

@@ -84,7 +84,7 @@ async def test_who_holds_a_snapshot_and_for_how_long(
 async def test_dead_rows(
     store: PostgresStore, schema: str, postgres: PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnosis, "_DEAD_MATTER", 100)
+    monkeypatch.setattr(diagnosis, "_MIN_DEAD_ROWS", 100)
     postgres.sql(f"ALTER TABLE {schema}.jobs SET (autovacuum_enabled = off)")
     await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 500)
     async with visitor(postgres) as other:
@@ -124,7 +124,7 @@ async def test_a_pooler_that_drops_notifications(
         pooled = PostgresStore(f"postgresql://postgres@/postgres?host={folder}&schema={schema}")
         finding = (await found(pooled))["notifications"]
     assert finding.severity is Severity.WARNING
-    assert finding.message == "a pooler drops them: workers look 4 times a second instead"
+    assert finding.message == "a pooler drops them: workers poll 4 times a second instead"
     assert "listen_url" in finding.cure
 
 

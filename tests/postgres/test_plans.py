@@ -22,7 +22,10 @@ from .counters import handed_over
 from .server import PrivateServer
 
 MANY = 100_000
-TABLES = ("jobs", "history", "dedupe", "cancels", "processes", "queues", "gates", "bodies")
+TABLES = (
+    "jobs", "history", "dedupe_keys", "cancel_requests", "processes", "queues", "gates",
+    "large_payloads",
+)  # fmt: skip
 
 LARGE = ("jobs", "history")
 
@@ -93,7 +96,7 @@ def filled(postgres: PrivateServer, schemas: Schemas) -> Iterator[str]:
     )
     yield name
     # Emptying row by row would take longer than all the tests.
-    postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.ledger, {name}.counters")
+    postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.counter_entries, {name}.counters")
     schemas.give_back(name)
 
 

@@ -122,7 +122,7 @@ def test_r1_the_server_sees_the_end_of_a_parent_whose_child_lives(
         async def main():
             async with forge.worker(queues=["default"]):
                 await (await work.aenqueue(1)).aresult(timeout=30)
-                store = await forge.sender.access.aready()
+                store = await forge.client.access.aready()
                 while store._hearing.state != "listening":
                     await asyncio.sleep(0.01)
                 pids = [await store._server.ask("SELECT pg_backend_pid()", writes=False)]

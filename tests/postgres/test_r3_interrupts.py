@@ -143,7 +143,7 @@ def test_r3_cancel_and_result(bench: Bench) -> None:
     def check(tracing: Tracing) -> None:
         assert waiting.refresh().status in ("pending", "cancelled")
         assert finished.result(timeout=10) is None
-        assert not bench.forge.sender.poller._waiters, "nobody waits any more"
+        assert not bench.forge.client.poller._waiters, "nobody waits any more"
 
     assert sweep(waiting.cancel, check, max_points=40) > 10
     assert waiting.refresh().status == "cancelled", "it goes on when its caller is interrupted"

@@ -1,12 +1,14 @@
 """Making, upgrading and removing the schema; what a wrong address or server is told."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
+from forge_jobs.backends.postgres import function_sets, sql_files
 from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, NotWritable, SchemaMismatch, Unavailable
@@ -115,16 +117,91 @@ async def test_somebody_elses_table_is_left_alone(postgres: PrivateServer) -> No
     assert postgres.sql("SELECT count(*) FROM taken.jobs").strip() == "0"
 
 
-async def test_a_schema_that_is_newer_than_the_code(postgres: PrivateServer) -> None:
+async def test_only_the_compatible_number_refuses_older_code(postgres: PrivateServer) -> None:
     url = postgres.url(schema="newer")
     store = PostgresStore(url)
     await store.open()
     await store.close()
-    postgres.sql("UPDATE newer.meta SET value = '999' WHERE name = 'schema'")
+    postgres.sql("UPDATE newer.meta SET value = '999' WHERE name = 'schema.additive'")
+    for migrate in (True, False):
+        await store.open(migrate=migrate)
+        await store.jobs.enqueue([NewJob(kind="work", queue="q")])
+        await store.close()
+    status = await store.maintenance.schema_status()
+    assert (status.current, status.compatible, status.is_complete) == (999, 1, True)
+    with pytest.raises(SchemaMismatch, match="drop it with the release that made it"):
+        await store.maintenance.drop()
+    postgres.sql("UPDATE newer.meta SET value = '998' WHERE name = 'schema.compatible'")
     for migrate in (True, False):
         error = await refused(url, migrate=migrate)
         assert isinstance(error, SchemaMismatch)
         assert "999" in str(error)
+        assert "998" in str(error)
+        assert "upgrade forge-jobs" in str(error)
+
+
+async def test_functions_are_replaced_by_newer_ones_and_never_by_older_ones(
+    postgres: PrivateServer,
+) -> None:
+    url = postgres.url(schema="revised")
+    store = PostgresStore(url)
+    await store.open()
+    await store.close()
+
+    def installed() -> str:
+        return postgres.sql(
+            "SELECT prosrc FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace "
+            "WHERE nspname = 'revised' AND proname = 'expiry_message_v1'"
+        )
+
+    ours, name = installed(), "primitives_v1"
+    another = (
+        "CREATE OR REPLACE FUNCTION revised.expiry_message_v1() RETURNS text "
+        "LANGUAGE sql IMMUTABLE AS $$SELECT 'another text'$$"
+    )
+    # The functions of a newer release stay, and nothing is missing.
+    postgres.sql(another, f"UPDATE revised.function_sets SET revision = 9 WHERE name = '{name}'")
+    await store.open(migrate=True)
+    await store.close()
+    assert "another text" in installed()
+    # Those of an older one are replaced, unless migrations are switched off.
+    postgres.sql(f"UPDATE revised.function_sets SET revision = 0 WHERE name = '{name}'")
+    assert (await store.maintenance.schema_status()).outdated_functions == (name,)
+    error = await refused(url, migrate=False)
+    assert isinstance(error, SchemaMismatch)
+    assert name in str(error)
+    assert "forge db migrate" in str(error)
+    await store.open()
+    await store.close()
+    assert installed() == ours
+
+
+async def test_somebody_elses_function_is_left_alone(postgres: PrivateServer) -> None:
+    mine = "CREATE FUNCTION own.exchange_v1() RETURNS text LANGUAGE sql AS $$SELECT 'mine'$$"
+    postgres.sql("CREATE SCHEMA own", mine)
+    error = await refused(postgres.url(schema="own"))
+    assert isinstance(error, NotWritable)
+    assert "schema=" in str(error)
+    assert postgres.sql("SELECT own.exchange_v1()").strip() == "mine"
+
+
+def test_functions_of_a_set_carry_its_version_and_name_what_they_call() -> None:
+    sets = {one.name: one for one in function_sets.load()}
+    homes = {name: one.name for one in sets.values() for name in one.functions}
+    assert len(homes) == sum(len(one.functions) for one in sets.values())
+    for one in sets.values():
+        version = one.name.rpartition("_")[2]
+        assert all(name.endswith(f"_{version}") for name in one.functions)
+        called = set(re.findall(r"\bforge\.(\w+_v\d+)\b", one.text))
+        assert {homes[name] for name in called} - {one.name} <= set(one.requires), one.name
+    texts = [
+        text
+        for file in ("bulk", "jobs", "limits", "metrics", "processes", "queues", "schedules")
+        for text in sql_files.statements(file, "forge").values()
+    ]
+    for text in texts:
+        assert set(re.findall(r"\bforge\.(\w+_v\d+)\b", text)) <= set(homes)
+    assert not any("CREATE FUNCTION" in step.text for step in sql_files.steps())
 
 
 async def test_without_leave_to_migrate_a_missing_schema_is_refused(

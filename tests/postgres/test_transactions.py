@@ -36,6 +36,7 @@ FULL = NewJob(
     order=LaneOrder.SERIAL,
     on_dead=Successor("told", "q2"),
     trace="00-trace",
+    options={"rare": [1, None]},
 )
 PLAIN = NewJob(kind="plain", queue="q")
 

@@ -12,9 +12,9 @@ from forge_jobs import Forge, NotWritable, ServerTooOld
 from forge_jobs.backends.postgres.connection import error_mapping
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.ops.doctor import Severity, examine
-from forge_jobs.ops.storage import storage
+from forge_jobs.ops.storage import read_storage
 from scripts import postgres_servers
-from tests.cli.conftest import Here
+from tests.cli.conftest import InProcess
 from tests.cli.shell import Shell
 
 from .server import PrivateServer, oldest, private_server
@@ -52,9 +52,9 @@ def untouched(too_old: PrivateServer) -> Iterator[PrivateServer]:
 
 
 @pytest.fixture
-def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> InProcess:
     monkeypatch.setenv("COLUMNS", "200")
-    return Here("", capsys)
+    return InProcess("", capsys)
 
 
 def check_told(text: str) -> None:
@@ -94,7 +94,7 @@ async def test_u19_the_doctor_and_the_storage_page_on_the_oldest_server(
     assert findings["server"].message.startswith(f"Postgres {oldest()}.")
     assert findings["notifications"].message.startswith("they arrive, after ")
     assert {"clock", "rights", "connections", "snapshots", "bloat", "schema"} <= set(findings)
-    assert (await storage(store)).total_bytes > 0
+    assert (await read_storage(store)).total_bytes > 0
     await store.close()
 
 
@@ -105,7 +105,7 @@ def test_u19_times_of_enqueueing_are_stored_uncompressed(oldest_postgres: Privat
         forge.enqueue("work", {}, queue="q")
     kept = oldest_postgres.sql(
         "SELECT attstorage FROM pg_attribute "
-        "WHERE attrelid = 'u19_storage.ledger'::regclass AND attname = 'enqueued'"
+        "WHERE attrelid = 'u19_storage.counter_entries'::regclass AND attname = 'enqueued'"
     )
     assert kept.strip() == "e"
 
@@ -126,7 +126,7 @@ async def test_u19_an_older_server_is_refused_by_forge(untouched: PrivateServer)
 
 @pytest.mark.parametrize("database", ["postgres", "not_there_yet"])
 def test_u19_an_older_server_gets_neither_database_nor_tables(
-    here: Here, untouched: PrivateServer, database: str
+    here: InProcess, untouched: PrivateServer, database: str
 ) -> None:
     here.url = untouched.url(database=database)
     for command in ("create", "migrate"):
@@ -137,7 +137,7 @@ def test_u19_an_older_server_gets_neither_database_nor_tables(
 
 @pytest.mark.parametrize("command", ["db status", "doctor", "stats", "jobs list"])
 def test_u19_commands_refuse_an_older_server(
-    here: Here, untouched: PrivateServer, command: str
+    here: InProcess, untouched: PrivateServer, command: str
 ) -> None:
     here.url = untouched.url()
     answer = here.forge(*command.split())

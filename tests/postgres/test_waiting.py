@@ -61,6 +61,6 @@ async def test_a_job_that_nobody_has_looked_at_yet(
     owner = await worker(store)
     job = NewJob(kind="work", queue="q", lane="one", order=LaneOrder.SERIAL)
     [stored] = await store.jobs.enqueue([job])
-    postgres.sql(f"UPDATE {schema}.jobs SET status = 'held', lot = 'new:lane:q/one'")
+    postgres.sql(f"UPDATE {schema}.jobs SET status = 'held', limit_bucket = 'new:lane:q/one'")
     answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 5)]))
     assert [job.key for job in answer.claims] == [stored.key]

@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_used_says_so(tmp_path: Path) -> None:
 
 @in_memory
 @pytest.mark.parametrize(
-    ("asked", "error", "match"),
+    ("given", "error", "match"),
     [
         ({"type": ""}, BadOption, "type is empty"),
         ({"type": None}, BadOption, "type is empty"),
@@ -167,10 +167,10 @@ def test_a_file_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_enqueue_refuses(
-    queue: JobQueue, asked: dict[str, Any], error: type[Invalid], match: str
+    queue: JobQueue, given: dict[str, Any], error: type[Invalid], match: str
 ) -> None:
     with pytest.raises(error, match=f"^job_enqueue: .*{match}"):
-        job_enqueue(queue, **{"type": "work", **asked})
+        job_enqueue(queue, **{"type": "work", **given})
     assert queue.summary() == "no jobs"
 
 
@@ -261,16 +261,16 @@ def test_dequeue_order_is_priority_lower_first_then_time_then_age(
     queue: JobQueue, clock: MovableClock
 ) -> None:
     now = to_datetime(clock.now())
-    asked: dict[str, dict[str, Any]] = {
+    given: dict[str, dict[str, Any]] = {
         "last": {"priority": 5},
         "third": {},
         "second": {"scheduled_at": now - timedelta(seconds=1)},
         "fourth": {},
         "first": {"priority": -5},
     }
-    for name, options in asked.items():
+    for name, options in given.items():
         queue.enqueue("work", name, **options)
-    order = [job.payload for _ in asked if (job := queue.dequeue()) is not None]
+    order = [job.payload for _ in given if (job := queue.dequeue()) is not None]
     assert order == ["first", "second", "third", "fourth", "last"]
 
 
@@ -284,7 +284,7 @@ def test_dequeue_by_types_passes_over_the_others(queue: JobQueue) -> None:
 
 @in_memory
 @pytest.mark.parametrize(
-    ("asked", "error", "match"),
+    ("given", "error", "match"),
     [
         ({"types": "work"}, BadOption, "types='work' is one string"),
         ({"types": [""]}, BadOption, "type is empty"),
@@ -294,10 +294,10 @@ def test_dequeue_by_types_passes_over_the_others(queue: JobQueue) -> None:
     ],
 )
 def test_dequeue_refuses(
-    queue: JobQueue, asked: dict[str, Any], error: type[Invalid], match: str
+    queue: JobQueue, given: dict[str, Any], error: type[Invalid], match: str
 ) -> None:
     with pytest.raises(error, match=f"^job_dequeue: .*{match}"):
-        job_dequeue(queue, **asked)
+        job_dequeue(queue, **given)
 
 
 def test_two_callers_never_get_the_same_job(open_queue: OpenQueue) -> None:
@@ -340,7 +340,7 @@ def test_a_clock_that_was_set_back_stops_nothing(queue: JobQueue, clock: Movable
 
 
 @pytest.mark.parametrize("end", [job_complete, job_fail], ids=lambda end: end.__name__)
-def test_ends_tell_the_errors_apart(queue: JobQueue, open_queue: OpenQueue, end: Any) -> None:
+def test_finishes_raise_different_errors(queue: JobQueue, open_queue: OpenQueue, end: Any) -> None:
     name = end.__name__
     with pytest.raises(BadOption, match=f"^{name}: job id '' is empty"):
         end(queue, "")
@@ -440,7 +440,7 @@ def test_a_job_comes_from_the_store_as_mission_control_sees_it(queue: JobQueue) 
 # ------------------------------------------------------------------ leases
 
 
-def test_a_heartbeat_begins_the_lease_anew(queue: JobQueue, clock: MovableClock) -> None:
+def test_a_heartbeat_renews_the_lease(queue: JobQueue, clock: MovableClock) -> None:
     queue.enqueue("work")
     job = queue.dequeue(lease="1m")
     assert job is not None
@@ -488,7 +488,7 @@ def test_a_script_that_works_one_by_one_registers_once(
         clock.advance(20)
         queue.complete(job)
     assert len(owners) == 1
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
 
 
@@ -501,11 +501,11 @@ def test_a_script_may_hold_very_many_jobs(queue: JobQueue) -> None:
         assert queue.heartbeat(job)
         queue.complete(job)
     assert queue.counts()["completed"] == 150
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
 
 
-def test_a_second_end_does_not_touch_the_job_that_came_after(
+def test_a_second_finish_does_not_touch_the_next_claim(
     queue: JobQueue, clock: MovableClock
 ) -> None:
     queue.enqueue_many("work", range(3))

@@ -82,7 +82,7 @@ def test_r3_an_interrupted_dequeue_spends_nothing(queue: JobQueue) -> None:
 
 
 @pytest.mark.parametrize("end", ["complete", "fail", "heartbeat", "release", "enqueue"])
-def test_r3_an_interrupted_end_can_be_said_again(queue: JobQueue, end: str) -> None:
+def test_r3_an_interrupted_finish_can_be_repeated(queue: JobQueue, end: str) -> None:
     held: list[Job] = []
     ended: list[str] = []
 
@@ -130,7 +130,7 @@ def test_r3_an_interrupted_end_can_be_said_again(queue: JobQueue, end: str) -> N
     assert counts["dead"] == (count + 1 if end == "fail" else 0)
 
 
-def test_r3_work_hands_back_what_it_has_not_begun(queue: JobQueue) -> None:
+def test_r3_work_releases_what_has_not_started(queue: JobQueue) -> None:
     """Interrupted anywhere in the loop: each job ends once or comes back with nothing spent."""
     ran: list[str] = []
 

@@ -77,12 +77,12 @@ def status(queue: JobQueue, job_id: str) -> str:
 def test_configuration_errors_come_at_once(
     queue: JobQueue, how: dict[str, Any], match: str
 ) -> None:
-    asked = {"handler": print, "stop": threading.Event(), **how}
-    handler, stop = asked.pop("handler"), asked.pop("stop")
+    given = {"handler": print, "stop": threading.Event(), **how}
+    handler, stop = given.pop("handler"), given.pop("stop")
     with pytest.raises((BadOption, BadDuration), match=f"^job_worker: {match}"):
-        job_worker(stop, queue, handler, **asked)
+        job_worker(stop, queue, handler, **given)
     with pytest.raises((BadOption, BadDuration), match=f"^job_worker_pool: {match}"):
-        job_worker_pool(stop, queue, 2, handler, **asked)
+        job_worker_pool(stop, queue, 2, handler, **given)
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, 1_000])
@@ -143,7 +143,7 @@ def test_stop_while_sleeping_returns_at_once(queue: JobQueue) -> None:
         time.sleep(0.2)
 
 
-def test_work_tells_how_many_jobs_it_handled(queue: JobQueue) -> None:
+def test_work_returns_how_many_jobs_it_handled(queue: JobQueue) -> None:
     queue.enqueue_many("work", range(5))
     stop = threading.Event()
 
@@ -247,7 +247,7 @@ def test_a_handler_that_ends_the_script_cannot_be_tried_for_ever(queue: JobQueue
     assert status(queue, job_id) == "dead"
 
 
-def test_a_cancelled_job_hears_of_it(queue: JobQueue) -> None:
+def test_a_cancelled_job_is_asked_to_stop(queue: JobQueue) -> None:
     job_id = queue.enqueue("work")
     began = threading.Event()
 
@@ -283,9 +283,7 @@ def test_a_long_job_keeps_its_lease_by_itself(queue: JobQueue, tmp_path: Path) -
         assert (done.status, done.attempts) == (JobStatus.COMPLETED, 1)
 
 
-def test_a_blocking_job_past_its_time_is_left_to_the_others(
-    queue: JobQueue, tmp_path: Path
-) -> None:
+def test_a_blocking_job_past_its_timeout_loses_its_lease(queue: JobQueue, tmp_path: Path) -> None:
     queue.enqueue("work")
     began, go_on = threading.Event(), threading.Event()
 
@@ -313,18 +311,18 @@ def _again(other: JobQueue) -> bool:
 # ------------------------------------------------------------------ a store that goes away
 
 
-def test_a_store_that_is_away_while_dequeuing_is_waited_for(
+def test_dequeue_is_retried_while_the_store_is_unavailable(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.enqueue("work")
-    take, failures = queue.take, [Unavailable("away")] * 2
+    claim_next, failures = queue.claim_next, [Unavailable("away")] * 2
 
-    def flaky(*asked: Any) -> Any:
+    def flaky(*given: Any) -> Any:
         if failures:
             raise failures.pop()
-        return take(*asked)
+        return claim_next(*given)
 
-    monkeypatch.setattr(queue, "take", flaky)
+    monkeypatch.setattr(queue, "claim_next", flaky)
     with working(queue, lambda job: None, poll=0.1):
         until(lambda: queue.counts()["completed"] == 1)
     assert failures == []
@@ -335,8 +333,8 @@ def test_complete_fails_after_success_and_the_handler_is_not_run_again(
     queue: JobQueue, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     queue.enqueue_many("work", range(10))
-    claiming: Any = queue._claiming
-    exchange, failures, runs = claiming._exchange, [4, 4, 7], list[int]()
+    claimer: Any = queue._claimer
+    exchange, failures, runs = claimer._exchange, [4, 4, 7], list[int]()
 
     def flaky(request: Any) -> Any:
         if request.finish and failures and len(runs) == failures[0]:
@@ -347,7 +345,7 @@ def test_complete_fails_after_success_and_the_handler_is_not_run_again(
             raise Unavailable("away")
         return exchange(request)
 
-    monkeypatch.setattr(claiming, "_exchange", flaky)
+    monkeypatch.setattr(claimer, "_exchange", flaky)
     with working(queue, lambda job: runs.append(job.payload)):
         until(lambda: queue.counts()["completed"] == 10)
     assert (sorted(runs), failures) == (list(range(10)), [])
@@ -384,14 +382,12 @@ def test_a_pool_leaves_nothing_behind(queue: JobQueue) -> None:
     queue.enqueue_many("work", range(20))
     with working(queue, lambda job: None, workers=3):
         until(lambda: queue.counts()["completed"] == 20)
-    queue.leave()
+    queue.deregister_idle()
     assert queue.access.run(lambda store: store.processes.all()) == []
     until(lambda: threading.active_count() <= before + 1)
 
 
-def test_a_script_alone_brings_what_it_counts_into_the_books(
-    schemas: Schemas, clock: MovableClock
-) -> None:
+def test_a_script_alone_rolls_up_its_counters(schemas: Schemas, clock: MovableClock) -> None:
     """On Postgres, where every transaction appends to the ledger and no worker may be there."""
     schema = schemas.take()
     with JobQueue.open(schemas.url(schema), clock=clock) as queue:
@@ -403,7 +399,7 @@ def test_a_script_alone_brings_what_it_counts_into_the_books(
         clock.advance(60)
         end = time.monotonic() + 60
         while schemas.count(f"{schema}.ledger") > 0:
-            assert time.monotonic() < end, "nobody folds"
+            assert time.monotonic() < end, "no roll-up"
             assert queue.dequeue() is None
             clock.advance(5)
             time.sleep(0.05)

@@ -107,14 +107,14 @@ def _newcomers_take_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _running_jobs_are_given_up(patch: pytest.MonkeyPatch) -> None:
-    def kept(self: SlotSync, mine: ProcessRecord) -> list[SlotsInUse]:
+    def all_free(self: SlotSync, record: ProcessRecord) -> list[SlotsInUse]:
         return [
             SlotsInUse(name, share.version, 0)
-            for name, share in mine.shares.items()
+            for name, share in record.shares.items()
             if share.held > share.slots
         ]
 
-    patch.setattr(SlotSync, "_kept", kept)
+    patch.setattr(SlotSync, "_slots_to_give_up", all_free)
 
 
 @pytest.mark.parametrize(

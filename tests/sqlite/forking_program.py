@@ -204,7 +204,7 @@ def storm() -> None:
             other.close()
 
     async def queries() -> None:
-        store = await forge.sender.access.aready()
+        store = await forge.client.access.aready()
         while not stop.is_set():
             await store.metrics.counts()
 

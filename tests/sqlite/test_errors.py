@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.backends.sqlite.os.database_file import file_system, is_network
-from forge_jobs.backends.sqlite.schema import WANTED
+from forge_jobs.backends.sqlite.schema import COMPATIBLE, WANTED
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Closed, Corrupt, Full, NotWritable, SchemaMismatch, Unavailable
 from forge_jobs.core.job import NewJob
@@ -59,10 +59,16 @@ async def test_a_newer_schema_is_refused(path: Path) -> None:
     await store.open()
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO forge_schema VALUES (99, 'future', 0)")
+        connection.execute("INSERT INTO forge_schema VALUES (98, 'additive', 0, 0)")
+    for migrate in (True, False):
+        await store.open(migrate=migrate)
+        await store.jobs.enqueue([A_JOB])
+        await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO forge_schema VALUES (99, 'breaking', 0, 1)")
     connection.close()
     for migrate in (True, False):
-        with pytest.raises(SchemaMismatch, match=r"schema 99 .* upgrade forge-jobs"):
+        with pytest.raises(SchemaMismatch, match=r"version 99.* upgrade forge-jobs"):
             await SqliteStore(path).open(migrate=migrate)
     with pytest.raises(SchemaMismatch):
         SqliteStore(path).enqueue_sync([A_JOB])
@@ -77,7 +83,7 @@ async def test_without_migrate_a_schema_must_be_there(path: Path) -> None:
         await SqliteStore(path).open(migrate=False)
     store = SqliteStore(path)
     assert await store.maintenance.schema_status() == SchemaStatus(None, WANTED)
-    assert await store.maintenance.migrate() == SchemaStatus(WANTED, WANTED)
+    assert await store.maintenance.migrate() == SchemaStatus(WANTED, WANTED, COMPATIBLE)
     await store.open(migrate=False)
     await store.close()
 

@@ -56,5 +56,5 @@ def test_r1_r3_a_signal_in_the_middle_of_a_fork_leaves_no_lock_held(
             task.enqueue()
     assert raised > 30
     store = forge.ready()
-    counted = forge.sender.access.run(lambda _: store.metrics.counts())
+    counted = forge.client.access.run(lambda _: store.metrics.counts())
     assert sum(row.jobs for row in counted) == 1 + 2 * points

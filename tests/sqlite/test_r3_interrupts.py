@@ -92,7 +92,7 @@ class Bench:
     def check_counters(self) -> None:
         """The counters equal the rows."""
         store = self.forge.ready()
-        counted = self.forge.sender.access.run(lambda _: store.metrics.counts())
+        counted = self.forge.client.access.run(lambda _: store.metrics.counts())
         ((rows,),) = self.rows("SELECT count(*) FROM forge_jobs")
         assert sum(row.jobs for row in counted) == rows
         assert self.rows("PRAGMA integrity_check") == [("ok",)]
@@ -190,14 +190,14 @@ def test_r3_cancel_and_result(bench: Bench) -> None:
 
     finished = bench.marks.enqueue(1, "")
     asyncio.run(done())
-    access = bench.forge.sender.access
+    access = bench.forge.client.access
     waiting = bench.task.enqueue(bench.next_number(), "")
 
     def check(tracing: Tracing) -> None:
         bench.check_next_call(tracing.where)
         assert waiting.refresh().status in ("pending", "cancelled")
         assert finished.result(timeout=10) is None
-        assert not bench.forge.sender.poller._waiters, "no waiter is left"
+        assert not bench.forge.client.poller._waiters, "no waiter is left"
         assert access.run(_alive), "the I/O thread answers"
 
     assert sweep(waiting.cancel, check, max_points=40) > 10

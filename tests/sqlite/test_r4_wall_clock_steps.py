@@ -16,7 +16,7 @@ from forge_jobs.core.instant import SECOND
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Reaped
 from forge_jobs.testing.clock import MovableClock
-from forge_jobs.testing.conformance.worker import LEASE_S, Worker, enqueue, record
+from forge_jobs.testing.conformance.worker import LEASE_S, Process, enqueue, record
 
 HOUR_S = 3_600.0
 
@@ -51,7 +51,7 @@ async def _reaped(store: SqliteStore) -> Reaped:
 async def test_r4_a_step_takes_no_job_from_a_living_process(
     ours: SqliteStore, other: SqliteStore, clock: MovableClock, step_s: float
 ) -> None:
-    worker = await Worker.register(ours, clock)
+    worker = await Process.register(ours, clock)
     job = await enqueue(ours)
     await worker.claim()
     clock.advance(LEASE_S / 2)
@@ -72,7 +72,7 @@ async def test_r4_a_step_takes_no_job_from_a_living_process(
 async def test_r4_a_stopped_process_is_found_after_its_lease_in_spite_of_a_step(
     ours: SqliteStore, other: SqliteStore, clock: MovableClock, step_s: float
 ) -> None:
-    worker = await Worker.register(ours, clock)
+    worker = await Process.register(ours, clock)
     await enqueue(ours)
     await worker.claim()
     clock.jump(step_s)
@@ -88,7 +88,7 @@ async def test_r4_a_job_from_before_a_step_back_starts_at_once(
 ) -> None:
     await enqueue(ours)
     clock.jump(-HOUR_S)
-    worker = await Worker.register(ours, clock)
+    worker = await Process.register(ours, clock)
     assert len(await worker.claim()) == 1
 
 

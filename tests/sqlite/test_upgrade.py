@@ -24,9 +24,11 @@ async def test_an_earlier_file_is_upgraded_and_loses_nothing(
         [job] = await old.jobs.enqueue([NewJob(kind="work", queue="q")])
         await old.close()
     store = SqliteStore(path)
-    assert await store.maintenance.schema_status() == SchemaStatus(before, schema.WANTED)
+    assert await store.maintenance.schema_status() == SchemaStatus(before, schema.WANTED, 1)
     await store.open()
-    assert await store.maintenance.schema_status() == SchemaStatus(schema.WANTED, schema.WANTED)
+    assert await store.maintenance.schema_status() == SchemaStatus(
+        schema.WANTED, schema.WANTED, schema.COMPATIBLE
+    )
     assert [found.id for found in (await store.jobs.page(Filter(), limit=9)).jobs] == [job.id]
     assert (await store.settings.put("web", "key", b"x")).version == 1
     await store.close()

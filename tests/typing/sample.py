@@ -24,7 +24,7 @@ forge = Forge()
 
 
 @forge.task
-def tell(job: DeadJob) -> None: ...
+def report_dead(job: DeadJob) -> None: ...
 
 
 @forge.task(
@@ -34,7 +34,7 @@ def tell(job: DeadJob) -> None: ...
     timeout="30s",
     retry=Retry(base="15s", max="1h", jitter=0.1, only=(IOError,), never=(ValueError,)),
     scopes=["smtp"],
-    on_dead=tell,
+    on_dead=report_dead,
 )
 async def send(to: str, subject: str = "hi", *, copies: int = 1) -> int:
     if not to:

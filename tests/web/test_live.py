@@ -1,4 +1,4 @@
-"""The hub: one rendering for all readers of a page, the newest state for slow ones, little idle."""
+"""The live hub: one rendering for all readers of a page, no backlog, little work when idle."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from forge_jobs.core.errors import Unavailable
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.web import mission_control
 from forge_jobs.web.app import MissionControl
-from forge_jobs.web.live import Hub
+from forge_jobs.web.live import LiveHub
 
 
 async def event(stream: AsyncIterator[str], name: str) -> str:
@@ -22,29 +22,29 @@ async def event(stream: AsyncIterator[str], name: str) -> str:
 
 
 async def test_a_page_is_rendered_once_for_all_its_readers() -> None:
-    hub, made = Hub(SYSTEM_CLOCK), 0
+    hub, renders = LiveHub(SYSTEM_CLOCK), 0
 
     async def render() -> str:
-        nonlocal made
-        made += 1
-        return f"<p>{made}</p>"
+        nonlocal renders
+        renders += 1
+        return f"<p>{renders}</p>"
 
     streams = [hub.stream("admin /", render) for _ in range(20)]
     shown = await asyncio.gather(*(event(stream, "view") for stream in streams))
     assert len(set(shown)) == 1
     assert hub.streams == 20
     await asyncio.gather(*(event(stream, "view") for stream in streams))
-    assert made < 20, "not once for each of them"
+    assert renders < 20, "not once for each of them"
     for stream in streams:
         await stream.aclose()
     assert hub.streams == 0
-    before = made
+    before = renders
     await asyncio.sleep(1.5)
-    assert made == before, "nobody looks, nothing is rendered"
+    assert renders == before, "without readers nothing is rendered"
 
 
 async def test_a_slow_reader_gets_the_newest_state_and_no_backlog() -> None:
-    hub, number = Hub(SYSTEM_CLOCK), 0
+    hub, number = LiveHub(SYSTEM_CLOCK), 0
 
     async def render() -> str:
         nonlocal number
@@ -62,8 +62,8 @@ async def test_a_slow_reader_gets_the_newest_state_and_no_backlog() -> None:
     await quick.aclose()
 
 
-async def test_trouble_is_told_and_over_when_it_is_over() -> None:
-    hub, down = Hub(SYSTEM_CLOCK), True
+async def test_an_error_is_sent_and_the_page_follows_when_it_is_over() -> None:
+    hub, down = LiveHub(SYSTEM_CLOCK), True
 
     async def render() -> str:
         if down:
@@ -71,18 +71,20 @@ async def test_trouble_is_told_and_over_when_it_is_over() -> None:
         return "<p>back</p>"
 
     stream = hub.stream("a", render)
-    told = await event(stream, "trouble")
-    assert "sesame" not in told
+    event_text = await event(stream, "trouble")
+    assert "sesame" not in event_text
     down = False
     assert "back" in await event(stream, "view")
     await stream.aclose()
 
 
-async def test_fifty_idle_streams_cost_little() -> None:
+async def test_fifty_idle_streams_use_little_processor_time() -> None:
     forge = Forge("memory://")
     app = mission_control(forge)
     readers = [
-        asyncio.create_task(look(app, ("/", "/jobs", "/queues", "/workers", "/dead")[place % 5]))
+        asyncio.create_task(
+            open_stream(app, ("/", "/jobs", "/queues", "/workers", "/dead")[place % 5])
+        )
         for place in range(50)
     ]
     async with asyncio.timeout(60):
@@ -99,8 +101,8 @@ async def test_fifty_idle_streams_cost_little() -> None:
     assert share < 0.05, f"{share:.1%} of a core"
 
 
-async def look(app: MissionControl, page: str) -> None:
-    """A browser that stays on a page, without a socket in between."""
+async def open_stream(app: MissionControl, page: str) -> None:
+    """Keep a live stream open through ASGI, without a socket."""
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET",
         "scheme": "http", "path": "/live", "raw_path": b"/live", "root_path": "",

@@ -1,4 +1,4 @@
-"""O1: the key and the sessions in the store are shown nowhere: no page, answer, command or log."""
+"""O1: no page, response, command or log shows the session key or the stored sessions."""
 
 import base64
 import logging
@@ -12,7 +12,7 @@ from forge_jobs.cli.commands import run
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
-from tests.web.panel import PASSWORD, on_a_socket, panel
+from tests.web.harness import PASSWORD, serve_on_socket, web_harness
 
 COMMANDS = (
     ("doctor",), ("db", "status"), ("queues", "list"), ("jobs", "list"), ("audit",), ("stats",),
@@ -20,8 +20,8 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def kept(path: Path) -> list[str]:
-    """What must not be seen, in each way it could be written."""
+def stored_secrets(path: Path) -> list[str]:
+    """The secrets, in every encoding."""
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT namespace, name, value FROM forge_settings").fetchall()
     connection.close()
@@ -33,34 +33,34 @@ def kept(path: Path) -> list[str]:
     return [*written, *(text.rstrip("=") for text in encoded)]
 
 
-def test_o1_no_page_answer_command_or_log_shows_what_opens_a_session(
+def test_o1_no_page_response_command_or_log_shows_a_session_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     url = f"sqlite:///{tmp_path}/jobs.db"
-    seen: list[str] = []
-    with panel(url) as made, on_a_socket(made.app) as address:
+    outputs: list[str] = []
+    with web_harness(url) as harness, serve_on_socket(harness.app) as address:
         with httpx.Client(base_url=address, timeout=60) as client:
-            entered = client.post("/login", data={"password": PASSWORD})
-            assert entered.status_code == 303
+            response = client.post("/login", data={"password": PASSWORD})
+            assert response.status_code == 303
             text = client.cookies["forge_session"].partition(".")[2]
             paths = [page.path for page in PAGES if "{" not in page.path]
             paths += [
                 openapi_path(one) for one in ROUTES if one.method == "GET" and "{" not in one.path
             ]
             for path in (*paths, "/metrics", "/healthz", "/readyz", "/login"):
-                answer = client.get(path)
-                assert answer.status_code == 200, path
-                seen.append(f"{answer.text} {answer.headers}")
-        forbidden = [*kept(tmp_path / "jobs.db"), text]
-    for words in COMMANDS:
+                response = client.get(path)
+                assert response.status_code == 200, path
+                outputs.append(f"{response.text} {response.headers}")
+        forbidden = [*stored_secrets(tmp_path / "jobs.db"), text]
+    for command in COMMANDS:
         capsys.readouterr()
-        assert run([*words, "--json", "--url", url]) in (0, 1), words
-        said = capsys.readouterr()
-        assert said.out.strip(), words
-        seen += [said.out, said.err]
-    # the client of this test logs what it gets
+        assert run([*command, "--json", "--url", url]) in (0, 1), command
+        output = capsys.readouterr()
+        assert output.out.strip(), command
+        outputs += [output.out, output.err]
+    # the HTTP client of this test logs its responses
     ours = [record for record in caplog.records if not record.name.startswith("http")]
-    seen += [record.getMessage() for record in ours]
-    for one in seen:
+    outputs += [record.getMessage() for record in ours]
+    for one in outputs:
         assert not [secret for secret in forbidden if secret in one], one[:200]

@@ -1,6 +1,6 @@
-"""O2: which site a request comes from is asked unless a bearer token alone says who it is.
+"""O2: the origin of a request is checked unless a bearer token alone identifies it.
 
-Browsers send Basic credentials and cookies by themselves, to whoever's page asks for it.
+Browsers attach Basic credentials and cookies to requests of any site.
 """
 
 import base64
@@ -11,7 +11,7 @@ import pytest
 
 from forge_jobs import Forge
 from forge_jobs.web import Role, mission_control
-from tests.web.panel import PASSWORD, panel, token
+from tests.web.harness import PASSWORD, token, web_harness
 
 BASIC = "Basic " + base64.b64encode(b"admin:" + PASSWORD.encode()).decode()
 ELSEWHERE = (
@@ -24,15 +24,15 @@ HEADERS = list[tuple[str, str]]
 
 
 async def slots(client: httpx.AsyncClient, headers: HEADERS, site: dict[str, str]) -> int:
-    """The status of a form of another site that would stop a queue."""
+    """The status of a cross-site form that would set the slots of a queue to 0."""
     given = [*headers, *site.items()]
-    answer = await client.post("/act/queues/mail/slots", data={"slots": "0"}, headers=given)
-    return answer.status_code
+    response = await client.post("/act/queues/mail/slots", data={"slots": "0"}, headers=given)
+    return response.status_code
 
 
 @pytest.mark.parametrize("site", ELSEWHERE, ids=str)
-async def test_o2_basic_credentials_do_not_stand_for_the_site(site: dict[str, str]) -> None:
-    """Nobody logs in here: this machine is admin, and a browser on it is enough."""
+async def test_o2_basic_credentials_do_not_skip_the_origin_check(site: dict[str, str]) -> None:
+    """Without credentials this machine is admin, so a browser on it is enough for an attack."""
     forge = Forge("memory://")
     store = await forge.aready()
     await store.queues.ensure("mail", slots=7)
@@ -46,10 +46,10 @@ async def test_o2_basic_credentials_do_not_stand_for_the_site(site: dict[str, st
     await forge.aclose()
 
 
-async def test_o2_a_session_is_asked_for_its_site_whatever_else_is_sent() -> None:
-    made = panel()
-    async with made.client(None) as client:
-        await made.forge.aready()
+async def test_o2_a_session_is_subject_to_the_origin_check_whatever_else_is_sent() -> None:
+    harness = web_harness()
+    async with harness.client(None) as client:
+        await harness.forge.aready()
         entered = await client.post("/login", data={"password": PASSWORD})
         assert entered.status_code == 303
         good = token(Role.ADMIN)
@@ -66,43 +66,43 @@ async def test_o2_a_session_is_asked_for_its_site_whatever_else_is_sent() -> Non
         ):
             for site in ELSEWHERE:
                 assert await slots(client, headers, site) == 403, (headers, site)
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-async def test_o2_a_known_token_is_no_other_sites(scheme: str) -> None:
-    made = panel()
-    await (await made.forge.aready()).queues.ensure("mail", slots=7)
-    async with made.client(None) as client:
+async def test_o2_a_valid_token_skips_the_origin_check(scheme: str) -> None:
+    harness = web_harness()
+    await (await harness.forge.aready()).queues.ensure("mail", slots=7)
+    async with harness.client(None) as client:
         headers = [("authorization", f"{scheme} {token(Role.OPERATOR)}")]
         for site in ELSEWHERE:
             assert await slots(client, headers, site) == 303
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_o2_a_bearer_that_is_nobodys_does_not_fall_back_to_the_cookie() -> None:
-    made = panel()
-    async with made.client(None) as client:
+async def test_o2_an_invalid_token_does_not_fall_back_to_the_cookie() -> None:
+    harness = web_harness()
+    async with harness.client(None) as client:
         await client.post("/login", data={"password": PASSWORD})
         assert (await client.get("/api/jobs")).status_code == 200
         for header in ("Bearer", "Bearer x", "bearer  "):
-            answer = await client.get("/api/jobs", headers={"authorization": header})
-            assert answer.status_code == 401, header
-    await made.forge.aclose()
+            response = await client.get("/api/jobs", headers={"authorization": header})
+            assert response.status_code == 401, header
+    await harness.forge.aclose()
 
 
-async def test_o2_a_check_of_ones_own_by_cookie_is_not_bypassed() -> None:
+async def test_o2_a_custom_check_by_cookie_is_not_bypassed() -> None:
     def check(request: Any) -> str | None:
         known = request.cookies.get("own") == "1"
         return "admin" if known or request.headers.get("authorization") == "Bearer own" else None
 
-    made = panel(auth=check)
-    await (await made.forge.aready()).queues.ensure("mail", slots=7)
+    harness = web_harness(auth=check)
+    await (await harness.forge.aready()).queues.ensure("mail", slots=7)
     for site in ELSEWHERE:
-        # a client for each: the notice of an act is a cookie, too
-        async with made.client(None) as client:
+        # one client each, because the notice of an action sets a cookie
+        async with harness.client(None) as client:
             cookie = ("cookie", "own=1")
             assert await slots(client, [cookie], site) == 403
             assert await slots(client, [cookie, ("authorization", "Bearer x")], site) == 403
             assert await slots(client, [("authorization", "Bearer own")], site) == 303
-    await made.forge.aclose()
+    await harness.forge.aclose()

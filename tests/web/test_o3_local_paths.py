@@ -1,4 +1,4 @@
-"""O3: what a request says about where to go next leads to a page of this site or to none."""
+"""O3: redirect targets in requests are limited to pages of this site."""
 
 import re
 from html import unescape
@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forge_jobs.web import Role
-from tests.web.panel import PASSWORD, Panel, panel
+from tests.web.harness import PASSWORD, WebHarness, web_harness
 
 HERE = "http://jobs.example"
 FOREIGN = [
@@ -27,103 +27,110 @@ FOREIGN = [
 LOCAL = ["/", "/jobs", "/jobs?status=dead&error=http%3A%2F%2Fx", "/cron/a.b:c-d", "/jobs?tag=a//b"]
 
 
-def leads_here(address: str) -> bool:
-    """Whether a browser that is on this site stays on it; no fragment of a foreign name is left."""
+def is_local(address: str) -> bool:
+    """Whether a browser on this site would stay on it, without a part of the foreign name."""
     joined = urlsplit(urljoin(f"{HERE}/somewhere", address))
     return (joined.scheme, joined.netloc) == ("http", "jobs.example") and "evil" not in address
 
 
-async def entered(made: Panel, client: httpx.AsyncClient, back: str, *, query: bool) -> str:
+async def login_redirect(
+    harness: WebHarness, client: httpx.AsyncClient, back: str, *, query: bool
+) -> str:
     params, data = ({"back": back}, {}) if query else ({}, {"back": back})
-    answer = await client.post("/login", params=params, data={"password": PASSWORD, **data})
-    assert answer.status_code == 303
-    return answer.headers["location"]
+    response = await client.post("/login", params=params, data={"password": PASSWORD, **data})
+    assert response.status_code == 303
+    return response.headers["location"]
 
 
 async def test_o3_a_preview_links_to_a_page_of_this_site() -> None:
-    made = panel()
-    async with made.client(Role.ADMIN) as client:
+    harness = web_harness()
+    async with harness.client(Role.ADMIN) as client:
         for back in FOREIGN:
-            answer = await client.get("/bulk/retry", params={"status": "dead", "back": back})
-            assert answer.status_code == 200
-            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', answer.text)
-            [kept] = re.findall(r'name="back" value="([^"]*)"', answer.text)
+            response = await client.get("/bulk/retry", params={"status": "dead", "back": back})
+            assert response.status_code == 200
+            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', response.text)
+            [kept] = re.findall(r'name="back" value="([^"]*)"', response.text)
             assert (unescape(link), unescape(kept)) == ("/jobs", "/jobs"), back
         for back in LOCAL:
-            answer = await client.get("/bulk/retry", params={"status": "dead", "back": back})
-            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', answer.text)
+            response = await client.get("/bulk/retry", params={"status": "dead", "back": back})
+            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', response.text)
             assert unescape(link) == back
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_o3_an_action_leads_back_to_a_page_of_this_site() -> None:
-    made = panel()
-    await (await made.forge.aready()).queues.ensure("mail", slots=1)
-    async with made.client(Role.ADMIN) as client:
+async def test_o3_an_action_redirects_to_a_page_of_this_site() -> None:
+    harness = web_harness()
+    await (await harness.forge.aready()).queues.ensure("mail", slots=1)
+    async with harness.client(Role.ADMIN) as client:
         for back in [*FOREIGN, *LOCAL]:
-            answer = await client.post("/act/queues/mail/pause", data={"back": back})
-            assert answer.status_code == 303
+            response = await client.post("/act/queues/mail/pause", data={"back": back})
+            assert response.status_code == 303
             wanted = back if back in LOCAL else "/"
-            assert answer.headers["location"] == wanted, back
-            assert "set-cookie: a" not in str(answer.headers)
-    await made.forge.aclose()
+            assert response.headers["location"] == wanted, back
+            assert "set-cookie: a" not in str(response.headers)
+    await harness.forge.aclose()
 
 
 @pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/\\evil.example"])
-async def test_o3_a_log_in_leads_to_a_page_of_this_site(back: str) -> None:
-    made = panel()
-    async with made.client(None) as client:
+async def test_o3_a_login_redirects_to_a_page_of_this_site(back: str) -> None:
+    harness = web_harness()
+    async with harness.client(None) as client:
         for query in (True, False):
-            assert await entered(made, client, back, query=query) == "/"
-        assert await entered(made, client, "/dead?queue=mail", query=True) == "/dead?queue=mail"
-    await made.forge.aclose()
+            assert await login_redirect(harness, client, back, query=query) == "/"
+        assert (
+            await login_redirect(harness, client, "/dead?queue=mail", query=True)
+            == "/dead?queue=mail"
+        )
+    await harness.forge.aclose()
 
 
-async def test_o3_the_log_in_page_keeps_no_foreign_address() -> None:
-    made = panel()
-    async with made.client(None) as client:
+async def test_o3_the_login_page_keeps_no_foreign_url() -> None:
+    harness = web_harness()
+    async with harness.client(None) as client:
         for back in FOREIGN:
             for name in ("back", "next"):
                 text = (await client.get("/login", params={name: back})).text
                 [kept] = re.findall(r'name="back" value="([^"]*)"', text)
                 assert unescape(kept) == "/", back
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_o3_below_a_mount_and_for_those_turned_away() -> None:
-    made = panel()
-    async with made.client(Role.ADMIN, root="/admin") as client:
+async def test_o3_below_a_mount_and_without_a_login() -> None:
+    harness = web_harness()
+    async with harness.client(Role.ADMIN, root="/admin") as client:
         for back in FOREIGN:
-            answer = await client.get("/admin/bulk/retry", params={"status": "dead", "back": back})
-            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', answer.text)
+            response = await client.get(
+                "/admin/bulk/retry", params={"status": "dead", "back": back}
+            )
+            [link] = re.findall(r'<a class="button" href="([^"]*)" data-close', response.text)
             assert link == "/admin/jobs"
-    async with made.client(None) as client:
+    async with harness.client(None) as client:
         for path in ("//evil.example/queues", "/queues", "/jobs/%2F%2Fevil.example"):
-            answer = await client.get(f"{HERE}{path}")
-            assert answer.status_code in (303, 404)
-            if answer.status_code == 303:
-                assert leads_here(answer.headers["location"].replace("evil", "")), path
+            response = await client.get(f"{HERE}{path}")
+            assert response.status_code in (303, 404)
+            if response.status_code == 303:
+                assert is_local(response.headers["location"].replace("evil", "")), path
         page = await client.get("/queues", headers={"hx-request": "true"})
         assert page.headers["hx-redirect"] == "/login"
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_o3_a_page_names_no_foreign_place_as_its_own() -> None:
-    made = panel()
-    await (await made.forge.aready()).queues.ensure("mail", slots=1)
-    async with made.client(Role.ADMIN) as client:
+async def test_o3_a_page_contains_no_foreign_url() -> None:
+    harness = web_harness()
+    await (await harness.forge.aready()).queues.ensure("mail", slots=1)
+    async with harness.client(Role.ADMIN) as client:
         for view in FOREIGN:
             text = (await client.get("/queues", params={"view": view})).text
             for kept in re.findall(r'(?:name="back" value|href|action|data-live)="([^"]*)"', text):
-                assert leads_here(unescape(kept)) or "view=" in kept, (view, kept)
-    await made.forge.aclose()
+                assert is_local(unescape(kept)) or "view=" in kept, (view, kept)
+    await harness.forge.aclose()
 
 
 @given(st.text(max_size=30) | st.text("/\\.:@%5Cc2Ff9 evil\tjavascript", max_size=30))
 @example("/%5c/x")
 @example("/jobs?x=\\")
-def test_o3_one_function_decides(text: str) -> None:
-    from forge_jobs.web.local import local_path
+def test_o3_local_path_returns_local_paths_only(text: str) -> None:
+    from forge_jobs.web.local_path import local_path
 
     decided = local_path(text, "/instead")
     assert decided in (text, "/instead")

@@ -1,5 +1,5 @@
-"""Live pages over real sockets: a change shows, a reader that never reads costs nothing, a store
-that goes away is told of and comes back, and nothing is rendered while nothing happens."""
+"""Live pages over real sockets: changes show, slow readers get no backlog, outages are shown, and
+nothing is rendered while nothing is written."""
 
 import asyncio
 import sqlite3
@@ -18,15 +18,15 @@ from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, SystemClock
 from forge_jobs.web import mission_control
-from forge_jobs.web.live import Hub
+from forge_jobs.web.live import LiveHub
 from tests.postgres.server import private_server
-from tests.web.panel import on_a_socket
+from tests.web.harness import serve_on_socket
 
 DEADLINE_S = 60.0
 
 
 class Stream:
-    """A browser's side of a live page."""
+    """The client side of a live page."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -34,7 +34,7 @@ class Stream:
         self.received = 0
 
     async def event(self, name: str, *having: str) -> str:
-        """The next event of that name that has all of these words."""
+        """The next event of that name that contains all of these texts."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 while "\n\n" in self._text:
@@ -44,7 +44,7 @@ class Stream:
                 piece = await self._reader.read(1 << 16)
                 assert piece, "the stream ended"
                 self.received += len(piece)
-                # the lengths of chunks lie between the lines of events; no event needs them
+                # chunk lengths are between the lines of events; ignore them
                 self._text += piece.decode(errors="replace").replace("\r\n", "\n")
 
 
@@ -57,38 +57,38 @@ async def stream(address: str, page: str, *, limit: int = 1 << 16) -> AsyncGener
     try:
         yield Stream(reader)
     finally:
-        # whoever stops the server next waits for its connections
+        # stopping the server waits for its connections
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
 
 
 async def test_a_change_shows_on_an_open_page(any_url: str) -> None:
-    """Within two seconds on a quiet machine, which ``make bench`` measures; here it has to come."""
+    """``make bench`` measures the delay (two seconds on an idle machine); here it must arrive."""
     forge = Forge(any_url)
     store = await forge.aready()
-    with on_a_socket(mission_control(forge)) as address:
+    with serve_on_socket(mission_control(forge)) as address:
         async with stream(address, "/jobs") as page, stream(address, "/queues") as queues:
             await page.event("view")
-            made = await store.jobs.enqueue([NewJob(kind="send", queue="mail")])
-            await page.event("view", f"job-{made[0].id}")
+            enqueued = await store.jobs.enqueue([NewJob(kind="send", queue="mail")])
+            await page.event("view", f"job-{enqueued[0].id}")
             await queues.event("view", "q-mail")
             await store.queues.ensure("late", slots=1)
             await queues.event("view", "q-late")
     await forge.aclose()
 
 
-class Hasty(SystemClock):
-    """A hub's second is a fiftieth of one."""
+class FastClock(SystemClock):
+    """Sleeps a fiftieth of the time."""
 
     async def sleep(self, span_s: float) -> None:
         await super().sleep(span_s / 50)
 
 
-async def test_a_reader_that_never_reads_is_owed_one_state_and_no_more() -> None:
-    """300 states of 200 KB pass by. What the server has in hand for the reader afterwards is what
-    fits between the two, and then the newest state."""
-    hub, number, size = Hub(Hasty()), 0, 200_000
+async def test_a_reader_that_never_reads_gets_no_backlog() -> None:
+    """After 300 states of 200 KB the reader gets what the socket buffers hold, then the newest
+    state."""
+    hub, number, size = LiveHub(FastClock()), 0, 200_000
 
     async def render() -> str:
         nonlocal number
@@ -98,48 +98,50 @@ async def test_a_reader_that_never_reads_is_owed_one_state_and_no_more() -> None
     async def live(request: Request) -> StreamingResponse:
         return StreamingResponse(hub.stream("a", render), media_type="text/event-stream")
 
-    with on_a_socket(Starlette(routes=[Route("/live", live)])) as address:
+    with serve_on_socket(Starlette(routes=[Route("/live", live)])) as address:
         async with stream(address, "/", limit=1 << 12) as lazy, stream(address, "/") as eager:
             async with asyncio.timeout(DEADLINE_S):
                 while number < 300:
                     await eager.event("view")
             newest = number
-            seen = ""
-            while not seen or int(seen.partition("state ")[2].partition(".")[0]) < newest:
-                seen = await lazy.event("view")
+            event_text = ""
+            while (
+                not event_text or int(event_text.partition("state ")[2].partition(".")[0]) < newest
+            ):
+                event_text = await lazy.event("view")
             assert lazy.received < 60 * size, "a backlog was kept for it"
 
 
 async def test_nothing_is_rendered_while_nothing_is_written() -> None:
-    stamp, made = "1", 0
+    stamp, renders = "1", 0
 
     async def render() -> str:
-        nonlocal made
-        made += 1
-        return f"<p>{made}</p>"
+        nonlocal renders
+        renders += 1
+        return f"<p>{renders}</p>"
 
     async def stamped() -> str:
         return stamp
 
-    hub = Hub(SYSTEM_CLOCK, stamped)
+    hub = LiveHub(SYSTEM_CLOCK, stamped)
     reading: AsyncIterator[str] = hub.stream("a", render)
     assert await anext(reading) == "retry: 2000\n\n"
     assert "<p>1</p>" in await anext(reading)
     following = asyncio.ensure_future(anext(reading))
     await asyncio.wait([following], timeout=4)
-    assert made == 1
+    assert renders == 1
     stamp = "2"
     async with asyncio.timeout(DEADLINE_S):
         assert "<p>2</p>" in await following
 
 
-async def test_postgres_goes_away_and_comes_back(tmp_path: Path) -> None:
-    """The server is stopped and started again under an open page."""
+async def test_an_outage_of_postgres_shows_and_ends_on_an_open_page(tmp_path: Path) -> None:
+    """The server is stopped and started again while a page is open."""
     with private_server() as server:
         forge = Forge(server.url(schema="outage"))
         store = await forge.aready()
         await store.queues.ensure("mail", slots=2)
-        with on_a_socket(mission_control(forge)) as address:
+        with serve_on_socket(mission_control(forge)) as address:
             async with stream(address, "/queues") as page, stream(address, "/jobs") as jobs:
                 await page.event("view", "q-mail")
                 await jobs.event("view")
@@ -154,7 +156,7 @@ async def test_postgres_goes_away_and_comes_back(tmp_path: Path) -> None:
         await forge.aclose()
 
 
-async def test_a_file_that_is_not_there_is_told_of_until_it_is(tmp_path: Path) -> None:
+async def test_a_missing_database_folder_is_an_error_until_it_exists(tmp_path: Path) -> None:
     """The folder of the database is a volume that is mounted late."""
     folder = tmp_path / "volume"
     folder.write_text("not a folder yet")
@@ -169,12 +171,12 @@ async def test_a_file_that_is_not_there_is_told_of_until_it_is(tmp_path: Path) -
     await forge.aclose()
 
 
-async def test_a_locked_file_is_waited_for(tmp_path: Path) -> None:
-    """Another program holds the file for itself: what was shown stays, and the page goes on."""
+async def test_a_locked_database_only_delays_updates(tmp_path: Path) -> None:
+    """Another program holds an exclusive lock: the page keeps its content and updates later."""
     path = tmp_path / "jobs.db"
     forge = Forge(f"sqlite:///{path}")
     store = await forge.aready()
-    with on_a_socket(mission_control(forge)) as address:
+    with serve_on_socket(mission_control(forge)) as address:
         async with stream(address, "/queues") as page:
             await page.event("view")
             other = sqlite3.connect(path, isolation_level=None)

@@ -1,6 +1,6 @@
-"""The composition root: Forge, the object a user holds, and the pieces it is made of.
+"""The composition root: ``Forge``, the object that users create, and what it is made of.
 
-The only room that knows which backend is in use.
+Apart from the pull queue this is the only room that knows which backend is in use.
 """
 
 from forge_jobs.app.forge import Forge

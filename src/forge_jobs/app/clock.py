@@ -1,13 +1,12 @@
-"""A Forge's own clock: the system's, unless a test puts another one in its place."""
+"""The clock of a Forge: the system's, unless a test replaces it."""
 
 from forge_jobs.kit.clock import Clock
 
 
 class ForgeClock:
-    """Passes every question on to the clock that is in place at that moment.
+    """A clock whose source can be replaced while others hold a reference to it.
 
-    The methods of the other clock are taken over as they are, so that a reading costs no extra
-    call.
+    It takes over the bound methods of its source, so that reading the time costs no extra call.
     """
 
     __slots__ = ("mono", "now", "pause", "sleep", "source")
@@ -16,7 +15,7 @@ class ForgeClock:
         self.follow(source)
 
     def follow(self, source: Clock) -> None:
-        """From now on, tell the time of ``source``."""
+        """Use ``source`` from now on."""
         self.source = source
         self.now = source.now
         self.mono = source.mono

@@ -1,4 +1,4 @@
-"""``@forge.cron`` and what else declares schedules: kept here until a worker starts."""
+"""``@forge.cron`` and forge.toml: declared schedules, kept here until a worker stores them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
@@ -16,7 +16,14 @@ T = TypeVar("T", bound=Task[..., Any])
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What a schedule may say beside its name and expression."""
+    """The options of a schedule beside its name and expression.
+
+    ``payload``: the task's arguments by name. ``tz``: the time zone of the expression, default UTC.
+    ``missed``: for ticks that no worker fired in time: "skip" them, fire "once" for all, or fire
+    "all", at most ``missed_limit``. ``overlap="skip"``: no new job while the job of an earlier tick
+    has not ended. ``jitter``: start up to that much later. ``queue`` and ``max_attempts`` replace
+    those of the task.
+    """
 
     payload: Mapping[str, Any]
     tz: str
@@ -29,7 +36,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class CronOptions(ScheduleOptions, total=False):
-    """What ``@forge.cron(...)`` takes beside the expression."""
+    """The options of ``@forge.cron(...)``: those of a schedule, and its name."""
 
     name: str
 
@@ -37,15 +44,15 @@ class CronOptions(ScheduleOptions, total=False):
 _NAMES = ("name", *ScheduleOptions.__annotations__)
 
 
-class Declarations:
-    """The schedules of one Forge: those of its decorators, and those of forge.toml."""
+class DeclaredSchedules:
+    """The schedules that one Forge declares: by its decorators, and in forge.toml."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]]) -> None:
         self._tasks = tasks
-        self._said: dict[str, CronSpec] = {}
+        self._specs: dict[str, CronSpec] = {}
 
     def decorator(self, expression: str, options: Mapping[str, Any]) -> Callable[[T], T]:
-        """Declares a schedule for the task it is put on, which it returns."""
+        """A decorator that declares a schedule for a task and returns the task."""
         where = f"forge.cron({expression!r})"
         check_names(options, _NAMES, where=where)
 
@@ -54,54 +61,54 @@ class Declarations:
                 raise BadOption(f"{where} needs a task: put it above @forge.task, not below it")
             if self._tasks.get(task.kind) is not task:
                 raise BadOption(f"{where}: task {task.kind!r} belongs to another Forge")
-            said = self.said(task.kind, expression, options, where=where)
-            if said.name in self._said:
+            spec = self.spec(task.kind, expression, options, where=where)
+            if spec.name in self._specs:
                 raise BadOption(
-                    f"{where}: schedule {said.name!r} is declared twice: "
+                    f"{where}: schedule {spec.name!r} is declared twice: "
                     'give the second one another name with name="..."'
                 )
-            self._said[said.name] = said
+            self._specs[spec.name] = spec
             return task
 
         return declare
 
-    def said(
+    def spec(
         self, kind: str, expression: str, options: Mapping[str, Any], *, where: str
     ) -> CronSpec:
-        """A checked schedule; arguments are checked if the task is registered here."""
-        from forge_jobs.core.schedule_ticks import spec
+        """A checked schedule; its arguments are checked if the task is registered here."""
+        from forge_jobs.core.schedule_ticks import spec as checked_spec
 
         given = dict(options)
         job, attempts = self.job(kind, given.pop("payload", None), where)
         given.setdefault("max_attempts", attempts)
-        return spec(job, expression, where=where, **given)
+        return checked_spec(job, expression, where=where, **given)
 
     def with_file(self, file: Sequence[CronSpec]) -> list[CronSpec]:
-        """Everything declared, with what forge.toml adds."""
-        found = dict(self._said)
-        for said in file:
-            where = f"forge.toml: schedules.{said.name}"
-            if said.name in found:
+        """All declared schedules, with those of forge.toml."""
+        found = dict(self._specs)
+        for spec in file:
+            where = f"forge.toml: schedules.{spec.name}"
+            if spec.name in found:
                 raise BadConfig(f"{where} is declared in the code as well: choose another name")
-            found[said.name] = self._known(said, where)
+            found[spec.name] = self._completed(spec, where)
         return list(found.values())
 
-    def _known(self, said: CronSpec, where: str) -> CronSpec:
+    def _completed(self, spec: CronSpec, where: str) -> CronSpec:
         from msgspec.structs import replace
 
         from forge_jobs.core.schedule_ticks import template_of
 
-        job, attempts = self.job(said.kind, payload.decode(said.payload), where)
+        job, attempts = self.job(spec.kind, payload.decode(spec.payload), where)
         return replace(
-            said,
+            spec,
             payload=job.payload,
             template=template_of(job),
-            max_attempts=said.max_attempts or attempts,
+            max_attempts=spec.max_attempts or attempts,
         )
 
     def job(self, kind: str, arguments: object, where: str) -> tuple[NewJob, int | None]:
-        """A job with these arguments, checked if the task is registered here, and the attempts its
-        task gives it."""
+        """The request for a job with these arguments, and the ``max_attempts`` of its task; checked
+        if the task is registered here, else None."""
         task = self._tasks.get(kind)
         if task is None:
             data = payload.encode({} if arguments is None else arguments, what=f"{where}: payload")

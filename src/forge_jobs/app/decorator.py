@@ -1,8 +1,8 @@
-"""``@forge.task``: with or without options, typed by the function it is put on.
+"""``@forge.task``: with or without options, typed by the decorated function.
 
-A type checker sees the arguments of ``enqueue`` as those of the function. A Context that comes
-first is left out of them; one that comes last, or by keyword, cannot be left out by today's type
-system, so the arguments of such a task are only checked when it is enqueued.
+A type checker sees the function's parameters as those of ``enqueue``. A Context that is the first
+parameter is left out. Python's type system cannot leave out one that comes last or by keyword, so
+the arguments of such a task are checked at run time only, when it is enqueued.
 """
 
 import sys
@@ -29,7 +29,7 @@ Before = TypeVarTuple("Before")
 
 
 class _Anything:
-    """Fits no parameter but one that takes everything."""
+    """Matches no parameter except one that accepts any type."""
 
 
 class _ContextByName(Protocol[R_co]):
@@ -48,7 +48,12 @@ class Register(Protocol):
 
 
 class TaskDecorator:
-    """Turns functions into tasks; calling it with options gives a decorator with these options."""
+    """Turns functions into tasks: ``@forge.task`` or ``@forge.task(queue="mail", ...)``.
+
+    The options are those of ``TaskOptions``. The function may be ``def`` (it runs in a thread) or
+    ``async def`` (it runs on the worker's event loop); a parameter annotated with Context gets the
+    context of the run.
+    """
 
     def __init__(self, register: Register, options: Mapping[str, Any]) -> None:
         self._register = register
@@ -91,6 +96,6 @@ class TaskDecorator:
         if function is None:
             return TaskDecorator(self._register, merged)
         nested = "<locals>" in getattr(function, "__qualname__", "")
-        # Annotations of a nested function may name what only its surroundings know.
+        # Annotations of a nested function may name locals of the enclosing function.
         scope = dict(sys._getframe(1).f_locals) if nested else None  # pyright: ignore[reportPrivateUsage]
         return self._register(function, merged, scope)

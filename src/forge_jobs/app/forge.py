@@ -1,4 +1,4 @@
-"""Forge: the object a user holds."""
+"""Forge: tasks, their store, and the workers that run them, in one object."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from forge_jobs import config
 from forge_jobs.app.clock import ForgeClock
-from forge_jobs.app.cron import CronOptions, Declarations, T
+from forge_jobs.app.cron import CronOptions, DeclaredSchedules, T
 from forge_jobs.app.decorator import TaskDecorator
-from forge_jobs.app.worker import Worker, WorkerPlan, no_queues
+from forge_jobs.app.worker import EmbeddedWorker, Queues, WorkerOptions, served_queues
 from forge_jobs.backends.url import open_store
-from forge_jobs.client.enqueue import JobEnqueuer
 from forge_jobs.client.job import Job
+from forge_jobs.client.job_client import JobClient, ReadResult
 from forge_jobs.client.options import JobOptions, check_names, job_fields, limit_numbers
 from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.client.task import Task
 from forge_jobs.config import EngineSettings
-from forge_jobs.core import names, payload
+from forge_jobs.core import names
 from forge_jobs.core.errors import BadOption, Refused
 from forge_jobs.core.instant import Duration, seconds
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.limits import Declared, queue_limit
 from forge_jobs.core.retry import Retry
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.running.hooks import HookT, check_run_hook
 from forge_jobs.engine.running.rate_limit import RateLimit, RateLimiter
 from forge_jobs.engine.running.registry import Handler, HandlerRegistry, JobHandler
@@ -30,9 +32,9 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.hooks import Hook
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.store import Store
 
-from .kind_queues import KindQueues
 from .local_run import LocalRuns
 from .task_registration import TaskRegistration
 
@@ -40,17 +42,28 @@ if TYPE_CHECKING:
     from forge_jobs.app.schedules import Schedules
     from forge_jobs.engine.drain import DrainReport
 
-Queues = Iterable[str] | Mapping[str, int]
 EnqueueHook: TypeAlias = Hook[NewJob, Enqueued]
 
 
 class Forge:
-    """Tasks, their store, and the workers that run them.
+    """Durable background jobs: declare tasks, enqueue calls of them, run workers.
 
-    ``Forge()`` takes its address from FORGE_URL, else DATABASE_URL, else forge.toml, else uses
-    ``sqlite:///forge.db``. Nothing is opened before the first use; the first use also creates or
-    upgrades the tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and
-    forked children alike.
+    ::
+
+        forge = Forge("sqlite:///jobs.db")  # or postgresql://user@host/db, memory://
+
+        @forge.task(queue="mail", max_attempts=5)
+        async def send(to: str) -> None: ...
+
+        job = send.enqueue("a@b.c")
+
+        async with forge.worker(queues=["mail"]):
+            await job.aresult(timeout=10)
+
+    Without ``url`` the address is FORGE_URL, else DATABASE_URL, else that of forge.toml, else
+    ``sqlite:///forge.db``. The store is opened on first use, which also creates or upgrades the
+    tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and forked
+    children. Methods whose names begin with ``a`` are for coroutines.
     """
 
     def __init__(
@@ -67,21 +80,23 @@ class Forge:
         self.registry = HandlerRegistry()
         self._url = url
         self._made = None if url is None else self._store_at(url)
-        self._access = StoreAccess(self._make_store, migrate=config.auto_migrate)
-        self._access.around = self.registry.around_enqueue
-        self._access.greet = self._publish_limits
-        self._declared: dict[str, int] = {}
-        # Whoever waits for a result waits in real time, whatever clock a test puts in place.
-        self.sender = JobEnqueuer(self._access, SYSTEM_CLOCK)
-        self._limiter: RateLimiter | None = None
-        local = LocalRuns(self._access, self.clock, entropy, self._request, self.limiter)
-        self._registration = TaskRegistration(self.registry, self.sender, local)
-        self._kinds = KindQueues(
-            self._registration.tasks, self.registry, self._access, SYSTEM_CLOCK
+        self._access = StoreAccess(
+            self._make_store, migrate=config.auto_migrate, on_open=self._publish_limits
         )
-        self._declarations = Declarations(self._registration.tasks)
+        self.enqueuer = Enqueuer(self._access, self.registry.around_enqueue)
+        self._declared: dict[str, int] = {}
+        # A caller waits for a result in real time, whatever clock a test puts in place.
+        self.client = JobClient(self._access, self.enqueuer, SYSTEM_CLOCK)
+        self._limiter: RateLimiter | None = None
+        tasks: dict[str, Task[..., Any]] = {}
+        self._requests = JobRequests(
+            self.registry, PublishedKindsCache(self._access, SYSTEM_CLOCK), tasks=tasks
+        )
+        local = LocalRuns(self.enqueuer, self.clock, entropy, self._requests.request, self.limiter)
+        self._registration = TaskRegistration(tasks, self.registry, self.client, local)
+        self._schedules = DeclaredSchedules(tasks)
         self.task = TaskDecorator(self._registration.register, {})
-        self._access.at_fork(self.sender.workers.clear)
+        self._access.at_fork(self.client.workers.clear)
         self._access.at_fork(lambda: setattr(self, "_limiter", None))
 
     def __repr__(self) -> str:
@@ -90,57 +105,50 @@ class Forge:
     # ------------------------------------------------------------------ enqueue
 
     def enqueue(self, kind: str, payload: object = None, **options: Unpack[JobOptions]) -> Job[Any]:
-        """Store a job by its kind, for producers without the code; ``queue=`` overrides.
+        """Store a job by its kind, for producers that do not have the task's code.
 
-        The queue is that of the local task, else the one a worker published for the kind, else
-        ``default``. Arguments are checked here only if the task is registered here.
+        ``payload`` holds the arguments by name; ``options`` are those of ``JobOptions``. The queue
+        is that of the task, else the one that workers have published for the kind, else
+        ``default``; ``queue=`` overrides it. Arguments are checked if the task is registered here.
         """
-        task = self._registration.tasks.get(names.kind_name(kind))
-        if task is not None:
-            job = task.using(**options).bind_payload(payload)
-            return self.sender.send(job, task.signature.read_result, options.get("tx"))
         fields = job_fields(options, where="forge.enqueue(...)")
-        body = _body(kind, payload)
-        queue = fields.pop("queue", None) or self._kinds.find(kind)
-        job = self._kinds.bound(NewJob(kind=kind, queue=queue, payload=body, **fields))
-        return self.sender.send(job, None, options.get("tx"))
+        self._refresh_unknown(kind)
+        job = self._request(kind, payload, fields)
+        return self.client.enqueue(job, self._reader(kind), options.get("tx"))
 
     async def aenqueue(
         self, kind: str, payload: object = None, **options: Unpack[JobOptions]
     ) -> Job[Any]:
         """``enqueue`` for coroutines."""
-        task = self._registration.tasks.get(names.kind_name(kind))
-        if task is not None:
-            job = task.using(**options).bind_payload(payload)
-            return await self.sender.asend(job, task.signature.read_result, options.get("tx"))
         fields = job_fields(options, where="forge.aenqueue(...)")
-        body = _body(kind, payload)
-        queue = fields.pop("queue", None) or await self._kinds.afind(kind)
-        job = await self._kinds.abound(NewJob(kind=kind, queue=queue, payload=body, **fields))
-        return await self.sender.asend(job, None, options.get("tx"))
+        if not self._requests.is_current(kind):
+            await self._requests.refresh()
+        job = self._request(kind, payload, fields)
+        return await self.client.aenqueue(job, self._reader(kind), options.get("tx"))
 
     def job(self, job_id: str) -> Job[Any]:
-        """The handle of a stored job; ``refresh`` tells whether it exists."""
-        return Job(self.sender, job_id)
+        """The handle of a stored job, by id; nothing is read before ``refresh``."""
+        return Job(self.client, job_id)
 
     # ------------------------------------------------------------------ tasks and queues
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """Every task by kind."""
+        """All registered tasks, by kind."""
         return dict(self._registration.tasks)
 
     def queue_of(self, kind: str) -> str:
-        """The queue of a kind: its task's here, else what a worker published, else ``default``."""
-        return self._kinds.find(kind)
+        """The queue of a kind: that of its task, else the published one, else ``default``."""
+        self._refresh_unknown(kind)
+        return self._requests.route(kind)
 
     def request(self, kind: str, payload: object = None) -> NewJob:
         """The request that ``enqueue`` would store for a kind and a payload."""
-        self._kinds.find(kind)
-        return self._kinds.request(kind, payload)
+        self._refresh_unknown(kind)
+        return self._request(kind, payload, {})
 
     def handler(self, kind: str) -> Handler | None:
-        """What runs jobs of that kind here."""
+        """The handler that runs jobs of this kind in this process."""
         return self.registry.get(kind)
 
     def register(
@@ -151,7 +159,7 @@ class Forge:
         timeout: Duration | None = None,
         retry: Retry | None = None,
     ) -> None:
-        """Let workers run jobs with a handler object: a ready-made one, or one of your own.
+        """Register a handler object, ready-made or your own, for the jobs of its kind.
 
         ``forge.register(CmdExecHandler(commands={...}), queue="shell")``, then
         ``forge.enqueue("cmd_exec", {...})``.
@@ -175,8 +183,8 @@ class Forge:
         """Declare a queue that workers of this Forge serve, with its cluster-wide slots.
 
         ``concurrency`` bounds how many of its jobs run at once and ``rate`` ("50/m") how often
-        they start, over all processes and exactly. Where the queue has settings in the store
-        already, its slots stay, and so do limits that an operator set.
+        they start, exactly and over all processes. Slots that the queue has in the store already
+        stay, and so do limits that an operator set.
         """
         where = f"forge.queue({name!r})"
         check_names(unknown, ("slots", "concurrency", "rate"), where=where)
@@ -191,15 +199,15 @@ class Forge:
     def rate_limit(self, scope: str, rate: str, *, burst: float | None = None) -> None:
         """Declare a rate limit for ``ctx.rate_limit``: ``forge.rate_limit("smtp", "50/m")``.
 
-        It counts over the whole cluster. ``burst`` is how many may be taken at once; without it as
-        many as the rate names. Where the scope exists in the store already, that stays: operators
-        change it with ``forge limits set``.
+        It holds for the whole cluster. ``burst`` is how many permits may be taken at once; by
+        default the number in the rate. A scope that exists in the store already stays as it is:
+        operators change it with ``forge limits set``.
         """
         names.key_text("scope", scope)
         self.registry.rate_limits[scope] = RateLimit.of(scope, rate, burst)
 
     def limiter(self) -> RateLimiter:
-        """Permits for code outside a worker: plain calls of tasks, and ``cpu=True`` children."""
+        """The rate limiter for code outside a worker: plain calls, and ``cpu=True`` children."""
         if self._limiter is None:
             access = self._access
             self._limiter = RateLimiter(
@@ -208,36 +216,36 @@ class Forge:
         return self._limiter
 
     def cron(self, expression: str, **options: Unpack[CronOptions]) -> Callable[[T], T]:
-        """Run a task by the calendar: ``@forge.cron("0 9 * * mon-fri", tz="Europe/Paris")`` above
+        """Run a task on a schedule: put ``@forge.cron("0 9 * * mon-fri", tz="Europe/Paris")`` above
         ``@forge.task()``.
 
-        The schedule is stored when a worker starts. ``name`` defaults to the kind; ``payload``
-        holds the task's arguments by name; see docs/cron.md for the rest.
+        The schedule is stored when a worker starts. ``name`` defaults to the kind; the other
+        options are those of ``ScheduleOptions``; see docs/cron.md.
         """
-        return self._declarations.decorator(expression, options)
+        return self._schedules.decorator(expression, options)
 
     @property
     def schedules(self) -> "Schedules":
         """The schedules in the store: create, edit, enable, disable, delete, trigger, list."""
         from forge_jobs.app.schedules import Schedules
 
-        return Schedules(self.sender, self._declarations, self._kinds.local)
+        return Schedules(self.client, self._schedules, self._requests.declared_queue)
 
     # ------------------------------------------------------------------ hooks
 
     def around_run(self, hook: HookT) -> HookT:
-        """Surround every run: ``@forge.around_run`` on a generator function that takes the Context
-        and yields once, where the job runs. Hooks nest in the order of their registration; what one
-        raises is the outcome of the job. ``async def`` hooks surround ``async def`` tasks only.
+        """Wrap every run: ``@forge.around_run`` on a generator function that takes the Context and
+        yields once, where the job runs. Hooks nest in the order of their registration; what one
+        raises is the outcome of the job. ``async def`` hooks wrap ``async def`` tasks only.
         """
         check_run_hook(hook)
         self.registry.surround(hook)
         return hook
 
     def around_enqueue(self, hook: EnqueueHook) -> EnqueueHook:
-        """Surround every enqueue: ``@forge.around_enqueue`` on a generator function that takes a
-        NewJob and yields it once, changed or not; the ``yield`` gives what was stored. An error
-        before the ``yield`` refuses the job, one after it is only logged.
+        """Wrap every enqueue: ``@forge.around_enqueue`` on a generator function that takes a NewJob
+        and yields it once, changed or not; the ``yield`` returns what was stored. An error before
+        the ``yield`` refuses the job, one after it is only logged.
         """
         if not inspect.isgeneratorfunction(hook):
             raise BadOption(
@@ -259,25 +267,24 @@ class Forge:
         replaces: str | None = None,
         settings: EngineSettings | None = None,
         shutdown_timeout: Duration = config.DEFAULT_SHUTDOWN_TIMEOUT,
-    ) -> Worker:
+    ) -> EmbeddedWorker:
         """A worker in this process: ``async with forge.worker(queues=["mail", "video:2"])``.
 
-        ``slots`` counts for queues that name no number of their own. Without ``queues``: those of
-        FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
-        the host_id of a worker that is known to be dead.
+        Leaving the block stops it gracefully: running jobs get ``shutdown_timeout`` to finish, the
+        rest are released. ``slots`` counts for queues without a number. Without ``queues``: those
+        of FORGE_QUEUES, else those declared with ``forge.queue`` and in forge.toml. ``replaces`` is
+        the host_id of a worker that is known to be dead; its jobs are free at once.
         """
-        return Worker(
-            WorkerPlan(
-                sender=self.sender,
+        return EmbeddedWorker(
+            WorkerOptions(
+                client=self.client,
                 registry=self.registry,
-                router=self._kinds,
-                requests=self._kinds,
+                requests=self._requests,
                 clock=self.clock,
                 entropy=self.entropy,
                 settings=settings or self.settings,
                 queues=lambda: self._queues(queues, slots),
-                learn=self._kinds.learn,
-                schedules=lambda: self._declarations.with_file(config.schedules()),
+                schedules=lambda: self._schedules.with_file(config.schedules()),
                 prefix=prefix,
                 version=version,
                 worker_id=worker_id,
@@ -289,10 +296,10 @@ class Forge:
     async def drain(
         self, queues: Iterable[str] | None = None, *, limit: int | None = None
     ) -> "DrainReport":
-        """Run everything that is due, here and now, and what that enqueues; for tests."""
+        """Run all jobs that are due, and the jobs they enqueue, on this event loop; for tests."""
         from forge_jobs.engine.drain import drain
 
-        await self._kinds.learn()
+        await self._requests.refresh()
         return await drain(
             await self._access.aready(),
             self.registry,
@@ -301,26 +308,25 @@ class Forge:
             settings=self.settings,
             queues=None if queues is None else list(queues),
             limit=limit,
-            router=self._kinds,
-            requests=self._kinds,
+            requests=self._requests,
         )
 
     # ------------------------------------------------------------------ the store
 
     @property
     def url(self) -> str:
-        """The address in use. It may hold a password: show it through ``kit.redact`` only."""
+        """The address in use. It may hold a password: print it through ``kit.redact`` only."""
         if self._url is None:
             self._url = config.load().url
         return self._url
 
     @property
     def store(self) -> Store:
-        """The store, perhaps not opened yet; ``ready`` opens it."""
+        """The store; not necessarily open (``ready`` opens it)."""
         return self._access.store
 
     def ready(self) -> Store:
-        """Open the store now, from synchronous code; errors show here instead of at first use."""
+        """Open the store now instead of on first use; raises what opening raises."""
         return self._access.ready()
 
     async def aready(self) -> Store:
@@ -328,7 +334,7 @@ class Forge:
         return await self._access.aready()
 
     def close(self) -> None:
-        """Let go of connections and the I/O thread; later calls raise Closed."""
+        """Close the store and end the I/O thread; later calls raise Closed."""
         self._check_idle()
         self._access.close()
 
@@ -360,7 +366,7 @@ class Forge:
         await self.aclose()
 
     def _check_idle(self) -> None:
-        if self.sender.workers:
+        if self.client.workers:
             raise Refused("a worker of this Forge is running: leave its `async with` first")
 
     def _make_store(self) -> Store:
@@ -374,27 +380,19 @@ class Forge:
         if declared:
             await store.limits.publish(declared)
 
-    def _request(self, kind: str, value: object) -> NewJob:
-        return self._kinds.request(kind, value)
+    def _request(self, kind: str, payload: object, fields: Mapping[str, Any]) -> NewJob:
+        value: object = dict[str, Any]() if payload is None else payload
+        what = f"forge.enqueue({kind!r}): the payload"
+        return self._requests.request(kind, value, fields, what=what)
+
+    def _refresh_unknown(self, kind: str) -> None:
+        if not self._requests.is_current(kind):
+            self._access.run(lambda store: self._requests.refresh())
+
+    def _reader(self, kind: str) -> ReadResult | None:
+        task = self._registration.tasks.get(kind)
+        return None if task is None else task.signature.read_result
 
     def _queues(self, queues: Queues | None, slots: int | None) -> Mapping[str, int]:
-        default = (
-            config.DEFAULT_QUEUE_WORKERS
-            if slots is None
-            else config.slot_count(slots, source="slots")
-        )
-        if queues is not None:
-            chosen = config.parse_queues(queues, slots=self._declared, default=default)
-        else:
-            settings = config.load()
-            chosen = {**({} if settings.queues_from_env else self._declared), **settings.queues}
-        if not chosen:
-            used = {task.queue: None for task in self._registration.tasks.values()}
-            raise no_queues(list(used))
-        return chosen
-
-
-def _body(kind: str, value: object) -> bytes:
-    if value is None:
-        return b"{}"
-    return payload.encode(value, what=f"forge.enqueue({kind!r}): the payload")
+        task_queues = {task.queue: None for task in self._registration.tasks.values()}
+        return served_queues(queues, slots, self._declared, list(task_queues))

@@ -1,23 +1,23 @@
-"""What stands in for a worker when a task is called like a plain function."""
+"""Runs of tasks that are called like plain functions, without a worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from forge_jobs.client.store_access import StoreAccess
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import LogLine, NewJob
 from forge_jobs.engine.running.context import Context, JobInfo, RunEnvironment
 from forge_jobs.engine.running.rate_limit import RateLimiter
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
+from forge_jobs.store.enqueuer import Enqueuer
 
 HOST_ID = "local"
 
 
 @dataclass(slots=True)
 class _LocalLink:
-    """Nobody can cancel a plain call, and nothing is written while it runs."""
+    """The link of a plain call: it cannot be cancelled, and progress and log lines are dropped."""
 
     successors: list[NewJob] = field(default_factory=list[NewJob])
     stop_reason: str | None = None
@@ -30,27 +30,29 @@ class _LocalLink:
 
 
 class LocalRun:
-    """One plain call. What it put off with ``ctx.on_done`` is enqueued once it has succeeded."""
+    """One plain call. Jobs given to ``ctx.on_done`` are enqueued once it has succeeded."""
 
-    def __init__(self, context: Context, link: _LocalLink, access: StoreAccess) -> None:
+    def __init__(self, context: Context, link: _LocalLink, enqueuer: Enqueuer) -> None:
         self.context = context
         self._link = link
-        self._access = access
+        self._enqueuer = enqueuer
 
     def succeeded(self) -> None:
+        """Enqueue what ``ctx.on_done`` was given."""
         if self._link.successors:
-            self._access.enqueue(self._link.successors)
+            self._enqueuer.enqueue(self._link.successors)
 
     async def asucceeded(self) -> None:
+        """``succeeded`` for coroutines."""
         if self._link.successors:
-            await self._access.aenqueue(self._link.successors)
+            await self._enqueuer.aenqueue(self._link.successors)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRuns:
-    """Makes the runs of plain calls."""
+    """Makes the contexts of plain calls."""
 
-    access: StoreAccess
+    enqueuer: Enqueuer
     clock: Clock
     entropy: Entropy
     request: Callable[[str, Any], NewJob]
@@ -67,13 +69,13 @@ class LocalRuns:
             enqueued_at=to_datetime(now),
             tags=template.tags,
         )
-        around = RunEnvironment(
+        environment = RunEnvironment(
             host_id=lambda: HOST_ID,
             tag=0,
             clock=self.clock,
-            enqueuer=self.access,
+            enqueuer=self.enqueuer,
             request=self.request,
             limiter=self.limiter,
         )
         link = _LocalLink()
-        return LocalRun(Context(info, link, around), link, self.access)
+        return LocalRun(Context(info, link, environment), link, self.enqueuer)

@@ -1,13 +1,13 @@
-"""``forge.schedules``: schedules at run time, for synchronous code and coroutines alike."""
+"""``forge.schedules``: read and change the stored schedules, from sync and async code."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from msgspec import UNSET
 
-from forge_jobs.app.cron import Declarations, ScheduleOptions
-from forge_jobs.client.enqueue import JobEnqueuer
+from forge_jobs.app.cron import DeclaredSchedules, ScheduleOptions
 from forge_jobs.client.job import Job
+from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import check_names
 from forge_jobs.client.task import Task
 from forge_jobs.core.instant import Duration, seconds
@@ -22,7 +22,7 @@ _ACTOR = "application"
 
 
 class CronEdit(TypedDict, total=False):
-    """What ``forge.schedules.edit`` takes; ``queue=None`` means the queue of the kind."""
+    """What ``forge.schedules.edit`` changes; ``queue=None`` means the queue of the kind."""
 
     expression: str
     tz: str
@@ -36,20 +36,20 @@ class CronEdit(TypedDict, total=False):
 
 
 class Schedules:
-    """Every method has an async twin whose name begins with ``a``.
+    """The schedules in the store. Every method has an async twin whose name begins with ``a``.
 
-    Unknown names raise NotFound. Changes take effect at once on all workers; what operators change
-    here stays, whatever the code declares.
+    Unknown names raise NotFound. All workers follow a change within a second. A change made here
+    stays, whatever the code declares.
     """
 
     def __init__(
         self,
-        sender: JobEnqueuer,
-        declarations: Declarations,
+        client: JobClient,
+        declared: DeclaredSchedules,
         queue_of: Callable[[str], str | None],
     ) -> None:
-        self._sender = sender
-        self._declarations = declarations
+        self._client = client
+        self._declared = declared
         self._queue_of = queue_of
 
     def list(self) -> tuple[ScheduleView, ...]:
@@ -77,9 +77,9 @@ class Schedules:
         enabled: bool = True,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
-        """A new schedule for a task or a kind; Conflict when the name is taken."""
-        said = self._said(name, expression, task, options)
-        return self._run(lambda table: table.create(said, enabled=enabled))
+        """Create a schedule for a task or a kind; Conflict when the name is taken."""
+        spec = self._spec(name, expression, task, options)
+        return self._run(lambda table: table.create(spec, enabled=enabled))
 
     async def acreate(
         self,
@@ -91,11 +91,11 @@ class Schedules:
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:
         """``create`` for coroutines."""
-        said = self._said(name, expression, task, options)
-        return await (await self._table()).create(said, enabled=enabled)
+        spec = self._spec(name, expression, task, options)
+        return await (await self._table()).create(spec, enabled=enabled)
 
     def edit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
-        """Change some of what a schedule says."""
+        """Change some options of a schedule."""
         return self._run(lambda table: self._edit(table, name, changes))
 
     async def aedit(self, name: str, **changes: Unpack[CronEdit]) -> ScheduleView:
@@ -103,7 +103,7 @@ class Schedules:
         return await self._edit(await self._table(), name, changes)
 
     def enable(self, name: str) -> ScheduleView:
-        """Fire from the next tick on."""
+        """Enable a schedule; it fires from the next tick on."""
         return self._run(lambda table: table.enable(name))
 
     async def aenable(self, name: str) -> ScheduleView:
@@ -127,7 +127,7 @@ class Schedules:
         await (await self._table()).delete(name)
 
     def trigger(self, name: str) -> Job[Any]:
-        """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier one live."""
+        """Enqueue its job now; ``duplicate`` if its overlap policy found an earlier job live."""
         return self._job(self._run(lambda table: self._trigger(table, name)))
 
     async def atrigger(self, name: str) -> Job[Any]:
@@ -143,8 +143,8 @@ class Schedules:
         return await (await self._table()).history(name, limit=limit)
 
     async def _trigger(self, table: ScheduleActions, name: str) -> Fire:
-        prepared = self._sender.access.prepared
-        return await table.trigger(name, queue_of=self._queue_of, prepared=prepared)
+        prepare = self._client.enqueuer.prepare
+        return await table.trigger(name, queue_of=self._queue_of, prepare=prepare)
 
     async def _edit(self, table: ScheduleActions, name: str, changes: CronEdit) -> ScheduleView:
         where = f"forge.schedules.edit({name!r})"
@@ -152,10 +152,10 @@ class Schedules:
         given: dict[str, Any] = dict(changes)
         if "payload" in given:
             kind = (await table.get(name)).kind
-            job, known = self._declarations.job(kind, given["payload"], where)
+            job, known = self._declared.job(kind, given["payload"], where)
             given["payload"] = job.payload
             if known is not None:
-                # What the task derives from its arguments, such as a limit's key, goes with them.
+                # What the task derives from its arguments, such as the limit key.
                 given["template"] = template_of(job)
         if "jitter" in given:
             given["jitter_s"] = seconds(given.pop("jitter"), field=f"{where}: jitter")
@@ -166,18 +166,18 @@ class Schedules:
         def on_store(store: Store) -> Coroutine[Any, Any, T]:
             return work(ScheduleActions(store, actor=_ACTOR))
 
-        return self._sender.access.run(on_store)
+        return self._client.access.run(on_store)
 
     async def _table(self) -> ScheduleActions:
-        return ScheduleActions(await self._sender.access.aready(), actor=_ACTOR)
+        return ScheduleActions(await self._client.access.aready(), actor=_ACTOR)
 
     def _job(self, fire: Fire) -> Job[Any]:
-        return Job(self._sender, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)
+        return Job(self._client, fire.job_id or "", None, fire.outcome is FireOutcome.SKIPPED)
 
-    def _said(
+    def _spec(
         self, name: str, expression: str, task: str | Task[..., Any], options: ScheduleOptions
     ) -> CronSpec:
         where = f"forge.schedules.create({name!r})"
         check_names(options, tuple(ScheduleOptions.__annotations__), where=where)
         kind = task.kind if isinstance(task, Task) else task
-        return self._declarations.said(kind, expression, {**options, "name": name}, where=where)
+        return self._declared.spec(kind, expression, {**options, "name": name}, where=where)

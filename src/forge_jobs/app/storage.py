@@ -1,4 +1,4 @@
-"""From an address to a store, for those who build their own runtime."""
+"""``open_storage``: from an address to a store, for use with ``QueueRuntime``."""
 
 from forge_jobs import config
 from forge_jobs.backends.url import open_store
@@ -10,8 +10,8 @@ from forge_jobs.store.store import Store
 def open_storage(
     url: str | None = None, *, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY
 ) -> Store:
-    """The store behind ``url`` (FORGE_URL, DATABASE_URL, forge.toml or ``sqlite:///forge.db``).
+    """The store at ``url``; by default FORGE_URL, DATABASE_URL, forge.toml or ``sqlite:///forge.db``.
 
-    Not connected yet: ``await storage.open()`` does that, and so does a runtime that starts on it.
+    It is not connected yet: ``await storage.open()`` connects, and so does a runtime that uses it.
     """
     return open_store(config.load().url if url is None else url, clock=clock, entropy=entropy)

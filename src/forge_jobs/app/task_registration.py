@@ -1,4 +1,4 @@
-"""From a function and options to a task and the handler that runs it."""
+"""Registers functions: makes a task and the handler that runs its jobs."""
 
 import functools
 import inspect
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forge_jobs.client.enqueue import JobEnqueuer
+from forge_jobs.client.job_client import JobClient
 from forge_jobs.client.options import TaskSettings, task_settings
 from forge_jobs.client.signature import Signature
 from forge_jobs.client.task import AsyncTask, DefTask, MakeLocal, Task
@@ -22,14 +22,18 @@ _MAIN = "__main__"
 
 
 class TaskRegistration:
-    """Makes tasks and keeps them by kind."""
+    """Makes tasks and adds them to ``tasks``, by kind."""
 
     def __init__(
-        self, registry: HandlerRegistry, sender: JobEnqueuer, make_local: MakeLocal
+        self,
+        tasks: dict[str, Task[..., Any]],
+        registry: HandlerRegistry,
+        client: JobClient,
+        make_local: MakeLocal,
     ) -> None:
-        self.tasks: dict[str, Task[..., Any]] = {}
+        self.tasks = tasks
         self._registry = registry
-        self._sender = sender
+        self._client = client
         self._make_local = make_local
 
     def register(
@@ -38,7 +42,7 @@ class TaskRegistration:
         options: Mapping[str, Any],
         scope: Mapping[str, object] | None = None,
     ) -> Task[..., Any]:
-        """A task for ``function``, known from now on by its kind."""
+        """Make and register the task of a function. BadOption, BadName or KindTaken."""
         _check_function(function)
         kind = names.kind_name(options.get("kind", getattr(function, "__name__", None)))
         settings = task_settings(options, where=f"task {kind!r}")
@@ -53,7 +57,7 @@ class TaskRegistration:
             kind=kind,
             settings=settings,
             signature=signature,
-            sender=self._sender,
+            client=self._client,
             make_local=self._make_local,
             on_dead=self._successor(options.get("on_dead"), kind),
         )
@@ -121,7 +125,7 @@ def _handler(
 
 
 def _child(function: Callable[..., Any], kind: str) -> ChildTarget | None:
-    """Where another process finds the function again; None when it cannot."""
+    """Where a child process can import the function from; None when it cannot."""
     name = getattr(function, "__qualname__", "<lambda>")
     if "<" in name:
         return None

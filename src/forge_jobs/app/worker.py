@@ -2,18 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from forge_jobs import config
-from forge_jobs.client.enqueue import JobEnqueuer, LocalWorker
+from forge_jobs.client.job_client import JobClient, LocalWorker
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import NoQueues, Refused
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.engine.requests.by_kind import RequestFactory
-from forge_jobs.engine.requests.routing import Router
+from forge_jobs.engine.requests.job_requests import JobRequests
 from forge_jobs.engine.running.registry import HandlerRegistry
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
@@ -21,21 +20,20 @@ from forge_jobs.kit.entropy import Entropy
 if TYPE_CHECKING:
     from forge_jobs.engine.runtime import QueueHandle, QueueRuntime
 
+Queues = Iterable[str] | Mapping[str, int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlan:
-    """Everything a worker is started with; ``queues`` is settled when it starts, ``learn`` reads
-    which queue other workers' kinds go to."""
+class WorkerOptions:
+    """What a worker is started with; ``queues`` and ``schedules`` are called when it starts."""
 
-    sender: JobEnqueuer
+    client: JobClient
     registry: HandlerRegistry
-    router: Router
-    requests: RequestFactory
+    requests: JobRequests
     clock: Clock
     entropy: Entropy
     settings: EngineSettings
     queues: Callable[[], Mapping[str, int]]
-    learn: Callable[[], Awaitable[None]]
     schedules: Callable[[], Sequence[CronSpec]] = tuple
     prefix: str | None = None
     version: str | None = None
@@ -44,11 +42,14 @@ class WorkerPlan:
     shutdown_timeout_s: float = config.DEFAULT_SHUTDOWN_TIMEOUT
 
 
-class Worker:
-    """Starts on entering and drains on leaving; entering gives the QueueHandle."""
+class EmbeddedWorker:
+    """A worker in this process: ``async with forge.worker(...) as handle``.
 
-    def __init__(self, plan: WorkerPlan) -> None:
-        self._plan = plan
+    Entering starts it and returns its ``QueueHandle``; leaving stops it gracefully.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
         self._handle: QueueHandle | None = None
         self._local: LocalWorker | None = None
         self._pid = os.getpid()
@@ -60,7 +61,7 @@ class Worker:
         runtime = await self._runtime()
         self._handle = await runtime.start()
         self._local = LocalWorker(asyncio.get_running_loop(), self._handle.request_cancel)
-        self._plan.sender.workers.append(self._local)
+        self._options.client.workers.append(self._local)
         return self._handle
 
     async def __aexit__(
@@ -79,45 +80,65 @@ class Worker:
             )
         self._handle = self._local = None
         try:
-            await handle.shutdown_graceful(self._plan.shutdown_timeout_s)
+            await handle.shutdown_graceful(self._options.shutdown_timeout_s)
         finally:
-            if local in self._plan.sender.workers:
-                self._plan.sender.workers.remove(local)
+            if local in self._options.client.workers:
+                self._options.client.workers.remove(local)
 
     async def _runtime(self) -> "QueueRuntime":
-        # Producers never pay for the engine: it is imported where a worker starts.
+        # Imported here: producers do not load the engine.
         from forge_jobs.engine.runtime import QueueRuntime
 
-        plan = self._plan
-        queues = plan.queues()
-        access = plan.sender.access
-        await plan.learn()
+        options = self._options
+        queues = options.queues()
+        access = options.client.access
+        await options.requests.refresh()
         runtime = QueueRuntime(
             await access.aready(),
-            plan.registry,
-            plan.router,
-            settings=plan.settings,
-            clock=plan.clock,
-            entropy=plan.entropy,
+            options.registry,
+            settings=options.settings,
+            clock=options.clock,
+            entropy=options.entropy,
             io=access.io,
-            requests=plan.requests,
+            requests=options.requests,
         ).with_queues(queues)
-        runtime = runtime.with_schedules(plan.schedules())
-        prefix = plan.prefix or config.worker_prefix_from_env()
-        version = plan.version or config.worker_version_from_env()
-        worker_id = plan.worker_id or config.worker_id_from_env()
+        runtime = runtime.with_schedules(options.schedules())
+        prefix = options.prefix or config.worker_prefix_from_env()
+        version = options.version or config.worker_version_from_env()
+        worker_id = options.worker_id or config.worker_id_from_env()
         if prefix is not None:
             runtime = runtime.with_worker_prefix(prefix)
         if version is not None:
             runtime = runtime.with_worker_version(version)
         if worker_id is not None:
             runtime = runtime.with_worker_id(worker_id)
-        if plan.replaces is not None:
-            runtime = runtime.with_replaced(plan.replaces)
+        if options.replaces is not None:
+            runtime = runtime.with_replaced(options.replaces)
         return runtime
 
 
-def no_queues(known: list[str]) -> NoQueues:
+def served_queues(
+    queues: Queues | None, slots: int | None, declared: Mapping[str, int], task_queues: list[str]
+) -> Mapping[str, int]:
+    """The queues that a worker serves, with the slots they get if they are new.
+
+    ``queues`` are those of the call; without them FORGE_QUEUES, else ``declared`` and forge.toml.
+    NoQueues when there is none; ``task_queues`` are the ones to suggest then.
+    """
+    default = config.DEFAULT_QUEUE_WORKERS
+    if slots is not None:
+        default = config.slot_count(slots, source="slots")
+    if queues is not None:
+        chosen = config.parse_queues(queues, slots=declared, default=default)
+    else:
+        settings = config.load()
+        chosen = {**({} if settings.queues_from_env else declared), **settings.queues}
+    if not chosen:
+        raise _no_queues(task_queues)
+    return chosen
+
+
+def _no_queues(known: list[str]) -> NoQueues:
     """The error of a worker without a queue; ``known`` are the queues of the registered tasks."""
     names = known or ["mail"]
     listed = ", ".join(repr(name) for name in names)

@@ -1,5 +1,6 @@
 """The ``forge`` command.
 
-``main`` chooses; ``worker`` starts without the libraries that draw tables, everything else is built
-in ``commands``. This room reaches stores through ``app`` and acts through ``ops``.
+``main`` dispatches: ``worker`` starts without the terminal libraries (typer, rich), ``commands``
+holds all other commands. This package opens stores through ``app``, and reads and changes them
+through ``ops``.
 """

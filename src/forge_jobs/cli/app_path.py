@@ -1,4 +1,4 @@
-"""From ``pkg.module:object`` to the Forge object it names, or an error that says what is wrong."""
+"""``load_app``: imports the Forge object that ``pkg.module:object`` names."""
 
 import importlib
 import os
@@ -16,27 +16,27 @@ _TRACE_LINES: Final = 8
 def load_app(path: str) -> Forge:
     """The Forge object at ``path``; without ``:object`` the only one of the module.
 
-    Raises BadAppPath that names the part that failed. The working directory comes first in the
-    search for modules, as it does for ``python -m``.
+    Raises BadAppPath with the part that failed. The working directory is the first entry of the
+    module search path, as with ``python -m``.
     """
     module_name, colon, name = path.partition(":")
     here = os.getcwd()
     if sys.path[:1] not in ([here], [""]):
         sys.path.insert(0, here)
-    module = _imported(path, module_name)
+    module = _import(path, module_name)
     if not colon:
         return _only_forge(path, module)
     value: object = module
     for part in name.split("."):
         if not hasattr(value, part):
-            raise BadAppPath(f"{path}: {module_name} has no {name!r}{_instead(module)}")
+            raise BadAppPath(f"{path}: {module_name} has no {name!r}{_suggestion(module)}")
         value = getattr(value, part)
     if not isinstance(value, Forge):
-        raise BadAppPath(f"{path} is {_described(value)}, not a Forge object{_instead(module)}")
+        raise BadAppPath(f"{path} is {_describe(value)}, not a Forge object{_suggestion(module)}")
     return value
 
 
-def _imported(path: str, module_name: str) -> ModuleType:
+def _import(path: str, module_name: str) -> ModuleType:
     if not module_name or module_name.startswith(".") or "/" in module_name:
         raise BadAppPath(f"{path!r} is no application path: write pkg.module:object")
     try:
@@ -54,7 +54,7 @@ def _imported(path: str, module_name: str) -> ModuleType:
 
 
 def _last_lines(error: BaseException) -> str:
-    # The frames of the import machinery say nothing about the application.
+    # Without the frames of the import system, which do not concern the application.
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -66,28 +66,28 @@ def _last_lines(error: BaseException) -> str:
 
 
 def _only_forge(path: str, module: ModuleType) -> Forge:
-    found = _forges(module)
+    found = _forge_objects(module)
     if len(found) == 1:
         return next(iter(found.values()))
-    raise BadAppPath(f"{path} names no object: write {path}:object{_instead(module)}")
+    raise BadAppPath(f"{path} names no object: write {path}:object{_suggestion(module)}")
 
 
-def _forges(module: ModuleType) -> dict[str, Forge]:
-    # One object under two names is one object.
+def _forge_objects(module: ModuleType) -> dict[str, Forge]:
+    # An object with two names counts once.
     by_identity = {
         id(value): (name, value) for name, value in vars(module).items() if isinstance(value, Forge)
     }
     return dict(by_identity.values())
 
 
-def _instead(module: ModuleType) -> str:
-    names = [f"{module.__name__}:{name}" for name in _forges(module)]
+def _suggestion(module: ModuleType) -> str:
+    names = [f"{module.__name__}:{name}" for name in _forge_objects(module)]
     if not names:
         return f"; {module.__name__} holds no Forge object at all"
     return f"; did you mean {' or '.join(names)}?"
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, type) or callable(value):
         return f"the {'class' if isinstance(value, type) else 'function'} itself"
     return f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""The benchmarks of a checkout."""
+"""``forge bench``: runs the benchmarks of a checkout."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import forge_jobs
 
 from .exit_codes import Stop
 
-ANYTHING: Final[dict[str, Any]] = {"ignore_unknown_options": True, "allow_extra_args": True}
+PASS_THROUGH: Final[dict[str, Any]] = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def bench(context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""``forge jobs retry|cancel|delete|run-now|duplicate``: by id, or by filter after a preview."""
+"""``forge jobs retry|cancel|delete|run-now|duplicate``: on ids, or on a filter after a preview."""
 
 import json
 import sys
@@ -13,9 +13,17 @@ from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.ops import queries
-from forge_jobs.ops.actions import APPLIES, BATCH, Action, Copied, JobActions, OnProgress, Store
+from forge_jobs.ops.actions import (
+    APPLIES_TO,
+    BATCH_SIZE,
+    Action,
+    DuplicateResult,
+    JobActions,
+    OnProgress,
+    Store,
+)
 
-from . import show
+from . import terminal
 from .exit_codes import FAILED, OK, Stop
 from .options import (
     AsJson,
@@ -30,21 +38,21 @@ from .options import (
     Yes,
     filter_of,
 )
-from .session import actor, by_store_time, on_store
+from .session import actor, by_store_time, with_store
 
-_WORD = {
+_LABELS = {
     Action.RETRY: ("Retry", "back in line"),
     Action.CANCEL: ("Cancel", "cancelled"),
     Action.DELETE: ("Delete", "deleted"),
     Action.RUN_NOW: ("Run now", "made due"),
     Action.DUPLICATE: ("Duplicate", "enqueued again"),
 }
-_SAYS = {
-    Action.RETRY: "Bring failed, dead or cancelled jobs back, with all their attempts.",
-    Action.CANCEL: "Cancel jobs that wait, and ask running ones to stop.",
-    Action.DELETE: "Delete jobs that do not run; a running one is asked to stop.",
+_HELP = {
+    Action.RETRY: "Make failed, dead or cancelled jobs pending again, with all their attempts.",
+    Action.CANCEL: "Cancel waiting jobs, and request running ones to stop.",
+    Action.DELETE: "Delete jobs that do not run; a running one is requested to stop.",
     Action.RUN_NOW: "Start scheduled jobs and waiting retries now.",
-    Action.DUPLICATE: "Enqueue jobs once more, as new jobs without their dedupe key.",
+    Action.DUPLICATE: "Enqueue jobs again, as new jobs without their dedupe key.",
 }
 _EXAMPLE = {
     Action.RETRY: "forge jobs retry --queue mail --status dead --yes",
@@ -56,7 +64,7 @@ _EXAMPLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _BulkRequest:
     action: Action
     selection: Selection
     yes: bool
@@ -67,7 +75,7 @@ class _Wish:
 def add_to(app: typer.Typer) -> None:
     """Add one command per action."""
     for action in Action:
-        app.command(action.value, help=f"{_SAYS[action]}\n\n\b\nExample:\n  {_EXAMPLE[action]}")(
+        app.command(action.value, help=f"{_HELP[action]}\n\n\b\nExample:\n  {_EXAMPLE[action]}")(
             _command(action)
         )
 
@@ -88,7 +96,7 @@ def _command(action: Action) -> Callable[..., None]:
             bool, typer.Option("--all", help="Every job the action applies to.")
         ] = False,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Say how many jobs, change nothing.")
+            bool, typer.Option("--dry-run", help="Print how many jobs; change nothing.")
         ] = False,
         yes: Yes = False,
         url: Url = None,
@@ -104,8 +112,8 @@ def _command(action: Action) -> Callable[..., None]:
             newer_than=newer_than,
         )
         selection = _selection(action, tuple(ids or ()), chosen, everything)
-        wish = _Wish(action, selection, yes, dry_run, as_json)
-        raise typer.Exit(on_store(url, lambda store: _carry_out(store, wish)))
+        request = _BulkRequest(action, selection, yes, dry_run, as_json)
+        raise typer.Exit(with_store(url, lambda store: _run(store, request)))
 
     return command
 
@@ -121,115 +129,122 @@ def _selection(action: Action, ids: tuple[str, ...], chosen: Filter, everything:
     return Selection(filter=chosen)
 
 
-async def _carry_out(store: Store, wish: _Wish) -> int:
+async def _run(store: Store, request: _BulkRequest) -> int:
     operator = JobActions(store, actor=actor())
-    size = CappedCount(len(wish.selection.ids))
-    if wish.selection.filter is not None:
-        chosen = await by_store_time(store, wish.selection.filter)
-        wish = replace(wish, selection=Selection(filter=chosen))
-        size = await operator.preview(wish.action, chosen)
-        if wish.dry_run or size.jobs == 0:
-            return _say_size(wish, size)
-        _ask(wish, size)
-    elif wish.dry_run:
-        return _say_size(wish, size)
-    with _progress(wish, size) as progress:
-        copied = await _act(operator, wish, progress)
-    if wish.as_json:
-        _print_json(wish, copied)
+    size = CappedCount(len(request.selection.ids))
+    if request.selection.filter is not None:
+        chosen = await by_store_time(store, request.selection.filter)
+        request = replace(request, selection=Selection(filter=chosen))
+        size = await operator.preview(request.action, chosen)
+        if request.dry_run or size.jobs == 0:
+            return _print_size(request, size)
+        _confirm(request, size)
+    elif request.dry_run:
+        return _print_size(request, size)
+    with _ProgressBar(request, size) as progress:
+        copied = await _apply(operator, request, progress)
+    if request.as_json:
+        _print_json(request, copied)
     else:
-        _print(wish, copied)
-        await _explain(store, wish, copied.acted)
-    by_id_failed = wish.selection.ids and copied.acted.skipped + copied.acted.missing
+        _print(request, copied)
+        await _explain(store, request, copied.acted)
+    by_id_failed = request.selection.ids and copied.acted.skipped + copied.acted.missing
     return FAILED if by_id_failed else OK
 
 
-async def _act(operator: JobActions, wish: _Wish, progress: OnProgress) -> Copied:
-    selection = wish.selection
-    match wish.action:
+async def _apply(
+    operator: JobActions, request: _BulkRequest, progress: OnProgress
+) -> DuplicateResult:
+    selection = request.selection
+    match request.action:
         case Action.RETRY:
-            return Copied(await operator.retry(selection, progress=progress))
+            return DuplicateResult(await operator.retry(selection, progress=progress))
         case Action.CANCEL:
-            return Copied(await operator.cancel(selection, progress=progress))
+            return DuplicateResult(await operator.cancel(selection, progress=progress))
         case Action.DELETE:
-            return Copied(await operator.delete(selection, progress=progress))
+            return DuplicateResult(await operator.delete(selection, progress=progress))
         case Action.RUN_NOW:
-            return Copied(await operator.run_now(selection, progress=progress))
+            return DuplicateResult(await operator.run_now(selection, progress=progress))
         case Action.DUPLICATE:
             return await operator.duplicate(selection, progress=progress)
         case _:
-            assert_never(wish.action)
+            assert_never(request.action)
 
 
-def _ask(wish: _Wish, size: CappedCount) -> None:
-    if wish.yes:
+def _confirm(request: _BulkRequest, size: CappedCount) -> None:
+    if request.yes:
         return
-    question = f"{_WORD[wish.action][0]} {_amount(size)}?"
-    if wish.as_json or not sys.stdin.isatty():
+    question = f"{_LABELS[request.action][0]} {_count_text(size)}?"
+    if request.as_json or not sys.stdin.isatty():
         raise Stop(f"{question} Nothing was done: repeat with --yes", code="not_confirmed")
-    show.messages().print(f"{question} [y/N] ", end="")
+    terminal.messages().print(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise typer.Abort
 
 
-def _say_size(wish: _Wish, size: CappedCount) -> int:
-    if wish.as_json:
-        document = {"action": wish.action, "matching": size.jobs, "more": size.more, "changed": 0}
-        show.write_json(json.dumps(document).encode())
+def _print_size(request: _BulkRequest, size: CappedCount) -> int:
+    if request.as_json:
+        document = {
+            "action": request.action,
+            "matching": size.jobs,
+            "more": size.more,
+            "changed": 0,
+        }
+        terminal.write_json(json.dumps(document).encode())
     elif size.jobs == 0:
-        show.console().print("No jobs match.")
+        terminal.console().print("No jobs match.")
     else:
-        show.console().print(f"{_WORD[wish.action][0]}: {_amount(size)} match.")
+        terminal.console().print(f"{_LABELS[request.action][0]}: {_count_text(size)} match.")
     return OK
 
 
-def _print_json(wish: _Wish, copied: Copied) -> None:
+def _print_json(request: _BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
     document: dict[str, object] = {
-        "action": wish.action,
+        "action": request.action,
         "changed": acted.changed,
         "requested": acted.requested,
         "skipped": acted.skipped,
         "missing": acted.missing,
     }
-    if wish.action is Action.DUPLICATE:
+    if request.action is Action.DUPLICATE:
         document["ids"] = list(copied.ids)
-    show.write_json(json.dumps(document).encode())
+    terminal.write_json(json.dumps(document).encode())
 
 
-def _print(wish: _Wish, copied: Copied) -> None:
+def _print(request: _BulkRequest, copied: DuplicateResult) -> None:
     acted = copied.acted
-    parts = [f"{show.plural(acted.changed, 'job')} {_WORD[wish.action][1]}"]
+    parts = [f"{terminal.plural(acted.changed, 'job')} {_LABELS[request.action][1]}"]
     if acted.requested:
         parts.append(f"{acted.requested:,} running asked to stop")
     if acted.skipped:
         parts.append(f"{acted.skipped:,} skipped")
     if acted.missing:
         parts.append(f"{acted.missing:,} not found")
-    show.console().print(", ".join(parts) + ".")
+    terminal.console().print(", ".join(parts) + ".")
     for job_id in copied.ids:
-        show.console().print(job_id)
+        terminal.console().print(job_id)
 
 
-async def _explain(store: Store, wish: _Wish, acted: Acted) -> None:
-    """For a single job named by id, say why nothing happened."""
-    if len(wish.selection.ids) != 1 or not acted.skipped:
+async def _explain(store: Store, request: _BulkRequest, acted: Acted) -> None:
+    """Print why nothing happened, for a single job named by id."""
+    if len(request.selection.ids) != 1 or not acted.skipped:
         return
-    record = await queries.existing(store, wish.selection.ids[0])
-    allowed = APPLIES[wish.action]
+    record = await queries.get_record(store, request.selection.ids[0])
+    allowed = APPLIES_TO[request.action]
     if record.status in allowed:
         text = "another live job holds its dedupe key"
     else:
-        text = f"it is {record.status}; {wish.action} applies to {', '.join(allowed)}"
-    show.messages().print(f"forge: {text}", soft_wrap=True)
+        text = f"it is {record.status}; {request.action} applies to {', '.join(allowed)}"
+    terminal.messages().print(f"forge: {text}", soft_wrap=True)
 
 
-class _progress:
-    """A bar on stderr for long work in a terminal; otherwise nothing."""
+class _ProgressBar:
+    """A progress bar on stderr for long actions in a terminal; otherwise nothing."""
 
-    def __init__(self, wish: _Wish, size: CappedCount) -> None:
-        screen = show.messages()
-        wanted = size.jobs > BATCH and screen.is_terminal and not wish.as_json
+    def __init__(self, request: _BulkRequest, size: CappedCount) -> None:
+        screen = terminal.messages()
+        wanted = size.jobs > BATCH_SIZE and screen.is_terminal and not request.as_json
         self._bar = (
             Progress(
                 TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=screen
@@ -237,8 +252,8 @@ class _progress:
             if wanted
             else None
         )
-        self._word = _WORD[wish.action][0]
-        # past the cap the end is unknown, and the bar pulses instead of lying
+        self._label = _LABELS[request.action][0]
+        # Past the cap the total is unknown, and the bar pulses.
         self._total = None if size.more else size.jobs
 
     def __enter__(self) -> OnProgress:
@@ -246,7 +261,7 @@ class _progress:
         if bar is None:
             return lambda acted: None
         bar.start()
-        task = bar.add_task(self._word, total=self._total)
+        task = bar.add_task(self._label, total=self._total)
 
         def advance(acted: Acted) -> None:
             seen = acted.changed + acted.requested + acted.skipped + acted.missing
@@ -259,5 +274,5 @@ class _progress:
             self._bar.stop()
 
 
-def _amount(size: CappedCount) -> str:
-    return f"{size.jobs:,}+ jobs" if size.more else show.plural(size.jobs, "job")
+def _count_text(size: CappedCount) -> str:
+    return f"{size.jobs:,}+ jobs" if size.more else terminal.plural(size.jobs, "job")

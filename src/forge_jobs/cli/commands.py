@@ -1,4 +1,4 @@
-"""All commands in one tree, and the one place where errors become exit codes."""
+"""The tree of all commands, and the mapping from errors to exit codes."""
 
 import sys
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from . import (
     web,
     workers,
 )
-from .exit_codes import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, say
+from .exit_codes import FAILED, INTERRUPTED, OK, REFUSED, Stop, exit_code, print_error
 from .worker import DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_LOG_FORMAT, HELP, start
 
-RUN, LOOK, STORE = "Run", "Look and act", "Store"
+RUN, OPERATE, STORE = "Run", "Inspect and operate", "Store"
 
 app = typer.Typer(
     name="forge",
@@ -47,9 +47,9 @@ def forge(
 
     \b
     Example:
-      forge demo                          see it work
+      forge demo                          run a demo
       forge worker pkg.jobs:forge         run jobs
-      forge jobs list --status dead       see what failed
+      forge jobs list --status dead       list dead jobs
     """
     if version:
         from importlib.metadata import version as installed
@@ -71,10 +71,10 @@ def worker(
     lease: Annotated[str, typer.Option(metavar="SPAN", help=HELP["lease"])] = DEFAULT_LEASE,
     url: Annotated[str | None, typer.Option(metavar="URL", help=HELP["url"])] = None,
 ) -> None:
-    """Run jobs until told to stop.
+    """Run jobs until a signal stops it.
 
-    SIGTERM or Ctrl-C drains: running jobs get the grace time, the rest is handed back.
-    A second one stops at once.
+    SIGTERM or Ctrl-C drains: running jobs get the grace time, other claimed jobs are released.
+    A second signal stops at once.
 
     \b
     Example:
@@ -98,16 +98,16 @@ app.command("dev", rich_help_panel=RUN)(dev.dev)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.add_typer(web.app, name="web", rich_help_panel=RUN)
 app.command("enqueue", rich_help_panel=RUN)(enqueue.enqueue)
-app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
-app.add_typer(queues.app, name="queues", rich_help_panel=LOOK)
-app.add_typer(cron.app, name="cron", rich_help_panel=LOOK)
-app.add_typer(limits.app, name="limits", rich_help_panel=LOOK)
-app.add_typer(workers.app, name="workers", rich_help_panel=LOOK)
-app.command("audit", rich_help_panel=LOOK)(audit.audit)
-app.command("stats", rich_help_panel=LOOK)(health.stats)
+app.add_typer(jobs.app, name="jobs", rich_help_panel=OPERATE)
+app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
+app.add_typer(cron.app, name="cron", rich_help_panel=OPERATE)
+app.add_typer(limits.app, name="limits", rich_help_panel=OPERATE)
+app.add_typer(workers.app, name="workers", rich_help_panel=OPERATE)
+app.command("audit", rich_help_panel=OPERATE)(audit.audit)
+app.command("stats", rich_help_panel=OPERATE)(health.stats)
 app.command("doctor", rich_help_panel=STORE)(health.doctor)
 app.add_typer(database.app, name="db", rich_help_panel=STORE)
-app.command("bench", rich_help_panel=STORE, context_settings=bench.ANYTHING)(bench.bench)
+app.command("bench", rich_help_panel=STORE, context_settings=bench.PASS_THROUGH)(bench.bench)
 bulk.add_to(jobs.app)
 
 
@@ -115,36 +115,36 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     as_json = "--json" in arguments
     try:
-        left = app(args=list(arguments), prog_name="forge", standalone_mode=False)
+        code = app(args=list(arguments), prog_name="forge", standalone_mode=False)
     except ForgeError as error:
-        say(str(error), code=error.code, as_json=as_json)
+        print_error(str(error), code=error.code, as_json=as_json)
         return exit_code(error)
     except Stop as stop:
-        say(str(stop), code=stop.code, as_json=as_json)
+        print_error(str(stop), code=stop.code, as_json=as_json)
         return stop.exit_code
     except typer.Abort:
-        say("nothing was done", code="aborted", as_json=as_json)
+        print_error("nothing was done", code="aborted", as_json=as_json)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has seen enough; without this the interpreter complains at exit
+        # The reader closed the pipe. Without this the interpreter prints an error at exit.
         sys.stderr.close()
         return FAILED
     except Exception as error:
-        message = _usage(error)
+        message = _usage_error(error)
         if message is None:
             raise
         if message:
-            say(message, code="usage", as_json=as_json)
+            print_error(message, code="usage", as_json=as_json)
         return REFUSED
-    return left if isinstance(left, int) else OK
+    return code if isinstance(code, int) else OK
 
 
-def _usage(error: Exception) -> str | None:
-    """What is wrong with a command line; empty when the help was printed instead.
+def _usage_error(error: Exception) -> str | None:
+    """The message of a usage error; empty if the help was printed instead; None for other errors.
 
-    The class of such errors is private to typer, their shape is not.
+    The error class is private to typer, so the error is recognised by its attributes.
     """
     describe = getattr(error, "format_message", None)
     if describe is None or getattr(error, "exit_code", None) != REFUSED:

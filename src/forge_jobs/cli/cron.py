@@ -1,4 +1,4 @@
-"""``forge cron``: schedules from the shell."""
+"""``forge cron``: lists, creates, changes and runs schedules."""
 
 import sys
 from datetime import datetime
@@ -19,9 +19,9 @@ from forge_jobs.ops.actions import Store
 from forge_jobs.ops.schedules import FireView, ScheduleActions, ScheduleChange, ScheduleView
 from forge_jobs.ops.views import to_json
 
-from . import show
+from . import terminal
 from .options import AsJson, Url, as_span
-from .session import actor, on_store, timed
+from .session import actor, with_store, with_store_time
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 T = TypeVar("T")
-_MAY_SHRINK = ("NAME", "WHEN", "ZONE", "KIND")
+_SHRINKABLE = ("NAME", "WHEN", "ZONE", "KIND")
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
 Zone: TypeAlias = Annotated[
     str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone; default UTC.")
@@ -45,7 +45,7 @@ Queue: TypeAlias = Annotated[
 ]
 Missed: TypeAlias = Annotated[
     str | None,
-    typer.Option("--missed", metavar="WORD", help="Ticks nobody fired: skip, once or all."),
+    typer.Option("--missed", metavar="WORD", help="Missed ticks: skip, once or all."),
 ]
 MissedLimit: TypeAlias = Annotated[
     int | None, typer.Option("--missed-limit", metavar="N", help="How many with all; default 100.")
@@ -70,21 +70,21 @@ def list_schedules(url: Url = None, as_json: AsJson = False) -> None:
     Example:
       forge cron list
     """
-    views, now = on_store(url, lambda store: timed(store, _table(store).all()))
+    views, now = with_store(url, lambda store: with_store_time(store, _actions(store).all()))
     if as_json:
-        show.write_json(to_json({"schedules": views}))
+        terminal.write_json(to_json({"schedules": views}))
         return
-    out = show.console()
+    out = terminal.console()
     if not views:
         out.print("No schedules yet: declare one with @forge.cron, or use `forge cron create`.")
         return
-    made = show.table("NAME", "WHEN", "ZONE", "KIND", "NEXT", "LAST", shrink=_MAY_SHRINK)
+    rows = terminal.table("NAME", "WHEN", "ZONE", "KIND", "NEXT", "LAST", shrink=_SHRINKABLE)
     for view in views:
         following = Text("off", style="yellow") if not view.enabled else _ago(view.next_at, now)
-        made.add_row(
+        rows.add_row(
             view.name, view.expression, view.tz, view.kind, following, _ago(view.last_at, now)
         )
-    out.print(made)
+    out.print(rows)
     for view in views:
         if view.error is not None:
             out.print(Text(f"! {view.name}: {view.error}", style="red"))
@@ -128,8 +128,8 @@ def create(
     given = {field: value for field, value in options.items() if value is not None}
     data = b"{}" if payload is None else _arguments(payload)
     job = NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=data)
-    said = spec(job, expression, name=name, where=f"schedule {name!r}", **given)
-    view = on_store(url, lambda store: _table(store).create(said, enabled=not disabled))
+    schedule = spec(job, expression, name=name, where=f"schedule {name!r}", **given)
+    view = with_store(url, lambda store: _actions(store).create(schedule, enabled=not disabled))
     _print_schedule(view, as_json)
 
 
@@ -152,26 +152,26 @@ def set_schedule(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a schedule; workers follow within a second.
+    """Change a schedule; workers apply it within a second.
 
     \b
     Example:
       forge cron set nightly --cron "30 3 * * *" --missed skip
     """
     change = ScheduleChange(
-        expression=_given(expression),
-        zone=_given(tz),
-        queue=None if queue == "auto" else _given(queue),
+        expression=_or_unset(expression),
+        zone=_or_unset(tz),
+        queue=None if queue == "auto" else _or_unset(queue),
         payload=UNSET if payload is None else _arguments(payload),
-        missed=_given(missed),
-        missed_limit=_given(missed_limit),
-        overlap=_given(overlap),
+        missed=_or_unset(missed),
+        missed_limit=_or_unset(missed_limit),
+        overlap=_or_unset(overlap),
         jitter_s=UNSET if jitter is None else seconds(as_span(jitter), field="--jitter"),
-        max_attempts=_given(max_attempts),
+        max_attempts=_or_unset(max_attempts),
     )
     if change == ScheduleChange():
         raise BadOption('say what to set, for example --cron "0 3 * * *"')
-    _print_schedule(on_store(url, lambda store: _table(store).edit(name, change)), as_json)
+    _print_schedule(with_store(url, lambda store: _actions(store).edit(name, change)), as_json)
 
 
 @app.command()
@@ -182,13 +182,13 @@ def run(name: Name, url: Url = None, as_json: AsJson = False) -> None:
     Example:
       forge cron run nightly
     """
-    fire = on_store(url, lambda store: _table(store).trigger(name))
+    fire = with_store(url, lambda store: _actions(store).trigger(name))
     if as_json:
-        show.write_json(to_json({"id": fire.job_id, "outcome": fire.outcome}))
+        terminal.write_json(to_json({"id": fire.job_id, "outcome": fire.outcome}))
         return
-    show.console().print(fire.job_id)
+    terminal.console().print(fire.job_id)
     if fire.outcome == "skipped":
-        show.messages().print("Its last job is still live (overlap: skip): this is that job.")
+        terminal.messages().print("Its last job is still live (overlap: skip): this is that job.")
 
 
 @app.command()
@@ -206,67 +206,67 @@ def history(
     """
 
     async def work(store: Store) -> tuple[ScheduleView, tuple[FireView, ...]]:
-        table = _table(store)
-        return await table.get(name), await table.history(name, limit=limit)
+        actions = _actions(store)
+        return await actions.get(name), await actions.history(name, limit=limit)
 
-    view, fires = on_store(url, work)
+    view, fires = with_store(url, work)
     if as_json:
-        show.write_json(to_json({"schedule": name, "fires": fires}))
+        terminal.write_json(to_json({"schedule": name, "fires": fires}))
         return
-    made = show.table("TICK", "OUTCOME", "LATE", "MISSED", "JOB", right=("LATE", "MISSED"))
+    rows = terminal.table("TICK", "OUTCOME", "LATE", "MISSED", "JOB", right=("LATE", "MISSED"))
     for fire in fires:
-        made.add_row(
+        rows.add_row(
             _local(fire.tick, view.tz),
             fire.outcome,
-            show.short(fire.late_s),
+            terminal.short(fire.late_s),
             str(fire.missed or "-"),
             fire.job_id or "-",
         )
-    show.console().print(made if fires else "No tick yet.")
+    terminal.console().print(rows if fires else "No tick yet.")
 
 
 @app.command()
 def enable(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Fire a schedule from its next tick on.
+    """Enable a schedule from its next tick on.
 
     \b
     Example:
       forge cron enable nightly
     """
-    _print_schedule(on_store(url, lambda store: _table(store).enable(name)), as_json)
+    _print_schedule(with_store(url, lambda store: _actions(store).enable(name)), as_json)
 
 
 @app.command()
 def disable(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Fire a schedule no more; its jobs are left alone.
+    """Disable a schedule; its jobs stay.
 
     \b
     Example:
       forge cron disable nightly
     """
-    _print_schedule(on_store(url, lambda store: _table(store).disable(name)), as_json)
+    _print_schedule(with_store(url, lambda store: _actions(store).disable(name)), as_json)
 
 
 @app.command()
 def delete(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Remove a schedule. One that code declares comes back with the next worker: disable it.
+    """Delete a schedule. The next worker declares one from code again: disable that one instead.
 
     \b
     Example:
       forge cron delete nightly
     """
-    on_store(url, lambda store: _table(store).delete(name))
+    with_store(url, lambda store: _actions(store).delete(name))
     if as_json:
-        show.write_json(to_json({"deleted": name}))
+        terminal.write_json(to_json({"deleted": name}))
     else:
-        show.console().print(f"Schedule {name} is gone.")
+        terminal.console().print(f"Schedule {name} is deleted.")
 
 
-def _table(store: Store) -> ScheduleActions:
+def _actions(store: Store) -> ScheduleActions:
     return ScheduleActions(store, actor=actor())
 
 
-def _given(value: T | None) -> T | UnsetType:
+def _or_unset(value: T | None) -> T | UnsetType:
     return UNSET if value is None else value
 
 
@@ -277,17 +277,17 @@ def _arguments(text: str) -> bytes:
     return json_payload.encode(cast("dict[str, Any]", given), what="--payload")
 
 
-def _ago(moment: datetime | None, now: datetime) -> Text:
-    return Text("-" if moment is None else show.ago(moment, now))
+def _ago(time: datetime | None, now: datetime) -> Text:
+    return Text("-" if time is None else terminal.ago(time, now))
 
 
-def _local(moment: datetime, zone: str) -> str:
-    return f"{moment.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}"
+def _local(time: datetime, zone: str) -> str:
+    return f"{time.astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}"
 
 
 def _print_schedule(view: ScheduleView, as_json: bool) -> None:
     if as_json:
-        show.write_json(view.to_json())
+        terminal.write_json(view.to_json())
         return
     state = "on" if view.enabled else "off"
     source = "code" if view.declared else "an operator"
@@ -304,5 +304,5 @@ def _print_schedule(view: ScheduleView, as_json: bool) -> None:
         ("declared by", f"{source}, edited since" if view.edited else source),
     ]
     if view.jitter_s:
-        pairs.append(("jitter", show.span(view.jitter_s)))
-    show.console().print(show.facts(pairs))
+        pairs.append(("jitter", terminal.span(view.jitter_s)))
+    terminal.console().print(terminal.facts(pairs))

@@ -1,4 +1,4 @@
-"""``forge db``: make, upgrade, describe and remove the database."""
+"""``forge db``: creates, migrates, describes and removes the database."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from forge_jobs.kit import redact
 from forge_jobs.ops.doctor import SchemaStatus
 from forge_jobs.ops.views import to_json
 
-from . import show
+from . import terminal
 from .exit_codes import Stop
 from .options import AsJson, Force, Url
 from .session import with_forge
@@ -24,29 +24,29 @@ app = typer.Typer(
 
 @app.command()
 def create(url: Url = None, as_json: AsJson = False) -> None:
-    """Create the database with its schema; fine when it is there already.
+    """Create the database with its schema; no effect if it exists.
 
     \b
     Example:
       forge db create --url sqlite:///forge.db
     """
-    _bring_up(url, as_json, "created")
+    _migrate(url, as_json, "created")
 
 
 @app.command()
 def migrate(url: Url = None, as_json: AsJson = False) -> None:
-    """Bring the schema up to what this release wants.
+    """Migrate the schema to the version of this release.
 
     \b
     Example:
       FORGE_URL=sqlite:///forge.db forge db migrate
     """
-    _bring_up(url, as_json, "migrated")
+    _migrate(url, as_json, "migrated")
 
 
 @app.command()
 def status(url: Url = None, as_json: AsJson = False) -> None:
-    """Say which schema is there and which this release wants.
+    """Show the version of the schema and the one this release needs.
 
     \b
     Example:
@@ -58,18 +58,22 @@ def status(url: Url = None, as_json: AsJson = False) -> None:
 
     found, described = with_forge(url, work)
     if as_json:
-        document = {"current": found.current, "wanted": found.wanted, "store": described}
-        show.write_json(to_json(document))
+        document = {
+            "current": found.current,
+            "wanted": found.wanted,
+            "compatible": found.compatible,
+            "outdated_functions": found.outdated_functions,
+            "store": described,
+        }
+        terminal.write_json(to_json(document))
         return
     current = "none" if found.current is None else str(found.current)
-    verdict = "up to date" if found.current == found.wanted else "run: forge db migrate"
-    if found.current is None:
-        verdict = "run: forge db create"
-    elif found.current > found.wanted:
-        verdict = "newer than this release: upgrade forge-jobs"
     pairs = [pair for pair in described.items() if pair[0] != "schema"]
-    pairs.append(("schema", f"{current} (wanted {found.wanted}): {verdict}"))
-    show.console().print(show.facts(pairs))
+    pairs.append(("schema", f"{current} (wanted {found.wanted}): {_state(found)}"))
+    pairs.append(("compatible", f"with releases that know schema {found.compatible} or later"))
+    if found.outdated_functions:
+        pairs.append(("functions", f"missing or old: {', '.join(found.outdated_functions)}"))
+    terminal.console().print(terminal.facts(pairs))
 
 
 @app.command()
@@ -82,20 +86,20 @@ def drop(force: Force = False, url: Url = None, as_json: AsJson = False) -> None
     """
 
     async def work(forge: "Forge") -> str:
-        _needs_force(force, forge, "drop")
+        _require_force(force, forge, "drop")
         await forge.store.maintenance.drop()
         return redact.url(forge.url)
 
-    place = with_forge(url, work)
+    address = with_forge(url, work)
     if as_json:
-        show.write_json(to_json({"dropped": place}))
+        terminal.write_json(to_json({"dropped": address}))
     else:
-        show.console().print(f"Dropped {place}.", soft_wrap=True)
+        terminal.console().print(f"Dropped {address}.", soft_wrap=True)
 
 
 @app.command()
 def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> None:
-    """Remove the database with every job in it and make an empty one. Needs --force.
+    """Remove the database with every job in it and create an empty one. Needs --force.
 
     \b
     Example:
@@ -103,35 +107,51 @@ def reset(force: Force = False, url: Url = None, as_json: AsJson = False) -> Non
     """
 
     async def work(forge: "Forge") -> SchemaStatus:
-        _needs_force(force, forge, "reset")
+        _require_force(force, forge, "reset")
         await forge.store.maintenance.drop()
         return await forge.store.maintenance.migrate()
 
     _print_schema(with_forge(url, work), as_json, "reset", "")
 
 
-def _bring_up(url: str | None, as_json: bool, verb: str) -> None:
+def _state(found: SchemaStatus) -> str:
+    """What the schema's numbers mean for this release, and what to do."""
+    if found.current is None:
+        return "run: forge db create"
+    if found.is_too_new:
+        return "needs a newer release: upgrade forge-jobs"
+    if not found.is_complete:
+        return "run: forge db migrate"
+    if found.current > found.wanted:
+        return "newer than this release, and compatible"
+    return "up to date"
+
+
+def _migrate(url: str | None, as_json: bool, verb: str) -> None:
     async def work(forge: "Forge") -> tuple[SchemaStatus, SchemaStatus, str]:
         before = await forge.store.maintenance.schema_status()
         return before, await forge.store.maintenance.migrate(), redact.url(forge.url)
 
-    before, after, place = with_forge(url, work)
-    done = verb if before.current != after.current else "already up to date"
-    _print_schema(after, as_json, done, place)
+    before, after, address = with_forge(url, work)
+    result = "already up to date" if before == after else verb
+    _print_schema(after, as_json, result, address)
 
 
-def _print_schema(after: SchemaStatus, as_json: bool, done: str, place: str) -> None:
+def _print_schema(after: SchemaStatus, as_json: bool, result: str, address: str) -> None:
     if as_json:
-        show.write_json(to_json({"result": done, "current": after.current, "wanted": after.wanted}))
+        terminal.write_json(
+            to_json({"result": result, "current": after.current, "wanted": after.wanted})
+        )
     else:
-        where = f"{place}: " if place else ""
-        show.console().print(f"{where}{done}, schema version {after.current}.", soft_wrap=True)
+        prefix = f"{address}: " if address else ""
+        text = f"{prefix}{result}, schema version {after.current}."
+        terminal.console().print(text, soft_wrap=True)
 
 
-def _needs_force(force: bool, forge: "Forge", verb: str) -> None:
+def _require_force(force: bool, forge: "Forge", verb: str) -> None:
     if not force:
-        place = redact.url(forge.url)
+        address = redact.url(forge.url)
         raise Stop(
-            f"{verb} removes {place} with every job in it: repeat with --force",
+            f"{verb} removes {address} with every job in it: repeat with --force",
             code="needs_force",
         )

@@ -1,4 +1,4 @@
-"""``forge demo``: real workers, a feeder and a live picture, on a SQLite file, in one command."""
+"""``forge demo``: runs workers on a SQLite file, enqueues sample jobs and shows them live."""
 
 import asyncio
 import os
@@ -18,13 +18,13 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
 
-from . import show
-from .demo_feed import endless
-from .demo_view import LiveScreen, Picture, PlainLines
+from . import terminal
+from .demo_feed import sample_jobs
+from .demo_view import DemoState, LiveScreen, PlainLines
 from .exit_codes import FAILED, OK, Stop
-from .session import on_store, with_forge
+from .session import with_forge, with_store
 from .tied_process import TiedProcess
-from .web import import_serving
+from .web import import_standalone
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
@@ -40,7 +40,7 @@ _FAILED: Final = Filter(statuses=(JobStatus.FAILED, JobStatus.DEAD))
 
 
 @dataclass(frozen=True, slots=True)
-class _Show:
+class _DemoRun:
     url: str
     seconds: float | None
     jobs: int | None
@@ -53,99 +53,99 @@ class _Show:
 def demo(
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", metavar="N", min=1, help="End by itself after that long."),
+        typer.Option("--seconds", metavar="N", min=1, help="Stop after N seconds."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", min=1, help="End when that many jobs have ended."),
+        typer.Option("--jobs", metavar="N", min=1, help="Stop after N jobs have ended."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="PATH", help="Keep the database here; else it is removed."),
+        typer.Option("--file", metavar="PATH", help="Keep the database here. Default: removed."),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="P", min=0, max=65_535, help="Of Mission Control; else 8787, or any free one."
+            metavar="P", min=0, max=65_535, help="Mission Control; default 8787 or any free one."
         ),
     ] = None,
 ) -> None:
-    """Two worker processes run sample jobs that fail, retry, wait and get throttled.
+    """Run two worker processes with sample jobs that fail, retry, wait and get throttled.
 
-    Watch them in the browser (Mission Control) and in the terminal.
+    Shows them in the browser (Mission Control) and in the terminal.
 
     \b
     Example:
       forge demo
       forge demo --seconds 10 --file demo.db
     """
-    import_serving().check_pages()
-    with ExitStack() as rooms:
-        folder = Path(rooms.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
-        place = (file or folder / "demo.db").resolve()
-        url = f"sqlite:///{place}"
-        # the sample app reads its address here, and its file is new whatever the shell says
+    import_standalone().check_pages()
+    with ExitStack() as resources:
+        folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
+        path = (file or folder / "demo.db").resolve()
+        url = f"sqlite:///{path}"
+        # The sample app reads its address here, and its file is new whatever the shell has set.
         os.environ.update(FORGE_URL=url, FORGE_AUTO_MIGRATE="1")
         log = folder / "workers.log"
-        output = rooms.enter_context(log.open("wb"))
-        worker = _workers(url, output)
-        part = _Show(url, seconds, jobs, worker, log, SYSTEM_CLOCK, port)
-        raise typer.Exit(_run(part, kept=file is not None))
+        output = resources.enter_context(log.open("wb"))
+        worker = _start_workers(url, output)
+        run = _DemoRun(url, seconds, jobs, worker, log, SYSTEM_CLOCK, port)
+        raise typer.Exit(_run(run, kept=file is not None))
 
 
-def _workers(url: str, output: IO[bytes]) -> TiedProcess:
+def _start_workers(url: str, output: IO[bytes]) -> TiedProcess:
     arguments = [_APP, "--queues", _QUEUES, "--processes", str(WORKERS)]
     arguments += ["--grace", f"{_GRACE_S}", "--lease", f"{_LEASE_S}"]
     named = {"FORGE_URL": url, "FORGE_WORKER_PREFIX": "demo", "FORGE_QUEUES": ""}
     return TiedProcess(arguments, environment=named, output=output)
 
 
-def _run(part: _Show, *, kept: bool) -> int:
+def _run(run: _DemoRun, *, kept: bool) -> int:
     try:
-        last = with_forge(part.url, lambda forge: _serve(forge, part))
+        last = with_forge(run.url, lambda forge: _serve(forge, run))
     finally:
-        code = part.worker.stop(_GRACE_S)
-    after = on_store(part.url, lambda store: queries.overview(store, minutes=1))
-    return _farewell(replace(last, seen=after), code, part.url, kept)
+        code = run.worker.stop(_GRACE_S)
+    after = with_store(run.url, lambda store: queries.overview(store, minutes=1))
+    return _print_summary(replace(last, overview=after), code, run.url, kept)
 
 
-async def _serve(forge: "Forge", part: _Show) -> Picture:
-    serving = import_serving()
-    place = serving.listen_near(serving.DEFAULT_PORT if part.port is None else part.port)
-    async with serving.served(forge, place):
-        address = serving.address(place)
-        show.console().print(f"Mission Control: {address}", soft_wrap=True)
-        return await _play(forge, part, address)
+async def _serve(forge: "Forge", run: _DemoRun) -> DemoState:
+    standalone = import_standalone()
+    listener = standalone.listen_near(standalone.DEFAULT_PORT if run.port is None else run.port)
+    async with standalone.served(forge, listener):
+        address = standalone.address(listener)
+        terminal.console().print(f"Mission Control: {address}", soft_wrap=True)
+        return await _enqueue_and_draw(forge, run, address)
 
 
-async def _play(forge: "Forge", part: _Show, address: str) -> Picture:
+async def _enqueue_and_draw(forge: "Forge", run: _DemoRun, address: str) -> DemoState:
     store = await forge.aready()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    feed, fed = endless(), 0
-    screen = show.console()
+    feed, enqueued = sample_jobs(), 0
+    screen = terminal.console()
     view = LiveScreen(screen, address) if screen.is_terminal else PlainLines(screen)
     if not screen.is_terminal:
-        screen.print(f"{WORKERS} workers on {part.url}", soft_wrap=True)
-    start = part.clock.mono()
+        screen.print(f"{WORKERS} workers on {run.url}", soft_wrap=True)
+    start = run.clock.mono()
     with view:
         while True:
-            elapsed_s = part.clock.mono() - start
+            elapsed_s = run.clock.mono() - start
             wanted = int((elapsed_s + 1) * _JOBS_PER_S)
-            if part.jobs is not None:
-                wanted = min(wanted, part.jobs)
-            fresh = list(islice(feed, max(0, wanted - fed)))
+            if run.jobs is not None:
+                wanted = min(wanted, run.jobs)
+            fresh = list(islice(feed, max(0, wanted - enqueued)))
             if fresh:
                 await store.jobs.enqueue(fresh)
-                fed += len(fresh)
-            picture = await _read_state(store, elapsed_s, fed, part)
-            view.draw(picture)
-            if stop.is_set() or _over(picture, part):
-                return picture
-            if part.worker.ended is not None:
-                raise Stop(_why_ended(part.log), code="worker_ended", exit_code=FAILED)
+                enqueued += len(fresh)
+            state = await _read_state(store, elapsed_s, enqueued, run)
+            view.draw(state)
+            if stop.is_set() or _is_finished(state, run):
+                return state
+            if run.worker.exit_code is not None:
+                raise Stop(_exit_reason(run.log), code="worker_ended", exit_code=FAILED)
             try:
                 async with asyncio.timeout(_TURN_S):
                     await stop.wait()
@@ -153,28 +153,28 @@ async def _play(forge: "Forge", part: _Show, address: str) -> Picture:
                 pass
 
 
-async def _read_state(store: Store, elapsed_s: float, fed: int, part: _Show) -> Picture:
-    seen = await queries.overview(store, minutes=1, clock=part.clock)
+async def _read_state(store: Store, elapsed_s: float, enqueued: int, run: _DemoRun) -> DemoState:
+    overview = await queries.overview(store, minutes=1, clock=run.clock)
     failures = await queries.jobs(store, _FAILED, limit=5)
-    return Picture(elapsed_s, fed, seen, failures.jobs)
+    return DemoState(elapsed_s, enqueued, overview, failures.jobs)
 
 
-def _over(picture: Picture, part: _Show) -> bool:
-    if part.seconds is not None and picture.elapsed_s >= part.seconds:
+def _is_finished(state: DemoState, run: _DemoRun) -> bool:
+    if run.seconds is not None and state.elapsed_s >= run.seconds:
         return True
-    return part.jobs is not None and picture.fed >= part.jobs and picture.live == 0
+    return run.jobs is not None and state.enqueued >= run.jobs and state.live == 0
 
 
-def _why_ended(log: Path) -> str:
+def _exit_reason(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return f"the workers ended by themselves: {lines[-1] if lines else 'they said nothing'}"
+    return f"the workers exited: {lines[-1] if lines else 'without a log line'}"
 
 
-def _farewell(last: Picture, code: int, url: str, kept: bool) -> int:
-    counts = last.seen.counts
-    out = show.console()
+def _print_summary(last: DemoState, code: int, url: str, kept: bool) -> int:
+    counts = last.overview.counts
+    out = terminal.console()
     out.print(
-        f"\nProcessed {last.ended:,} of {last.fed:,} jobs in {last.elapsed_s:.0f} s: "
+        f"\nProcessed {last.ended:,} of {last.enqueued:,} jobs in {last.elapsed_s:.0f} s: "
         f"{counts[JobStatus.DONE]:,} done, {counts[JobStatus.DEAD]:,} dead, "
         f"{last.live:,} still waiting."
     )
@@ -182,5 +182,5 @@ def _farewell(last: Picture, code: int, url: str, kept: bool) -> int:
     if kept:
         out.print(f"Look around: forge web --url {url}", soft_wrap=True)
     if code != 0:
-        out.print(f"The workers left with exit code {code}.")
+        out.print(f"The workers exited with code {code}.")
     return OK if code == 0 else FAILED

@@ -1,6 +1,6 @@
-"""The application that ``forge demo`` runs: a small shop with mail, pictures, orders and reports.
+"""The sample application of ``forge demo``: a small shop with mail, pictures, orders and reports.
 
-What fails, and when, follows from each job's number, so that every demo shows the same variety.
+A job's number determines whether it fails, so that every demo shows the same variety.
 """
 
 from forge_jobs import Context, Dead, Forge, NoopEcho, Retry, Throttled
@@ -18,7 +18,7 @@ forge.rate_limit("newsletter", "60/m", burst=5)
 
 @forge.task(queue="mail", max_attempts=3, retry=soon)
 async def send_mail(number: int, to: str, ctx: Context) -> str:
-    """Sometimes fails and succeeds on its retry; sometimes can never succeed."""
+    """Some fail and succeed on a retry, some can never succeed."""
     await SYSTEM_CLOCK.sleep(0.02 + number % 7 * 0.01)
     if number % 17 == 0:
         raise Dead(f"there is no mailbox {to}")
@@ -36,7 +36,7 @@ async def remind(number: int, to: str) -> str:
 
 @forge.task(queue="mail", scopes=["newsletter"], concurrency=2)
 async def newsletter(number: int, ctx: Context) -> str:
-    """Keeps to a rate of the whole cluster: a letter a second, and two at once."""
+    """Has a cluster-wide rate limit of a letter per second, and runs at most two at once."""
     await ctx.rate_limit.acquire("newsletter")
     await SYSTEM_CLOCK.sleep(0.05)
     return f"letter {number} is out"
@@ -55,7 +55,7 @@ async def count_stock(number: int, shop: str, ctx: Context) -> str:
 @forge.cron("*/5 * * * * *", name="sweep-every-5-seconds")
 @forge.task(queue="orders")
 async def sweep() -> str:
-    """By the calendar, every five seconds: tries the newest dead pictures once more."""
+    """A schedule, every five seconds: retries the newest dead pictures."""
     store = await forge.aready()
     dead = await queries.jobs(store, Filter(queue="pictures", statuses=(JobStatus.DEAD,)), limit=3)
     ids = tuple(job.id for job in dead.jobs)
@@ -66,13 +66,13 @@ async def sweep() -> str:
 @forge.cron("0 3 * * *", tz="Europe/Berlin", name="nightly-archive", payload={"days": 30})
 @forge.task(queue="reports")
 async def archive(days: int) -> str:
-    """By the calendar, every night."""
+    """A schedule, every night."""
     return f"archived what is older than {days} days"
 
 
 @forge.task(queue="pictures", max_attempts=2, retry=soon)
 def resize(number: int, width: int, ctx: Context) -> int:
-    """Ordinary blocking code, in a thread."""
+    """Blocking code, in a thread."""
     for step in range(4):
         ctx.progress((step + 1) / 4, f"{step + 1} of 4 passes")
         SYSTEM_CLOCK.pause(0.01 + number % 5 * 0.005)
@@ -83,7 +83,7 @@ def resize(number: int, width: int, ctx: Context) -> int:
 
 @forge.task(queue="orders", max_attempts=3, retry=soon)
 async def sync_order(number: int, ctx: Context) -> str:
-    """Now and then the other side asks for a pause; no attempt is spent on it."""
+    """Is throttled now and then, which spends no attempt."""
     await SYSTEM_CLOCK.sleep(0.03)
     age_us = SYSTEM_CLOCK.now() - int(ctx.job.enqueued_at.timestamp() * 1_000_000)
     if number % 37 == 0 and age_us < 1_000_000:
@@ -93,7 +93,7 @@ async def sync_order(number: int, ctx: Context) -> str:
 
 @forge.task(queue="reports", cpu=True, max_attempts=2, timeout="20s")
 def report(number: int, below: int) -> int:
-    """Heavy arithmetic, in a process of its own: how many primes there are below a number."""
+    """CPU-bound work in a child process: counts the primes below a number."""
     sieve = bytearray([1]) * below
     sieve[:2] = b"\0\0"
     for factor in range(2, int(below**0.5) + 1):

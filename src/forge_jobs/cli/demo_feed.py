@@ -1,4 +1,4 @@
-"""What the demo enqueues: a mixture of all sample tasks, numbered from 1."""
+"""The jobs that the demo enqueues: a mixture of all sample tasks, numbered from 1."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,8 +8,8 @@ from forge_jobs.core import payload
 from forge_jobs.core.job import NewJob
 
 
-def endless() -> Iterator[NewJob]:
-    """One request after the other; import costs the application, so only when asked."""
+def sample_jobs() -> Iterator[NewJob]:
+    """An endless sequence of jobs. Imports the application on the first one, because it is slow."""
     from . import demo_app as shop
 
     for number in count(1):

@@ -1,4 +1,4 @@
-"""``forge dev``: one worker that starts anew whenever the source changes."""
+"""``forge dev``: runs one worker and restarts it when source files change."""
 
 import os
 from collections.abc import Generator
@@ -11,15 +11,15 @@ import typer
 from forge_jobs.core.errors import BadAppPath, Refused
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
-from . import show
+from . import terminal
 from .app_path import load_app
 from .exit_codes import OK, Stop
 from .file_changes import changed, snapshot
 from .options import Url
 from .tied_process import TiedProcess
-from .web import import_serving
+from .web import import_standalone
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _GRACE_S: Final = 5.0
 
 
@@ -28,7 +28,7 @@ def dev(
         str, typer.Argument(metavar="APP", help="Where the Forge object is: pkg.module:name.")
     ],
     queues: Annotated[
-        str | None, typer.Option("--queues", metavar="LIST", help="As for forge worker.")
+        str | None, typer.Option("--queues", metavar="LIST", help="Same as forge worker --queues.")
     ] = None,
     port: Annotated[
         int | None,
@@ -38,7 +38,7 @@ def dev(
 ) -> None:
     """Run one worker and restart it when a source file below this folder changes.
 
-    Mission Control runs beside it; its address is printed.
+    Also serves Mission Control and prints its address.
 
     \b
     Example:
@@ -48,60 +48,61 @@ def dev(
     if queues is not None:
         arguments += ["--queues", queues]
     if url is not None:
-        # not as an argument of the worker: everybody on the machine can read those
+        # Not as an argument of the worker: every user of the machine can read those.
         os.environ["FORGE_URL"] = url
     with _mission_control(app, port) as address:
         if address is not None:
-            show.messages().print(f"Mission Control: {address}", soft_wrap=True)
-        code = reload_forever(arguments, Path.cwd(), SYSTEM_CLOCK)
+            terminal.messages().print(f"Mission Control: {address}", soft_wrap=True)
+        code = run_with_reload(arguments, Path.cwd(), SYSTEM_CLOCK)
     raise typer.Exit(code)
 
 
 @contextmanager
 def _mission_control(app: str, port: int | None) -> Generator[str | None]:
-    """Its address; None where the extra [web] or files of the pages are not installed."""
+    """Serve Mission Control; yields its address, or None if the extra [web] or the page files are
+    not installed."""
     try:
-        serving = import_serving()
-        serving.check_pages()
+        standalone = import_standalone()
+        standalone.check_pages()
     except (Stop, Refused) as missing:
-        show.messages().print(str(missing), soft_wrap=True)
+        terminal.messages().print(str(missing), soft_wrap=True)
         yield None
         return
     url = _url_of(app)
-    place = serving.listen_near(serving.DEFAULT_PORT if port is None else port)
-    with serving.served_beside_workers(url, place) as address:
+    listener = standalone.listen_near(standalone.DEFAULT_PORT if port is None else port)
+    with standalone.served_beside_workers(url, listener) as address:
         yield address
 
 
 def _url_of(app: str) -> str | None:
-    """Where the application keeps its jobs; while it cannot be imported, what the settings say."""
+    """The application's store address; None (the configured one) if it cannot be imported."""
     try:
         return load_app(app).url
     except BadAppPath:
         return None
 
 
-def reload_forever(arguments: list[str], folder: Path, clock: Clock) -> int:
-    """Run, look, restart, until Ctrl-C; the exit code."""
-    out = show.messages()
+def run_with_reload(arguments: list[str], folder: Path, clock: Clock) -> int:
+    """Run a worker and restart it on changes, until Ctrl-C; the exit code."""
+    out = terminal.messages()
     out.print(f"Watching {folder} for changes. Ctrl-C stops.")
-    seen = snapshot(folder)
+    before = snapshot(folder)
     worker = TiedProcess(arguments)
-    told = False
+    exit_printed = False
     try:
         while True:
-            clock.pause(_LOOK_S)
+            clock.pause(_POLL_S)
             now = snapshot(folder)
-            files = changed(seen, now)
-            seen = now
+            files = changed(before, now)
+            before = now
             if files:
                 more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-                out.print(f"{_below(files[0], folder)}{more} changed: restarting the worker.")
+                out.print(f"{_relative(files[0], folder)}{more} changed: restarting the worker.")
                 worker.stop(_GRACE_S)
-                worker, told = TiedProcess(arguments), False
-            elif worker.ended is not None and not told:
-                told = True
-                out.print(f"The worker ended (exit {worker.ended}). Waiting for a change.")
+                worker, exit_printed = TiedProcess(arguments), False
+            elif worker.exit_code is not None and not exit_printed:
+                exit_printed = True
+                out.print(f"The worker ended (exit {worker.exit_code}). Waiting for a change.")
     except KeyboardInterrupt:
         out.print("Stopping.")
     finally:
@@ -109,5 +110,5 @@ def reload_forever(arguments: list[str], folder: Path, clock: Clock) -> int:
     return OK
 
 
-def _below(path: str, folder: Path) -> str:
+def _relative(path: str, folder: Path) -> str:
     return str(Path(path).relative_to(folder))

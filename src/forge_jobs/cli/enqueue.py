@@ -1,4 +1,4 @@
-"""``forge enqueue``: a job by kind, from the shell."""
+"""``forge enqueue``: enqueues one job by kind."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -9,7 +9,7 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption
 from forge_jobs.ops.views import to_json
 
-from . import show
+from . import terminal
 from .options import AsJson, Url, as_span
 from .session import with_forge
 
@@ -25,7 +25,7 @@ def enqueue(
     ] = "{}",
     queue: Annotated[
         str | None,
-        typer.Option("--queue", metavar="NAME", help="Default: what workers say, else `default`."),
+        typer.Option("--queue", metavar="NAME", help="Default: the kind's queue, else `default`."),
     ] = None,
     delay: Annotated[
         str | None, typer.Option("--delay", metavar="SPAN", help="Start later, e.g. 10m.")
@@ -72,8 +72,8 @@ def enqueue(
 
     job = with_forge(url, work)
     if as_json:
-        show.write_json(to_json({"id": job.id, "kind": kind, "duplicate": job.duplicate}))
+        terminal.write_json(to_json({"id": job.id, "kind": kind, "duplicate": job.duplicate}))
     else:
-        show.console().print(job.id)
+        terminal.console().print(job.id)
         if job.duplicate:
-            show.messages().print("That dedupe key is taken: this is the existing job.")
+            terminal.messages().print("That dedupe key is taken: this is the existing job.")

@@ -1,4 +1,4 @@
-"""From an error to one clear line and an exit code. Standard library and errors only."""
+"""Exit codes, and error messages as one line on stderr. Imports the standard library only."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ INTERRUPTED: Final = 130
 
 
 class Stop(Exception):
-    """End the command with a message; for what goes wrong in the command line itself."""
+    """Ends the command with a message and an exit code; for errors of the command line itself."""
 
     def __init__(self, message: str, *, code: str = "refused", exit_code: int = REFUSED) -> None:
         super().__init__(message)
@@ -23,12 +23,12 @@ class Stop(Exception):
 
 
 def exit_code(error: ForgeError) -> int:
-    """2 when the request was wrong or refused, 1 when it was right and failed."""
+    """2 if the request was invalid or refused, 1 if it was valid and failed."""
     return REFUSED if isinstance(error, Invalid | Conflict) else FAILED
 
 
-def say(message: str, *, code: str, as_json: bool) -> None:
-    """The error on stderr: one line for people, or one JSON object with its code."""
+def print_error(message: str, *, code: str, as_json: bool) -> None:
+    """Print an error on stderr: one line of text, or one JSON object with its code."""
     clean = redact.text(message)
     if as_json:
         print(json.dumps({"error": {"code": code, "message": clean}}), file=sys.stderr)

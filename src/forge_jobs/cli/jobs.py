@@ -1,4 +1,4 @@
-"""``forge jobs list`` and ``forge jobs show``."""
+"""``forge jobs list`` and ``forge jobs show``: queries about jobs."""
 
 import json
 from datetime import datetime
@@ -10,9 +10,9 @@ from rich.text import Text
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import Store
-from forge_jobs.ops.views import JobLine, JobsPage, JobView, Reason
+from forge_jobs.ops.views import JobsPage, JobSummary, JobView, Reason
 
-from . import show
+from . import terminal
 from .options import (
     AsJson,
     ErrorText,
@@ -25,7 +25,7 @@ from .options import (
     Url,
     filter_of,
 )
-from .session import by_store_time, on_store, timed
+from .session import by_store_time, with_store, with_store_time
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -49,7 +49,7 @@ def list_jobs(
     limit: Annotated[int, typer.Option("--limit", metavar="N", help="Jobs per page.")] = 50,
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="CURSOR", help="Go on where the last page ended."),
+        typer.Option("--after", metavar="CURSOR", help="Continue after an earlier page."),
     ] = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -75,9 +75,9 @@ def list_jobs(
             store, await by_store_time(store, chosen), limit=limit, after=after
         )
 
-    page, now = on_store(url, lambda store: timed(store, work(store)))
+    page, now = with_store(url, lambda store: with_store_time(store, work(store)))
     if as_json:
-        show.write_json(page.to_json())
+        terminal.write_json(page.to_json())
     else:
         _print_page(page, now)
 
@@ -97,69 +97,77 @@ def show_job(
     Example:
       forge jobs show 01JABCDEFGHJKMNPQRSTVWXYZ0
     """
-    view, now = on_store(url, lambda store: timed(store, queries.job(store, job_id, reveal=reveal)))
+    view, now = with_store(
+        url, lambda store: with_store_time(store, queries.job(store, job_id, reveal=reveal))
+    )
     if as_json:
-        show.write_json(view.to_json())
+        terminal.write_json(view.to_json())
     else:
         _print_job(view, now)
 
 
 def _print_page(page: JobsPage, now: datetime) -> None:
-    out = show.console()
+    out = terminal.console()
     if not page.jobs:
-        text = "No jobs match." if page.next is None else "None so far."
-        out.print(text if page.next is None else f"{text} Go on: repeat with --after {page.next}")
+        text = "No jobs match."
+        if page.next is not None:
+            text = f"None so far. To continue, repeat with --after {page.next}"
+        out.print(text)
         return
-    rows = show.table(
+    rows = terminal.table(
         "ID", "KIND", "QUEUE", "STATE", "TRIES", "WHEN", right=("TRIES",), shrink=("KIND", "QUEUE")
     )
     for job in page.jobs:
         tries = f"{job.attempts}/{job.max_attempts}"
-        rows.add_row(job.id, job.kind, job.queue, show.status(job.status), tries, _when(job, now))
+        rows.add_row(
+            job.id, job.kind, job.queue, terminal.status(job.status), tries, _when(job, now)
+        )
     out.print(rows)
     if page.next is not None:
         out.print(f"\nMore: repeat with --after {page.next}", soft_wrap=True)
 
 
-def _when(job: JobLine, now: datetime) -> str:
+def _when(job: JobSummary, now: datetime) -> str:
     match job.status:
         case JobStatus.SCHEDULED | JobStatus.FAILED:
-            return show.ago(job.run_at, now) if job.run_at > now else "due"
+            return terminal.ago(job.run_at, now) if job.run_at > now else "due"
         case JobStatus.RUNNING if job.started_at is not None:
-            return f"for {show.short((now - job.started_at).total_seconds())}"
+            return f"for {terminal.short((now - job.started_at).total_seconds())}"
         case _ if job.finished_at is not None:
-            return show.ago(job.finished_at, now)
+            return terminal.ago(job.finished_at, now)
         case _:
-            return show.ago(job.enqueued_at, now)
+            return terminal.ago(job.enqueued_at, now)
 
 
 def _print_job(job: JobView, now: datetime) -> None:
-    out = show.console()
-    out.print(Text.assemble((job.kind, "bold"), "  ", show.status(job.status)))
-    out.print(show.facts(_facts(job, now)))
+    out = terminal.console()
+    out.print(Text.assemble((job.kind, "bold"), "  ", terminal.status(job.status)))
+    out.print(terminal.facts(_facts(job, now)))
     _section("Payload", json.dumps(job.payload, indent=2, ensure_ascii=False))
     if job.result is not None:
         _section("Result", json.dumps(job.result, indent=2, ensure_ascii=False))
     if job.errors:
-        rows = show.table("", "", "", fold=("",))
+        rows = terminal.table("", "", "", fold=("",))
         for error in job.errors[-_ERRORS_SHOWN:]:
-            rows.add_row(show.ago(error.at, now), f"attempt {error.attempt}", error.message.strip())
+            rows.add_row(
+                terminal.ago(error.at, now), f"attempt {error.attempt}", error.message.strip()
+            )
         _heading(f"Errors ({len(job.errors)})")
         rows.show_header = False
         out.print(rows)
     if job.logs:
-        _heading(f"Log ({show.plural(len(job.logs), 'line')})")
+        _heading(f"Log ({terminal.plural(len(job.logs), 'line')})")
         for line in job.logs[-_LOGS_SHOWN:]:
             out.print(f"{line.at:%H:%M:%S} {line.level:<7} {line.message}", soft_wrap=True)
 
 
 def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
-    def at(moment: datetime | None) -> str | None:
-        return None if moment is None else show.clock_time(moment, now)
+    def at(time: datetime | None) -> str | None:
+        return None if time is None else terminal.clock_time(time, now)
 
     pairs: list[tuple[str, str | Text | None]] = [("id", job.id), ("queue", job.queue)]
     reasons = () if job.status is JobStatus.DONE else job.why
-    pairs.extend(("why" if place == 0 else "", _why(r, now)) for place, r in enumerate(reasons))
+    pairs.extend(("why" if index == 0 else "", _why(r, now)) for index, r in enumerate(reasons))
     progress = None
     if job.progress is not None:
         progress = f"{job.progress:.0%} {job.progress_note or ''}".strip()
@@ -174,9 +182,9 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
             ("run at", at(job.run_at) if job.run_at > job.enqueued_at else None),
             ("started", at(job.started_at)),
             ("finished", at(job.finished_at)),
-            ("ran", None if job.ran_s is None else show.span(job.ran_s)),
+            ("ran", None if job.ran_s is None else terminal.span(job.ran_s)),
             ("expires", at(job.expires_at)),
-            ("timeout", None if job.timeout_s is None else show.span(job.timeout_s)),
+            ("timeout", None if job.timeout_s is None else terminal.span(job.timeout_s)),
             ("worker", job.worker),
             ("cancel asked", at(job.cancel_requested_at)),
             ("tags", ", ".join(job.tags) or None),
@@ -192,16 +200,16 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
 def _why(reason: Reason, now: datetime) -> Text:
     text = Text(reason.text)
     if reason.until is not None:
-        text.append(f" until {show.clock_time(reason.until, now)}")
+        text.append(f" until {terminal.clock_time(reason.until, now)}")
     if reason.remedy is not None:
         text.append(f"\n→ {reason.remedy}", style="bright_black")
     return text
 
 
 def _heading(title: str) -> None:
-    show.console().print(Text(f"\n{title}", style="bold"))
+    terminal.console().print(Text(f"\n{title}", style="bold"))
 
 
 def _section(title: str, body: str) -> None:
     _heading(title)
-    show.console().print(body, soft_wrap=True)
+    terminal.console().print(body, soft_wrap=True)

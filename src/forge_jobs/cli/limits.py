@@ -1,4 +1,4 @@
-"""``forge limits``: the rate limits that handlers keep to, declared limits and throttle scopes."""
+"""``forge limits``: rate limits of handlers, limits of tasks and queues, throttle scopes."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,16 +14,16 @@ from forge_jobs.ops.declared_limits import LimitActions, LimitView, ScopeView
 from forge_jobs.ops.rate_limits import RateLimitActions, RateLimitView
 from forge_jobs.ops.views import to_json
 
-from . import show
+from . import terminal
 from .options import AsJson, Url
-from .session import actor, on_store
+from .session import actor, with_store
 
 app = typer.Typer(
     no_args_is_help=True,
     help="List, set and clear limits.\n\n\b\nExample:\n  forge limits set smtp 50/m",
 )
 
-Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope handlers name.")]
+Scope = Annotated[str, typer.Argument(metavar="SCOPE", help="The scope that handlers use.")]
 
 
 @app.command("list")
@@ -44,12 +44,12 @@ def list_limits(url: Url = None, as_json: AsJson = False) -> None:
             await declared_limits.scopes(store),
         )
 
-    views, declared, scopes = on_store(url, work)
+    views, declared, scopes = with_store(url, work)
     if as_json:
-        show.write_json(to_json({"rate_limits": views, "limits": declared, "scopes": scopes}))
+        terminal.write_json(to_json({"rate_limits": views, "limits": declared, "scopes": scopes}))
         return
     if not views and not declared and not scopes:
-        show.console().print(
+        terminal.console().print(
             'No rate limits yet: forge.rate_limit("smtp", "50/m") declares one, '
             "forge limits set smtp 50/m sets it. Limits of tasks: @forge.task(concurrency=5)."
         )
@@ -60,7 +60,7 @@ def list_limits(url: Url = None, as_json: AsJson = False) -> None:
         scope_table(scopes) if scopes else None,
     ):
         if shown is not None:
-            show.console().print(shown)
+            terminal.console().print(shown)
 
 
 @app.command("set")
@@ -77,7 +77,7 @@ def set_limit(
         typer.Option("--concurrency", metavar="N", help="Of task:KIND or queue:NAME: at once."),
     ] = None,
     lift: Annotated[
-        bool, typer.Option("--lift", help="Of task:KIND or queue:NAME: no bounds any more.")
+        bool, typer.Option("--lift", help="Of task:KIND or queue:NAME: remove the limit.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -91,12 +91,12 @@ def set_limit(
     """
     if scope.startswith(("task:", "queue:")):
 
-        async def set_bound(store: Store) -> LimitView:
+        async def set_declared(store: Store) -> LimitView:
             return await LimitActions(store, actor=actor()).set(
                 scope, concurrency=concurrency, rate=rate, burst=burst, lift=lift
             )
 
-        _print_bound(on_store(url, set_bound), as_json)
+        _print_limit(with_store(url, set_declared), as_json)
         return
     if concurrency is not None or lift:
         raise BadOption(f"--concurrency and --lift are for task:KIND and queue:NAME, not {scope!r}")
@@ -104,12 +104,12 @@ def set_limit(
     async def work(store: Store) -> RateLimitView:
         return await RateLimitActions(store, actor=actor()).set_rate(scope, rate, burst=burst)
 
-    _print_one(on_store(url, work), as_json)
+    _print_rate_limit(with_store(url, work), as_json)
 
 
 @app.command()
 def reset(name: Scope, url: Url = None) -> None:
-    """Let code say again what the limit of task:KIND or queue:NAME is.
+    """Return the limit of task:KIND or queue:NAME to the one declared in code.
 
     \b
     Example:
@@ -119,13 +119,13 @@ def reset(name: Scope, url: Url = None) -> None:
     async def work(store: Store) -> None:
         await LimitActions(store, actor=actor()).reset(name)
 
-    on_store(url, work)
-    show.console().print(f"{name}: the next worker that starts says what it is.")
+    with_store(url, work)
+    terminal.console().print(f"{name}: the next worker that starts sets it from code.")
 
 
 @app.command()
 def clear(scope: Scope, url: Url = None) -> None:
-    """Open a throttled scope now: its jobs start again at once.
+    """Open a throttled scope now, so that its jobs start at once.
 
     \b
     Example:
@@ -135,13 +135,13 @@ def clear(scope: Scope, url: Url = None) -> None:
     async def work(store: Store) -> None:
         await LimitActions(store, actor=actor()).open_scope(scope)
 
-    on_store(url, work)
-    show.console().print(f"Scope {scope!r} is open.")
+    with_store(url, work)
+    terminal.console().print(f"Scope {scope!r} is open.")
 
 
 @app.command()
 def drain(scope: Scope, url: Url = None, as_json: AsJson = False) -> None:
-    """Empty a scope's bucket: nobody gets a permit until it has refilled.
+    """Empty a scope's token bucket: there are no permits until it has refilled.
 
     \b
     Example:
@@ -151,60 +151,62 @@ def drain(scope: Scope, url: Url = None, as_json: AsJson = False) -> None:
     async def work(store: Store) -> RateLimitView:
         return await RateLimitActions(store, actor=actor()).drain(scope)
 
-    _print_one(on_store(url, work), as_json)
+    _print_rate_limit(with_store(url, work), as_json)
 
 
 def rate_table(views: Sequence[RateLimitView]) -> Table:
     """Rate limits in 80 columns."""
     numbers = ("RATE", "BURST", "LEFT", "NEXT")
-    made = show.table("SCOPE", *numbers, right=numbers, shrink=("SCOPE",))
+    rows = terminal.table("SCOPE", *numbers, right=numbers, shrink=("SCOPE",))
     for view in views:
-        made.add_row(
+        rows.add_row(
             view.scope,
             view.rate,
             f"{view.burst:g}",
-            show.number(view.available),
-            "now" if view.available else show.span(view.next_in_s),
+            terminal.number(view.available),
+            "now" if view.available else terminal.span(view.next_in_s),
         )
-    return made
+    return rows
 
 
 def limit_table(views: Sequence[LimitView]) -> Table:
     """Declared limits in 80 columns."""
     numbers = ("AT ONCE", "RUNNING", "RATE", "LEFT")
-    made = show.table("LIMIT", *numbers, "PER", "SET BY", right=numbers, shrink=("LIMIT", "PER"))
+    rows = terminal.table(
+        "LIMIT", *numbers, "PER", "SET BY", right=numbers, shrink=("LIMIT", "PER")
+    )
     for view in views:
-        made.add_row(
+        rows.add_row(
             view.name,
             "-" if view.concurrency is None else str(view.concurrency),
-            show.number(view.running),
+            terminal.number(view.running),
             view.rate or "-",
-            "-" if view.available is None else show.number(view.available),
+            "-" if view.available is None else terminal.number(view.available),
             view.per or "-",
             "operator" if view.by_operator else "code",
         )
-    return made
+    return rows
 
 
 def scope_table(views: Sequence[ScopeView]) -> Table:
     """Throttle scopes in 80 columns."""
-    made = show.table("SCOPE", "STATE", "TASKS", shrink=("SCOPE", "TASKS"))
+    rows = terminal.table("SCOPE", "STATE", "TASKS", shrink=("SCOPE", "TASKS"))
     for view in views:
         until = view.closed_until
         state = "open" if until is None else f"closed until {until:%H:%M:%S} UTC"
-        made.add_row(view.scope, state, ", ".join(view.tasks) or "-")
-    return made
+        rows.add_row(view.scope, state, ", ".join(view.tasks) or "-")
+    return rows
 
 
-def _print_bound(view: LimitView, as_json: bool) -> None:
+def _print_limit(view: LimitView, as_json: bool) -> None:
     if as_json:
-        show.write_json(view.to_json())
+        terminal.write_json(view.to_json())
     else:
-        show.console().print(limit_table([view]))
+        terminal.console().print(limit_table([view]))
 
 
-def _print_one(view: RateLimitView, as_json: bool) -> None:
+def _print_rate_limit(view: RateLimitView, as_json: bool) -> None:
     if as_json:
-        show.write_json(view.to_json())
+        terminal.write_json(view.to_json())
     else:
-        show.console().print(rate_table([view]))
+        terminal.console().print(rate_table([view]))

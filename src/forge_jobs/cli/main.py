@@ -1,4 +1,4 @@
-"""The entry: keep the worker's start light, hand everything else to the commands."""
+"""The entry point: starts ``forge worker`` without heavy imports, all else through ``commands``."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _HELP = ("--help", "-h")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run ``forge`` and leave with its exit code: 0 ok, 1 failed, 2 usage or refused."""
+    """Run ``forge`` and exit: 0 ok, 1 failed, 2 usage or refused."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["worker"] and not any(word in _HELP for word in given):
         from .worker import worker

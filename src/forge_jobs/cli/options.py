@@ -1,4 +1,4 @@
-"""Options that many commands share, and what their text means."""
+"""Options that several commands share, and the parsing of their values."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
@@ -48,7 +48,7 @@ NewerThan: TypeAlias = Annotated[
 
 
 def statuses_of(texts: Sequence[str]) -> tuple[JobStatus, ...]:
-    """States by name; ``in_progress`` is an older word for running, commas separate several."""
+    """States by name, separated by commas. ``in_progress`` is an alias of ``running``."""
     found: list[JobStatus] = []
     for word in (part.strip() for text in texts for part in text.split(",")):
         name = "running" if word == "in_progress" else word
@@ -69,7 +69,7 @@ def filter_of(
     newer_than: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Filter:
-    """The filter behind a command's options."""
+    """The filter that a command's options describe."""
     return Filter(
         queue=queue,
         kind=kind,
@@ -88,7 +88,7 @@ def _before(span: str | None, field: str, clock: Clock) -> Instant | None:
 
 
 def as_span(text: str) -> str | float:
-    """A duration as typed: bare digits are seconds."""
+    """A duration from the command line; a plain number is seconds."""
     try:
         return float(text)
     except ValueError:

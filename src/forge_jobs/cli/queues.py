@@ -1,4 +1,4 @@
-"""``forge queues``: what operators set and see per queue."""
+"""``forge queues``: lists queues, changes their settings, pauses and resumes them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,9 +15,9 @@ from forge_jobs.ops import queries
 from forge_jobs.ops.actions import JobActions, QueueChange, Store
 from forge_jobs.ops.views import QueueView, to_json
 
-from . import show
+from . import terminal
 from .options import AsJson, Url, as_span
-from .session import actor, on_store
+from .session import actor, with_store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
-_FOR_EVER = ("forever", "for-ever", "never", "none")
+_FOREVER = ("forever", "for-ever", "never", "none")
 LIVE_AND_DEAD = (
     JobStatus.PENDING,
     JobStatus.RUNNING,
@@ -45,11 +45,11 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
     Example:
       forge queues list
     """
-    views = on_store(url, queries.queues)
+    views = with_store(url, queries.queues)
     if as_json:
-        show.write_json(to_json({"queues": views}))
+        terminal.write_json(to_json({"queues": views}))
         return
-    out = show.console()
+    out = terminal.console()
     if not views:
         out.print("No queues yet: a worker declares them (forge worker APP --queues mail:20).")
         return
@@ -83,12 +83,12 @@ def set_queue(
         typer.Option("--backoff", metavar="WORD", help="on, off, or base:max such as 15s:1h."),
     ] = None,
     create: Annotated[
-        bool, typer.Option("--create", help="Make the queue if nothing knows it yet.")
+        bool, typer.Option("--create", help="Create the queue if it does not exist yet.")
     ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a queue's settings; workers follow within a second.
+    """Change a queue's settings; workers apply them within a second.
 
     \b
     Example:
@@ -111,12 +111,12 @@ def set_queue(
         await JobActions(store, actor=actor()).set_queue(name, change, create=create)
         return await queries.queue(store, name)
 
-    _print_queue(on_store(url, work), as_json)
+    _print_queue(with_store(url, work), as_json)
 
 
 @app.command()
 def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Start nothing more from a queue; running jobs end in peace.
+    """Start no more jobs of a queue; running jobs continue.
 
     \b
     Example:
@@ -127,12 +127,12 @@ def pause(name: Name, url: Url = None, as_json: AsJson = False) -> None:
         await JobActions(store, actor=actor()).pause(name)
         return await queries.queue(store, name)
 
-    _print_queue(on_store(url, work), as_json)
+    _print_queue(with_store(url, work), as_json)
 
 
 @app.command()
 def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
-    """Let a paused queue go on.
+    """Resume a paused queue.
 
     \b
     Example:
@@ -143,7 +143,7 @@ def resume(name: Name, url: Url = None, as_json: AsJson = False) -> None:
         await JobActions(store, actor=actor()).resume(name)
         return await queries.queue(store, name)
 
-    _print_queue(on_store(url, work), as_json)
+    _print_queue(with_store(url, work), as_json)
 
 
 @app.command()
@@ -159,27 +159,27 @@ def unthrottle(name: Name, url: Url = None, as_json: AsJson = False) -> None:
         await JobActions(store, actor=actor()).unthrottle(name)
         return await queries.queue(store, name)
 
-    _print_queue(on_store(url, work), as_json)
+    _print_queue(with_store(url, work), as_json)
 
 
 def queue_table(views: Sequence[QueueView], shown: Sequence[JobStatus] = LIVE_AND_DEAD) -> Table:
     """Queues with their slots and counts, in 80 columns."""
     heads = ["SCHED" if status is JobStatus.SCHEDULED else status.upper() for status in shown]
     numbers = ("SLOTS", *heads, "LAG")
-    made = show.table("QUEUE", *numbers, right=numbers, shrink=("QUEUE",))
+    rows = terminal.table("QUEUE", *numbers, right=numbers, shrink=("QUEUE",))
     for view in views:
-        made.add_row(
+        rows.add_row(
             view.name,
             f"{view.slots_live}/{view.slots}",
             *(_count(view, status) for status in shown),
-            show.short(view.lag_s) if view.lag_s else "-",
+            terminal.short(view.lag_s) if view.lag_s else "-",
         )
-    return made
+    return rows
 
 
 def _count(view: QueueView, status: JobStatus) -> Text:
     jobs = view.counts[status]
-    return show.alarm(jobs) if status is JobStatus.DEAD else show.number(jobs)
+    return terminal.alarm(jobs) if status is JobStatus.DEAD else terminal.number(jobs)
 
 
 def _print_block(view: QueueView, text: str, remedy: str | None) -> None:
@@ -192,34 +192,34 @@ def _warn(text: str, remedy: str | None) -> None:
     line = Text(f"! {text}", style="yellow")
     if remedy is not None:
         line.append(f"\n  → {remedy}", style="bright_black")
-    show.console().print(line)
+    terminal.console().print(line)
 
 
 def _print_queue(view: QueueView, as_json: bool) -> None:
     if as_json:
-        show.write_json(view.to_json())
+        terminal.write_json(view.to_json())
         return
-    backoff = f"{show.span(view.backoff_base_s)} to {show.span(view.backoff_max_s)}"
+    backoff = f"{terminal.span(view.backoff_base_s)} to {terminal.span(view.backoff_max_s)}"
     state = "paused" if view.paused else "open"
     if view.throttled_until is not None:
         state += f", throttled until {view.throttled_until:%H:%M:%S} UTC"
-    workers = show.plural(view.workers, "worker")
+    workers = terminal.plural(view.workers, "worker")
     pairs = [
         ("queue", view.name),
         ("state", state),
         ("slots", f"{view.slots} in the cluster, {view.slots_live} taken up by {workers}"),
-        ("keeps done", show.kept(view.retain_done_s)),
-        ("keeps dead", show.kept(view.retain_dead_s)),
-        ("keeps cancelled", show.kept(view.retain_cancelled_s)),
+        ("keeps done", terminal.retention(view.retain_done_s)),
+        ("keeps dead", terminal.retention(view.retain_dead_s)),
+        ("keeps cancelled", terminal.retention(view.retain_cancelled_s)),
         ("backoff", backoff if view.backoff_enabled else "the tasks' own, or the default"),
     ]
-    show.console().print(show.facts(pairs))
+    terminal.console().print(terminal.facts(pairs))
 
 
 def _retention(text: str | None, field: str) -> float | UnsetType | None:
     if text is None:
         return UNSET
-    if text.lower() in _FOR_EVER:
+    if text.lower() in _FOREVER:
         return None
     return seconds(as_span(text), field=field)
 
@@ -235,11 +235,11 @@ def _backoff(
         case "off":
             return False, UNSET, UNSET
         case _:
-            base, colon, most = text.partition(":")
+            base, colon, maximum = text.partition(":")
             if not colon:
                 raise BadOption(f"--backoff {text!r}: use on, off, or base:max such as 15s:1h")
             return (
                 True,
                 seconds(as_span(base), field="--backoff base"),
-                seconds(as_span(most), field="--backoff max"),
+                seconds(as_span(maximum), field="--backoff max"),
             )

@@ -1,4 +1,4 @@
-"""One command's access to a store: resolve the address, open, work, close."""
+"""A command's access to a store: resolves the address, opens the store, runs the work, closes."""
 
 import asyncio
 import getpass
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def on_store(url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
-    """Run ``work`` on the opened store. NotFound when there is no database: looking makes none."""
+def with_store(url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Run ``work`` on the opened store. Raises NotFound if there is no database."""
 
     async def step(forge: "Forge") -> T:
         if (await forge.store.maintenance.schema_status()).current is None:
-            place = redact.url(forge.url)
+            address = redact.url(forge.url)
             raise NotFound(
-                f"there is no database at {place}: check --url or FORGE_URL, "
-                "or make it with `forge db create`"
+                f"there is no database at {address}: check --url or FORGE_URL, "
+                "or create it with `forge db create`"
             )
         return await work(await forge.aready())
 
@@ -39,7 +39,7 @@ def on_store(url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
 
 
 def with_forge(url: str | None, work: "Callable[[Forge], Awaitable[T]]") -> T:
-    """Run ``work`` with a Forge of that address and close it afterwards; opens nothing itself."""
+    """Run ``work`` with a Forge of that address and close it afterwards. Opens no store itself."""
     from forge_jobs.app import Forge
 
     async def session() -> T:
@@ -52,26 +52,26 @@ def with_forge(url: str | None, work: "Callable[[Forge], Awaitable[T]]") -> T:
     return asyncio.run(session())
 
 
-async def timed(store: "Store", asked: Awaitable[T]) -> "tuple[T, datetime]":
-    """An answer of the store and the store's time: ages are counted from that one, for this
-    machine may be set wrong."""
-    return await asked, to_datetime(await store.now())
+async def with_store_time(store: "Store", query: Awaitable[T]) -> "tuple[T, datetime]":
+    """The result of a query and the store time. Ages are relative to the store time, because this
+    machine's clock may be wrong."""
+    return await query, to_datetime(await store.now())
 
 
 async def by_store_time(store: "Store", chosen: Filter) -> Filter:
-    """The filter with its ages counted from the store's time instead of this machine's."""
+    """The filter with its ages relative to the store time instead of this machine's time."""
     if chosen.enqueued_from is None and chosen.enqueued_until is None:
         return chosen
-    ahead = await store.now() - SYSTEM_CLOCK.now()
+    skew = await store.now() - SYSTEM_CLOCK.now()
     return replace(
         chosen,
-        enqueued_from=None if chosen.enqueued_from is None else chosen.enqueued_from + ahead,
-        enqueued_until=None if chosen.enqueued_until is None else chosen.enqueued_until + ahead,
+        enqueued_from=None if chosen.enqueued_from is None else chosen.enqueued_from + skew,
+        enqueued_until=None if chosen.enqueued_until is None else chosen.enqueued_until + skew,
     )
 
 
 def actor() -> str:
-    """Who acts, for the audit: the operating system's user."""
+    """The actor for the audit: the operating system's user."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -1,7 +1,8 @@
-"""A worker that ends when whoever started it ends: the other half of ``forge dev`` and ``demo``.
+"""``TiedProcess``: a ``forge worker`` that drains when the command that started it ends.
 
-It runs in a session of its own, so that Ctrl-C reaches only the command that owns it; its standard
-input is the tether. When that closes, for whatever reason, the worker drains.
+Used by ``forge dev`` and ``forge demo``. It runs in a session of its own, so that Ctrl-C reaches
+only the command. The command holds the write end of its standard input; at end of file the worker
+drains, however the command ended.
 """
 
 import os
@@ -17,7 +18,7 @@ _KILL_AFTER_S: Final = 3.0
 
 
 class TiedProcess:
-    """A ``forge worker`` as a child; ``stop`` drains it, and kills it if that does not help."""
+    """A ``forge worker`` as a child process. ``stop`` drains it, and kills it after a timeout."""
 
     def __init__(
         self,
@@ -36,12 +37,12 @@ class TiedProcess:
         )
 
     @property
-    def ended(self) -> int | None:
-        """The exit code, once it has ended."""
+    def exit_code(self) -> int | None:
+        """The exit code; None while it runs."""
         return self._process.poll()
 
     def stop(self, grace_s: float) -> int:
-        """Let running jobs end for that long; the exit code."""
+        """Drain: running jobs have ``grace_s`` to end. Returns the exit code."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -51,21 +52,21 @@ class TiedProcess:
             return self.kill()
 
     def kill(self) -> int:
-        """End it and its workers at once."""
+        """Kill it and its workers; the exit code."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
 
 
 def main() -> None:
-    """Run the worker, with a thread that watches the tether."""
+    """Run the worker, with a thread that waits for end of file on standard input."""
     from .worker import worker
 
-    threading.Thread(target=_watch, name="forge-tether", daemon=True).start()
+    threading.Thread(target=_stop_at_eof, name="forge-stdin", daemon=True).start()
     sys.exit(worker(sys.argv[1:]))
 
 
-def _watch() -> None:
+def _stop_at_eof() -> None:
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""``forge web``: Mission Control in the browser; ``forge web password`` and ``forge web token``."""
+"""``forge web``: serves Mission Control; ``password`` and ``token`` create credentials."""
 
 import asyncio
 import signal
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import show
+from . import terminal
 from .exit_codes import Stop
 from .options import Url
 
@@ -17,20 +17,20 @@ app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_marku
 @app.callback()
 def web(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 8787,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A name it is reached by; repeatable."),
+        typer.Option("--allow-host", metavar="NAME", help="Accepted host name; repeatable."),
     ] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Only look: no route can change anything.")
+        bool, typer.Option("--read-only", help="No route can change anything.")
     ] = False,
     url: Url = None,
 ) -> None:
-    """Mission Control in the browser.
+    """Serve Mission Control for the browser.
 
-    Answers this machine alone, unless FORGE_WEB_PASSWORD or FORGE_WEB_TOKENS is set.
+    Serves this machine only, unless FORGE_WEB_PASSWORD or FORGE_WEB_TOKENS is set.
 
     \b
     Example:
@@ -39,17 +39,17 @@ def web(
     """
     if context.invoked_subcommand is not None:
         return
-    standalone = import_serving()
+    standalone = import_standalone()
     from forge_jobs.web.access.credentials import from_environment
 
     standalone.check_host(host, from_environment())
-    standalone.check_pages()
+    standalone.check_page_files()
     from forge_jobs.app import Forge
 
     forge = Forge(url)
-    # A server may come back while the pages wait for it; a wrong address or forge.toml will not.
+    # Fails at once for a wrong address or forge.toml; an unreachable server may still come back.
     _ = forge.store
-    place = standalone.listen(host, port)
+    listener = standalone.listen(host, port)
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -57,8 +57,10 @@ def web(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         hosts = tuple(allow_host or ())
-        async with standalone.served(forge, place, read_only=read_only, hosts=hosts) as task:
-            show.console().print(f"Mission Control: {standalone.address(place)}", soft_wrap=True)
+        async with standalone.served(forge, listener, read_only=read_only, hosts=hosts) as task:
+            terminal.console().print(
+                f"Mission Control: {standalone.address(listener)}", soft_wrap=True
+            )
             waiting = asyncio.create_task(stop.wait())
             await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -69,13 +71,13 @@ def web(
 
 @app.command()
 def password() -> None:
-    """Hash a password, for FORGE_WEB_PASSWORD. It is asked for and never shown.
+    """Hash a password for FORGE_WEB_PASSWORD. Prompts for it and never shows it.
 
     \b
     Example:
       export FORGE_WEB_PASSWORD="$(forge web password)"
     """
-    import_serving()
+    import_standalone()
     from forge_jobs.kit.entropy import SECRET_ENTROPY
     from forge_jobs.web.access.hashes import hash_password
 
@@ -85,23 +87,23 @@ def password() -> None:
 
 @app.command()
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, for the audit.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The owner's name in the audit.")],
     role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
 ) -> None:
-    """Make a bearer token. Shown once; only its hash is kept, in FORGE_WEB_TOKENS.
+    """Create a bearer token. It is shown once; FORGE_WEB_TOKENS holds only its hash.
 
     \b
     Example:
       forge web token grafana --role viewer
     """
-    import_serving()
+    import_standalone()
     from forge_jobs.kit.entropy import SECRET_ENTROPY
     from forge_jobs.web.access.hashes import hash_token, new_token
-    from forge_jobs.web.access.identity import role_named
+    from forge_jobs.web.access.identity import parse_role
 
     if not name.isprintable() or not name or set(name) & set(":,"):
         raise Stop(f"the name {name!r} must not hold commas or colons", code="bad_name")
-    word = role_named(role, source="--role").word
+    word = parse_role(role, source="--role").word
     secret = new_token(SECRET_ENTROPY)
     typer.echo(f"token            {secret}")
     typer.echo(f"FORGE_WEB_TOKENS {name}:{word}:{hash_token(secret)}")
@@ -110,8 +112,8 @@ def token(
     )
 
 
-def import_serving() -> ModuleType:
-    """The server, or a message that says what to install."""
+def import_standalone() -> ModuleType:
+    """Import the server of Mission Control. Raises Stop with the extra to install."""
     try:
         from forge_jobs.web import standalone
     except ModuleNotFoundError as error:

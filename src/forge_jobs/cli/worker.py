@@ -1,7 +1,7 @@
-"""``forge worker``: check the arguments, then become the parent of worker processes.
+"""``forge worker``: checks the arguments and runs the parent of worker processes.
 
-Standard library only, beside rooms that use nothing else: the parent lives as long as the machine
-and should weigh nothing.
+Imports the standard library and modules that use nothing else: the parent runs for as long as the
+machine does and should stay small.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from forge_jobs.core.instant import seconds
 from forge_jobs.core.names import queue_name
 from forge_jobs.kit.log import configure
 
-from .exit_codes import REFUSED, exit_code, say
+from .exit_codes import REFUSED, exit_code, print_error
 from .worker_parent import run_parent
 
 DEFAULT_GRACE: Final = "20s"
@@ -27,22 +27,22 @@ HELP: Final = {
     "queues": "Queues to serve, with slots for new ones: mail:20,video:2. "
     "Default: FORGE_QUEUES, else what the app and forge.toml declare.",
     "processes": "Worker processes.",
-    "health_port": "Answer /healthz and /readyz on loopback; one port per process from here on.",
+    "health_port": "Serve /healthz and /readyz on loopback; one port per process, from this one.",
     "log_format": "text or json.",
-    "grace": "How long running jobs may go on after a stop.",
-    "lease": "After how much silence a worker counts as dead.",
-    "url": "Store address, where the app itself names none.",
+    "grace": "How long running jobs may continue after a stop.",
+    "lease": "A worker without a heartbeat for this long counts as dead.",
+    "url": "Store address, if the app itself sets none.",
 }
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        say(f"{message}. See `forge worker --help`.", code="usage", as_json=False)
+        print_error(f"{message}. See `forge worker --help`.", code="usage", as_json=False)
         self.exit(REFUSED)
 
 
 def worker(arguments: Sequence[str]) -> int:
-    """Run the workers that the command line asks for; the exit code."""
+    """Run workers for this command line; the exit code."""
     parser = _Parser(prog="forge worker", add_help=False, allow_abbrev=False)
     parser.add_argument("app", metavar="APP")
     parser.add_argument("--queues")
@@ -56,7 +56,7 @@ def worker(arguments: Sequence[str]) -> int:
     try:
         return start(**vars(given))
     except ForgeError as error:
-        say(str(error), code=error.code, as_json=False)
+        print_error(str(error), code=error.code, as_json=False)
         return exit_code(error)
 
 
@@ -71,7 +71,7 @@ def start(
     lease: str = DEFAULT_LEASE,
     url: str | None = None,
 ) -> int:
-    """Check everything that can be checked without the application, then run the parent."""
+    """Check what can be checked without the application, then run the parent; the exit code."""
     if not 1 <= processes <= MAX_PROCESSES:
         raise BadOption(f"--processes {processes} must lie between 1 and {MAX_PROCESSES}")
     if health_port is not None and not 0 < health_port < 65_536:
@@ -81,18 +81,20 @@ def start(
     grace_s = seconds(_span(grace), field="--grace")
     lease_s = seconds(_span(lease), field="--lease")
     if lease_s < 1:
-        raise BadOption("--lease must be at least 1s: a busy machine is silent for that long")
-    passed = [_app_path(app), "--log-format", log_format]
-    passed += ["--grace", f"{grace_s}", "--lease", f"{lease_s}"]
+        raise BadOption(
+            "--lease must be at least 1s: heartbeats may be that late on a busy machine"
+        )
+    child_args = [_app_path(app), "--log-format", log_format]
+    child_args += ["--grace", f"{grace_s}", "--lease", f"{lease_s}"]
     if queues is not None:
-        passed += ["--queues", _queue_list(queues)]
+        child_args += ["--queues", _queue_list(queues)]
     if health_port is not None:
-        passed += ["--health-port", str(health_port)]
+        child_args += ["--health-port", str(health_port)]
     if url is not None:
-        # not as an argument: everybody on the machine can read those, and it may hold a password
+        # Not as an argument: every user of the machine can read those, and it may hold a password.
         os.environ["FORGE_URL"] = url
     configure(format=log_format)
-    return run_parent(passed, processes=processes, grace_s=grace_s, lease_s=lease_s)
+    return run_parent(child_args, processes=processes, grace_s=grace_s, lease_s=lease_s)
 
 
 def _app_path(text: str) -> str:

@@ -1,11 +1,11 @@
-"""One worker process of ``forge worker``: loads the application and serves until told to stop.
+"""One worker process of ``forge worker``: loads the application and runs jobs until it is stopped.
 
-Started by the parent as ``python -m forge_jobs.cli.worker_child APP --control-fd N …``; without
-``--control-fd`` it stands alone and obeys signals. It never imports the libraries that draw tables.
+The parent starts it as ``python -m forge_jobs.cli.worker_child APP --control-fd N …``. Without
+``--control-fd`` it runs alone and reacts to signals. It never imports the terminal libraries.
 
-Ends: a drain (the parent's word, the parent's death, or one SIGTERM) lets running jobs end for the
-grace; a second SIGTERM ends at once. Ctrl-C and SIGHUP reach the whole group of the terminal and
-are the parent's business.
+A drain (requested by the parent, by the parent's death or by one SIGTERM) lets running jobs end
+within the grace period; a second SIGTERM exits at once. Ctrl-C and SIGHUP reach the whole process
+group of the terminal; the parent handles them, and this process ignores them.
 """
 
 import argparse
@@ -35,119 +35,120 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK
 
 from .app_path import load_app
 from .health_port import serve_health
-from .worker_link import ParentLine
+from .worker_link import WorkerLink
 
 _LOG = logging.getLogger("forge_jobs.worker")
 _ORPHAN_GRACE_S: Final = 3.0
-# Longer than leaving takes (engine/liveness/shutdown.py): a slow store is no reason to go unheard.
+# Longer than the shutdown takes (engine/liveness/shutdown.py), so that a slow store does not lose
+# the last writes.
 _AFTER_GRACE_S: Final = 1.6
-# Trying again does not help against these.
-_REFUSALS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
+# A retry does not help against these errors.
+_PERMANENT_ERRORS: Final = (Invalid, NotWritable, SchemaMismatch, Corrupt)
 
 
-class Stopping:
-    """The wish to stop, from signals and from the parent, as the serving coroutine sees it."""
+class StopRequest:
+    """A stop request from signals or from the parent, for the coroutine that runs the worker."""
 
     def __init__(self, grace_s: float) -> None:
         self.grace_s = grace_s
-        self.asked = False
+        self.requested = False
         self.drained = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._event = asyncio.Event()
         self._terms = 0
 
     def attach(self) -> None:
-        """From here on a wish wakes the coroutine; before, it is only kept."""
+        """Connect to the running loop, so that a request wakes ``wait``. Earlier requests count."""
         self._loop = asyncio.get_running_loop()
-        if self.asked:
+        if self.requested:
             self._event.set()
 
     def drain(self, orphaned: bool = False) -> None:
-        """Stop in good order; from any thread. Orphans have little time."""
-        if self.asked:
+        """Request a drain. Thread-safe. An orphaned worker gets a shorter grace period."""
+        if self.requested:
             return
-        self.asked = True
+        self.requested = True
         if orphaned:
             _LOG.warning("the parent is gone: stopping")
             self.grace_s = min(self.grace_s, _ORPHAN_GRACE_S)
-        threading.Thread(target=self._insist, name="forge-last-resort", daemon=True).start()
+        threading.Thread(target=self._exit_late, name="forge-exit-timer", daemon=True).start()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._event.set)
 
     def on_term(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM: the first drains, the second ends at once."""
+        """Handle SIGTERM: the first one drains, the second one exits at once."""
         self._terms += 1
         if self._terms > 1:
             os._exit(1)
         self.drain()
 
     async def wait(self) -> None:
-        """Until somebody wants this worker to stop."""
+        """Wait for a stop request."""
         await self._event.wait()
 
-    def _insist(self) -> None:
-        # A job that blocks the loop, or a thread that nobody can end, must not keep us.
+    def _exit_late(self) -> None:
+        # A handler that blocks the loop or a thread must not keep the process alive.
         SYSTEM_CLOCK.pause(self.grace_s + _AFTER_GRACE_S)
         os._exit(0 if self.drained else 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Serve; the exit code says how it ended: 0 drained, 1 failed, 2 usage."""
+    """Run the worker and exit: 0 drained, 1 failed, 2 usage."""
     given = _parser().parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGHUP):
-        # A handler, not SIG_IGN: programs that jobs start would inherit that.
-        signal.signal(number, _nothing)
+        # A handler, not SIG_IGN: programs that jobs start would inherit SIG_IGN.
+        signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP))
     log.configure(format=given.log_format)
     if given.url is not None:
         os.environ["FORGE_URL"] = given.url
-    line = None if given.control_fd is None else ParentLine(given.control_fd)
+    link = None if given.control_fd is None else WorkerLink(given.control_fd)
     try:
-        sys.exit(_run(given, line))
+        sys.exit(_run(given, link))
     finally:
-        if line is not None:
-            line.close()
+        if link is not None:
+            link.close()
 
 
-def _run(given: argparse.Namespace, line: ParentLine | None) -> int:
+def _run(given: argparse.Namespace, link: WorkerLink | None) -> int:
     try:
         forge = load_app(given.app)
-        stopping = Stopping(given.grace)
-        signal.signal(signal.SIGTERM, stopping.on_term)
-        asyncio.run(_serve(forge, given, line, stopping))
-    except _REFUSALS as error:
-        _refuse(line, str(error))
+        stop = StopRequest(given.grace)
+        signal.signal(signal.SIGTERM, stop.on_term)
+        asyncio.run(_serve(forge, given, link, stop))
+    except _PERMANENT_ERRORS as error:
+        _refuse(link, str(error))
         return 1
     except ForgeError as error:
         _LOG.error("the worker cannot start: %s", error)
         return 1
-    return 0 if stopping.drained else 1
+    return 0 if stop.drained else 1
 
 
 async def _serve(
-    forge: Forge, given: argparse.Namespace, line: ParentLine | None, stopping: Stopping
+    forge: Forge, given: argparse.Namespace, link: WorkerLink | None, stop: StopRequest
 ) -> None:
-    stopping.attach()
+    stop.attach()
     try:
-        await _serve_open(forge, given, line, stopping)
+        await _serve_open(forge, given, link, stop)
     finally:
-        # Also when it could not start: whatever is left on the I/O thread complains at exit.
+        # Also after a failed start: tasks left on the I/O thread would log errors at exit.
         await forge.aclose()
 
 
 async def _serve_open(
-    forge: Forge, given: argparse.Namespace, line: ParentLine | None, stopping: Stopping
+    forge: Forge, given: argparse.Namespace, link: WorkerLink | None, stop: StopRequest
 ) -> None:
     await forge.aready()
-    io = forge.sender.access.io
+    io = forge.client.access.io
     serving = False
-    # Held on to: an event loop keeps only weak references to what runs on it.
+    # Strong references: an event loop holds its tasks weakly.
     background: list[Future[Any]] = []
     if given.health_port is not None:
         port = given.health_port + given.number - 1
 
         async def metrics() -> str:
-            # Imported by whoever is asked for it: most workers never are.
+            # Imported on the first request: most workers never get one.
             from forge_jobs.ops.prometheus import prometheus_text
 
             return await prometheus_text(forge.store)
@@ -156,13 +157,13 @@ async def _serve_open(
         try:
             await asyncio.wrap_future(background[0])
         except OSError as error:
-            # asyncio puts a sentence of its own in place of the system's.
+            # asyncio replaces the system's error text by its own.
             why = os.strerror(error.errno) if error.errno else str(error)
             raise BadOption(
                 f"--health-port: cannot listen on {port} ({why}): choose another"
             ) from error
-    if line is not None:
-        background.append(io.spawn(lambda: line.listen(stopping.drain)))
+    if link is not None:
+        background.append(io.spawn(lambda: link.listen(stop.drain)))
     settings = replace(forge.settings, lease_s=given.lease, grace_s=given.grace)
     worker = forge.worker(
         queues=None if given.queues is None else given.queues.split(","),
@@ -172,25 +173,25 @@ async def _serve_open(
     )
     async with worker as handle:
         serving = True
-        if line is not None:
-            line.up(handle.host_id)
+        if link is not None:
+            link.report_started(handle.host_id)
             background.append(
-                io.spawn(lambda: line.heartbeat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
+                io.spawn(lambda: link.heartbeat(lambda: handle.host_id, given.lease, SYSTEM_CLOCK))
             )
-        await stopping.wait()
+        await stop.wait()
         serving = False
-        await handle.shutdown_graceful(stopping.grace_s)
-    stopping.drained = True
+        await handle.shutdown_graceful(stop.grace_s)
+    stop.drained = True
 
 
-def _refuse(line: ParentLine | None, why: str) -> None:
-    if line is None:
+def _refuse(link: WorkerLink | None, why: str) -> None:
+    if link is None:
         print(f"forge worker: {why}", file=sys.stderr)
     else:
-        line.refuse(why)
+        link.refuse(why)
 
 
-def _nothing(number: int, frame: FrameType | None) -> Any:
+def _ignore(number: int, frame: FrameType | None) -> Any:
     pass
 
 

@@ -1,7 +1,7 @@
-"""A worker's line to its parent: up, beats, and the wish to drain.
+"""``WorkerLink``: a worker process's connection to its parent: start, heartbeats, drain requests.
 
-Lives on the I/O thread, so that a job that blocks its own loop does not look like a dead worker,
-and a dead parent is noticed all the same.
+It runs on the I/O thread: a handler that blocks the main loop then does not stop the heartbeats to
+the parent, and the death of the parent is still noticed.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import Final
 
 from forge_jobs.kit.clock import Clock
 
-_BEAT_S: Final = 1.0
-_BEATS_PER_LEASE: Final = 5
+_MAX_HEARTBEAT_S: Final = 1.0
+_HEARTBEATS_PER_LEASE: Final = 5
 
 
-class ParentLine:
+class WorkerLink:
     """The worker's end of the control socket."""
 
     def __init__(self, descriptor: int) -> None:
@@ -25,23 +25,24 @@ class ParentLine:
         self._socket = socket.socket(fileno=descriptor)
 
     def refuse(self, why: str) -> None:
-        """This worker can never start; the parent shows why and does not try again."""
-        self._say({"refused": why})
+        """Report that this worker can never start. The parent logs why and does not retry."""
+        self._send({"refused": why})
 
-    def up(self, host_id: str) -> None:
-        """This worker serves."""
-        self._say({"up": host_id})
+    def report_started(self, host_id: str) -> None:
+        """Report that this worker serves its queues."""
+        self._send({"started": host_id})
 
     def close(self) -> None:
-        """The last word was said."""
+        """Close the socket."""
         self._socket.close()
 
     async def listen(self, on_drain: Callable[[bool], None]) -> None:
-        """Call ``on_drain(orphaned)`` when the parent says so or is gone. On the I/O thread."""
-        # A copy: a refusal is said after nobody listens any more, and closing takes this end along.
-        heard = self._socket.dup()
-        heard.setblocking(False)
-        reader, writer = await asyncio.open_connection(sock=heard)
+        """Call ``on_drain(orphaned)`` when the parent requests a drain or is dead. Runs on the I/O
+        thread."""
+        # A duplicate: a refusal may be sent after this reader has closed its descriptor.
+        duplicate = self._socket.dup()
+        duplicate.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=duplicate)
         try:
             while line := await reader.readline():
                 if line.strip() == b"drain":
@@ -51,15 +52,17 @@ class ParentLine:
             writer.close()
 
     async def heartbeat(self, host_id: Callable[[], str], lease_s: float, clock: Clock) -> None:
-        """Tell the parent for ever that this process still runs, and under which name: it has
-        another one after it was declared dead. On the I/O thread."""
-        while True:
-            self._say({"beat": host_id()})
-            await clock.sleep(min(_BEAT_S, lease_s / _BEATS_PER_LEASE))
+        """Send heartbeats to the parent until cancelled. Runs on the I/O thread.
 
-    def _say(self, words: dict[str, object]) -> None:
-        # Never waits: a parent that does not read is stopped or gone, and ``listen`` will know.
+        Each holds the current host id: a process that was declared dead registers under a new one.
+        """
+        while True:
+            self._send({"heartbeat": host_id()})
+            await clock.sleep(min(_MAX_HEARTBEAT_S, lease_s / _HEARTBEATS_PER_LEASE))
+
+    def _send(self, message: dict[str, object]) -> None:
+        # Never blocks: a parent that does not read is stopped or dead, and ``listen`` notices that.
         try:
-            self._socket.send(json.dumps(words).encode() + b"\n", socket.MSG_DONTWAIT)
+            self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
         except OSError:
             return

@@ -1,4 +1,4 @@
-"""``forge workers``: who runs jobs, and asking one to take no more."""
+"""``forge workers``: lists worker processes; ``quiet`` makes one claim no more jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,16 +11,16 @@ from forge_jobs.ops import queries
 from forge_jobs.ops.actions import JobActions, Store
 from forge_jobs.ops.views import WorkerView, to_json
 
-from . import show
+from . import terminal
 from .options import AsJson, Url
-from .session import actor, on_store, timed
+from .session import actor, with_store, with_store_time
 
 app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
 def workers(context: typer.Context, url: Url = None, as_json: AsJson = False) -> None:
-    """List worker processes; `quiet` asks one to take no more jobs.
+    """List worker processes; `quiet` makes one claim no more jobs.
 
     \b
     Example:
@@ -29,13 +29,13 @@ def workers(context: typer.Context, url: Url = None, as_json: AsJson = False) ->
     """
     if context.invoked_subcommand is not None:
         return
-    views, now = on_store(url, lambda store: timed(store, queries.workers(store)))
+    views, now = with_store(url, lambda store: with_store_time(store, queries.workers(store)))
     if as_json:
-        show.write_json(to_json({"workers": views}))
+        terminal.write_json(to_json({"workers": views}))
     elif not views:
-        show.console().print("No worker is running: forge worker APP starts one.")
+        terminal.console().print("No worker is running: forge worker APP starts one.")
     else:
-        show.console().print(worker_table(views, now))
+        terminal.console().print(worker_table(views, now))
 
 
 @app.command()
@@ -43,11 +43,11 @@ def quiet(
     worker: Annotated[
         str, typer.Argument(metavar="HOST", help="Host id, the start of it, or the label.")
     ],
-    off: Annotated[bool, typer.Option("--off", help="Let it take jobs again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Claim jobs again.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a worker to take no more jobs; what it runs goes on.
+    """Make a worker claim no more jobs; its running jobs continue.
 
     \b
     Example:
@@ -57,30 +57,30 @@ def quiet(
     async def work(store: Store) -> str:
         return await JobActions(store, actor=actor()).quiet(worker, quiet=not off)
 
-    host_id = on_store(url, work)
+    host_id = with_store(url, work)
     if as_json:
-        show.write_json(to_json({"host_id": host_id, "quiet": not off}))
+        terminal.write_json(to_json({"host_id": host_id, "quiet": not off}))
     else:
         verb = "takes jobs again" if off else "takes no more jobs"
-        show.console().print(f"{host_id} {verb}.")
+        terminal.console().print(f"{host_id} {verb}.")
 
 
 def worker_table(views: tuple[WorkerView, ...], now: datetime) -> Table:
-    """Worker processes in 80 columns; the host id stands below a label."""
+    """Worker processes in 80 columns; the host id is below the label."""
     numbers = ("PID", "RUNS", "MEMORY", "UP")
-    made = show.table("WORKER", *numbers, "QUEUES", right=numbers, fold=("WORKER", "QUEUES"))
+    rows = terminal.table("WORKER", *numbers, "QUEUES", right=numbers, fold=("WORKER", "QUEUES"))
     for view in views:
         name = Text(view.label)
         if view.quiet:
             name.append(" (quiet)", style="yellow")
         if view.host_id != view.label:
             name.append(f"\n{view.host_id}", style="bright_black")
-        made.add_row(
+        rows.add_row(
             name,
             str(view.pid),
             f"{view.running}/{sum(view.slots.values())}",
-            show.memory(view.memory_bytes),
-            show.short((now - view.started_at).total_seconds()),
+            terminal.memory(view.memory_bytes),
+            terminal.short((now - view.started_at).total_seconds()),
             " ".join(f"{queue}:{view.slots.get(queue, 0)}" for queue in view.queues),
         )
-    return made
+    return rows

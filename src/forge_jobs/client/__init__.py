@@ -1,4 +1,4 @@
-"""The caller's side: typed tasks, enqueueing from any kind of code, handles of stored jobs.
+"""The producer's side: typed tasks, enqueueing from sync and async code, handles of stored jobs.
 
-Knows the store by its contracts only; it never imports a backend or the engine.
+It knows the store by its contracts only and never imports a backend or the engine.
 """

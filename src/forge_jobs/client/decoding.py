@@ -1,4 +1,4 @@
-"""From stored JSON to a call: arguments are decoded by the function's own annotations."""
+"""Decodes stored JSON into a call: arguments are read by the function's own annotations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +15,10 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 class ArgumentDecoder:
-    """Reads the arguments of one function.
+    """Decodes the arguments of one function.
 
-    The names travel in a JSON object; ``*rest`` is a list under its own name, ``**extra`` lies flat
-    beside the others.
+    The payload is a JSON object of arguments by name; ``*rest`` is a list under its own name, and
+    the items of ``**extra`` are members of the object like the others.
     """
 
     __slots__ = (
@@ -28,29 +28,29 @@ class ArgumentDecoder:
         "_extra_type",
         "_keywords",
         "_kind",
-        "_nothing",
         "_only_positional",
         "_positional_count",
         "_rest",
         "_struct",
+        "_takes_nothing",
         "_wants_context",
     )  # fmt: skip
 
     def __init__(self, parameters: Parameters, *, kind: str) -> None:
         stored = parameters.stored
-        extra = next((item for item in stored if item.place is ParameterKind.EXTRA), None)
-        fields = [item for item in stored if item.place is not ParameterKind.EXTRA]
-        in_order = [item for item in fields if item.place in _IN_ORDER]
+        extra = next((item for item in stored if item.kind is ParameterKind.EXTRA), None)
+        fields = [item for item in stored if item.kind is not ParameterKind.EXTRA]
+        in_order = [item for item in fields if item.kind in _IN_ORDER]
         self._kind = kind
         self._contexts = [item for item in parameters.all if item.is_context]
         self._positional_count = len(in_order)
-        self._rest = any(item.place is ParameterKind.REST for item in fields)
-        self._keywords = [item.name for item in fields if item.place is ParameterKind.KEYWORD]
+        self._rest = any(item.kind is ParameterKind.REST for item in fields)
+        self._keywords = [item.name for item in fields if item.kind is ParameterKind.KEYWORD]
         self._extra = None if extra is None else frozenset(item.name for item in fields)
         self._extra_type = None if extra is None else dict[str, extra.annotation]
         self._struct = _struct(in_order + _others(fields), kind, strict=extra is None)
         self._decode = msgspec.json.Decoder(self._struct, dec_hook=from_json).decode
-        self._nothing = not parameters.all
+        self._takes_nothing = not parameters.all
         self._only_positional = not (self._keywords or self._rest or extra or self._contexts)
         self._wants_context = bool(self._contexts)
 
@@ -63,7 +63,7 @@ class ArgumentDecoder:
         self, function: Callable[..., Any], data: bytes, make_context: Callable[[], object]
     ) -> Any:
         """Call ``function`` with the stored arguments, or raise BadArguments."""
-        if self._nothing and data == _EMPTY:
+        if self._takes_nothing and data == _EMPTY:
             return function()
         try:
             if self._only_positional:
@@ -106,7 +106,7 @@ class ArgumentDecoder:
         self, arguments: tuple[Any, ...], named: dict[str, Any], context: object
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         for item in self._contexts:
-            if item.place in _IN_ORDER:
+            if item.kind in _IN_ORDER:
                 arguments = (*arguments[: item.index], context, *arguments[item.index :])
             else:
                 named = {**named, item.name: context}
@@ -117,14 +117,14 @@ _IN_ORDER = (ParameterKind.POSITIONAL_ONLY, ParameterKind.POSITIONAL)
 
 
 def _others(fields: list[Parameter]) -> list[Parameter]:
-    rest = [item for item in fields if item.place is ParameterKind.REST]
-    return rest + [item for item in fields if item.place is ParameterKind.KEYWORD]
+    rest = [item for item in fields if item.kind is ParameterKind.REST]
+    return rest + [item for item in fields if item.kind is ParameterKind.KEYWORD]
 
 
 def _struct(fields: list[Parameter], kind: str, *, strict: bool) -> type[msgspec.Struct]:
     specs: list[Any] = []
     for item in fields:
-        if item.place is ParameterKind.REST:
+        if item.kind is ParameterKind.REST:
             specs.append((item.name, list[item.annotation], msgspec.field(default_factory=list)))
         elif item.required:
             specs.append((item.name, item.annotation))
@@ -145,19 +145,19 @@ def _struct(fields: list[Parameter], kind: str, *, strict: bool) -> type[msgspec
 def _default(value: object) -> Any:
     if isinstance(value, _PLAIN):
         return msgspec.field(default=value)
-    # The very object of the signature, as in a plain call.
+    # The same object as in a plain call of the function.
     return msgspec.field(default_factory=lambda: value)
 
 
 def from_json(wanted: type, value: Any) -> Any:
-    """For types msgspec does not know: pydantic models, if that library is in use."""
+    """Convert to a type that msgspec does not know: a pydantic model."""
     validate = getattr(wanted, "model_validate", None)
     if not callable(validate):
         raise TypeError(f"type {wanted.__name__} cannot be read from JSON")
     try:
         return validate(value)
     except ValueError as error:
-        # pydantic repeats the values it refuses, and arguments do not belong into errors.
+        # pydantic's text repeats the refused values, and arguments may be secret.
         raise ValueError(_without_values(error)) from None
 
 
@@ -172,7 +172,7 @@ def _without_values(error: Any) -> str:
 
 
 def result_reader(returns: Any) -> Callable[[bytes], Any]:
-    """How a stored result is read: by the return annotation where it fits, else as plain JSON."""
+    """A decoder for stored results: by the return annotation where it fits, else as plain JSON."""
     if returns in (Any, None, type(None)):
         return payload.decode
     try:

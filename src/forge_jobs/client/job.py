@@ -1,4 +1,4 @@
-"""The handle of a stored job: who it is, how it stands, what came of it."""
+"""The handle of a stored job: its id, its state, its result."""
 
 import asyncio
 from datetime import datetime
@@ -16,24 +16,28 @@ from forge_jobs.store.jobs import Peek
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .enqueue import JobEnqueuer
+    from .job_client import JobClient
 
 R = TypeVar("R")
 _REASON = "cancelled by the application"
 
 
 class Job(Generic[R]):
-    """A job that is in the store.
+    """The handle of a stored job, as ``enqueue`` returns it.
 
-    ``id``, ``duplicate`` and the ``status`` at that time are known from the start; everything else
-    is what the last ``refresh`` saw.
+    ``id``, ``duplicate`` and ``status`` are set at once. ``duplicate``: the dedupe key was taken,
+    and this is the existing job. Everything else is what the last ``refresh`` read: attributes such
+    as ``attempts`` or ``error`` raise Invalid before the first one.
+
+    ``result`` waits for the end of the job and returns what its function returned. Methods whose
+    names begin with ``a`` are for coroutines.
     """
 
-    __slots__ = ("_read", "_record", "_sender", "_status", "duplicate", "id")
+    __slots__ = ("_client", "_read", "_record", "_status", "duplicate", "id")
 
     def __init__(
         self,
-        sender: "JobEnqueuer",
+        client: "JobClient",
         job_id: str,
         read: "Callable[[bytes], R] | None" = None,
         duplicate: bool = False,
@@ -41,7 +45,7 @@ class Job(Generic[R]):
     ) -> None:
         self.id = job_id
         self.duplicate = duplicate
-        self._sender = sender
+        self._client = client
         self._read = read
         self._status = status
         self._record: JobRecord | None = None
@@ -56,93 +60,95 @@ class Job(Generic[R]):
         return hash(self.id)
 
     def refresh(self) -> "Job[R]":
-        """Read the job again. NotFound when it does not exist any more."""
-        return self.take(self._sender.access.run(lambda store: store.jobs.get(self.id)))
+        """Read the job from the store; NotFound when it does not exist any more."""
+        return self.update(self._client.access.run(lambda store: store.jobs.get(self.id)))
 
     async def arefresh(self) -> "Job[R]":
         """``refresh`` for coroutines."""
-        store = await self._sender.access.aready()
-        return self.take(await store.jobs.get(self.id))
+        store = await self._client.access.aready()
+        return self.update(await store.jobs.get(self.id))
 
-    def take(self, record: JobRecord | None) -> "Job[R]":
-        """What a read of the job gave; NotFound for None."""
+    def update(self, record: JobRecord | None) -> "Job[R]":
+        """Take over a record that was read; NotFound for None."""
         if record is None:
-            raise self._gone()
+            raise self._not_found()
         self._record = record
         self._status = record.status
         return self
 
     def result(self, timeout: Duration | None = None) -> R:
-        """Wait for the end and give the result.
+        """Wait until the job has ended and return its result.
 
-        JobFailed when the job ended as dead or cancelled, ResultTimeout when it has not ended in
-        time, NotFound when there is no such job (any more).
+        ``timeout`` None waits as long as it takes; 0 does not wait. Raises JobFailed when the job
+        ended as dead or cancelled, ResultTimeout when it has not ended in time (it goes on),
+        NotFound when it was deleted.
         """
         timeout_s = None if timeout is None else seconds(timeout, field="timeout")
-        self._sender.check_may_block("job.result()", "await job.aresult()")
+        self._client.check_may_block("job.result()", "await job.aresult()")
         if timeout_s == 0:
-            (peek,) = self._sender.access.run(lambda store: store.jobs.peek([self.id]))
-            return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, ThreadResult[Peek]()
+            (peek,) = self._client.access.run(lambda store: store.jobs.peek([self.id]))
+            return self._outcome(self._check_ended(peek))
+        poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
-            poller.wait(self.id, end)
-            if end.wait(timeout_s):
-                return self._outcome(end.result())
+            poller.wait(self.id, reply)
+            if reply.wait(timeout_s):
+                return self._outcome(reply.result())
         except BaseException:
-            poller.forget(self.id, end)
+            poller.forget(self.id, reply)
             raise
-        poller.forget(self.id, end)
-        raise self._too_late(timeout_s)
+        poller.forget(self.id, reply)
+        raise self._timed_out(timeout_s)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
         """``result`` for coroutines."""
         timeout_s = None if timeout is None else seconds(timeout, field="timeout")
         if timeout_s == 0:
-            store = await self._sender.access.aready()
+            store = await self._client.access.aready()
             (peek,) = await store.jobs.peek([self.id])
-            return self._outcome(self._ended_by_now(peek))
-        poller, end = self._sender.poller, ThreadResult[Peek]()
+            return self._outcome(self._check_ended(peek))
+        poller, reply = self._client.poller, ThreadResult[Peek]()
         try:
-            poller.wait(self.id, end)
+            poller.wait(self.id, reply)
             async with asyncio.timeout(timeout_s):
-                return self._outcome(await end.aresult())
+                return self._outcome(await reply.aresult())
         except TimeoutError:
-            raise self._too_late(timeout_s) from None
+            raise self._timed_out(timeout_s) from None
         finally:
-            poller.forget(self.id, end)
+            poller.forget(self.id, reply)
 
     def cancel(self, reason: str = _REASON) -> bool:
-        """Stop the job: waiting ones never start, a running one is asked to end.
+        """Cancel the job: a waiting one never starts, a running one is asked to stop.
 
-        False when it had ended already; NotFound when there is no such job.
+        Returns False when it had ended already; NotFound when there is no such job. ``reason`` is
+        stored as its error.
         """
         chosen = Selection(ids=(self.id,))
         return self._cancelled(
-            self._sender.access.run(lambda store: store.jobs.cancel(chosen, reason=reason, limit=1))
+            self._client.access.run(lambda store: store.jobs.cancel(chosen, reason=reason, limit=1))
         )
 
     async def acancel(self, reason: str = _REASON) -> bool:
         """``cancel`` for coroutines."""
-        store = await self._sender.access.aready()
+        store = await self._client.access.aready()
         chosen = Selection(ids=(self.id,))
         return self._cancelled(await store.jobs.cancel(chosen, reason=reason, limit=1))
 
     def logs(self) -> list[LogLine]:
-        """The lines its handlers wrote with ``ctx.log``, oldest first."""
-        return self._sender.access.run(lambda store: store.metrics.logs(self.id))
+        """The lines written with ``ctx.log``, oldest first."""
+        return self._client.access.run(lambda store: store.metrics.logs(self.id))
 
     async def alogs(self) -> list[LogLine]:
         """``logs`` for coroutines."""
-        return await (await self._sender.access.aready()).metrics.logs(self.id)
+        return await (await self._client.access.aready()).metrics.logs(self.id)
 
     @property
     def status(self) -> JobStatus:
-        """How the job stood when it was stored or last refreshed."""
+        """The state when the job was stored or last refreshed."""
         return self.record.status if self._status is None else self._status
 
     @property
     def record(self) -> JobRecord:
-        """Everything the last refresh saw."""
+        """The whole record as the last ``refresh`` read it."""
         if self._record is None:
             raise Invalid(
                 f"job {self.id} has not been read yet: call job.refresh() or await job.arefresh()"
@@ -151,10 +157,12 @@ class Job(Generic[R]):
 
     @property
     def kind(self) -> str:
+        """The name of its task."""
         return self.record.kind
 
     @property
     def queue(self) -> str:
+        """The queue it is in."""
         return self.record.queue
 
     @property
@@ -164,23 +172,27 @@ class Job(Generic[R]):
 
     @property
     def priority(self) -> int:
+        """Lower is claimed first."""
         return self.record.priority
 
     @property
     def attempts(self) -> int:
+        """How many attempts were started."""
         return self.record.attempts
 
     @property
     def max_attempts(self) -> int:
+        """How many attempts it has before it becomes dead."""
         return self.record.max_attempts
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """Its tags."""
         return self.record.tags
 
     @property
     def error(self) -> str | None:
-        """What went wrong last."""
+        """The last error, or the reason of a cancel."""
         return self.record.last_error
 
     @property
@@ -190,27 +202,33 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> float | None:
+        """From 0 to 1, as its handler last reported it."""
         return self.record.progress
 
     @property
     def progress_note(self) -> str | None:
+        """The text that came with the progress."""
         return self.record.progress_note
 
     @property
     def enqueued_at(self) -> datetime:
+        """When it was stored."""
         return to_datetime(self.record.enqueued_at)
 
     @property
     def run_at(self) -> datetime:
+        """When it is or was due."""
         return to_datetime(self.record.run_at)
 
     @property
     def started_at(self) -> datetime | None:
-        return _moment(self.record.started_at)
+        """When its last attempt started."""
+        return _datetime(self.record.started_at)
 
     @property
     def finished_at(self) -> datetime | None:
-        return _moment(self.record.finished_at)
+        """When it ended; None while it has not."""
+        return _datetime(self.record.finished_at)
 
     def _outcome(self, peek: Peek) -> R:
         if peek.status is not JobStatus.DONE:
@@ -219,29 +237,29 @@ class Job(Generic[R]):
         read: Callable[[bytes], Any] = self._read or payload.decode
         return read(b"null" if peek.result is None else peek.result)
 
-    def _ended_by_now(self, peek: Peek | None) -> Peek:
+    def _check_ended(self, peek: Peek | None) -> Peek:
         if peek is None:
-            raise self._gone()
+            raise self._not_found()
         if not is_terminal(peek.status):
-            raise self._too_late(0.0)
+            raise self._timed_out(0.0)
         return peek
 
     def _cancelled(self, acted: Acted) -> bool:
         if acted.missing:
-            raise self._gone()
+            raise self._not_found()
         if acted.requested:
-            self._sender.stop_here(self.id)
+            self._client.cancel_local(self.id)
         return bool(acted.changed or acted.requested)
 
-    def _too_late(self, timeout_s: float | None) -> ResultTimeout:
+    def _timed_out(self, timeout_s: float | None) -> ResultTimeout:
         return ResultTimeout(f"job {self.id} has not ended within {timeout_s:g} s; it goes on")
 
-    def _gone(self) -> NotFound:
+    def _not_found(self) -> NotFound:
         return NotFound(
             f"job {self.id} does not exist here: it was deleted, is past its retention, or belongs "
             "to another database"
         )
 
 
-def _moment(instant: Instant | None) -> datetime | None:
+def _datetime(instant: Instant | None) -> datetime | None:
     return None if instant is None else to_datetime(instant)

@@ -1,4 +1,4 @@
-"""The options of tasks and of single jobs: known names and ranges."""
+"""The options of tasks and of single jobs: their names, their checks, their ranges."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,20 @@ MAX_PAYLOAD_LIMIT = 64 << 20
 
 
 class JobOptions(TypedDict, total=False):
-    """What ``using(...)`` takes."""
+    """The options of single jobs: ``task.using(...)`` and ``forge.enqueue(kind, payload, ...)``.
+
+    ``delay``: start that much later. ``run_at`` (or ``at``): start at that aware datetime.
+    ``priority``: lower starts first, default 0. ``queue``: another queue than the task's.
+    ``max_attempts``: attempts before the job is dead. ``timeout``: limit of one run; None = none.
+    ``expires``: cancelled if it has not started by then.
+    ``dedupe_key``: at most one live job of this kind has the key; a second enqueue returns the
+    first job. ``dedupe_for``: the key stays taken that long after the job has ended.
+    ``unique_while="waiting"``: the key is free again as soon as the job starts.
+    ``tags``: texts to find the job by. ``lane``: jobs of one lane start one after the other;
+    ``order="strict"``: only when the one before has ended, "none": the lane has no order.
+    ``tx``: a connection to the same database; the job exists once its transaction commits.
+    Durations are texts such as "1h30m", seconds, or timedelta.
+    """
 
     delay: Duration
     run_at: datetime
@@ -46,7 +59,19 @@ class JobOptions(TypedDict, total=False):
 
 
 class TaskOptions(TypedDict, total=False):
-    """What ``@forge.task(...)`` takes."""
+    """The options of a task: ``@forge.task(...)``.
+
+    ``kind``: its name in the store, default the function's name. ``queue``: default "default".
+    ``max_attempts``: attempts before a job is dead, default 5. ``timeout``: limit of one run.
+    ``retry``: a ``Retry`` with the waits between attempts and the errors that are retried.
+    ``scopes``: external resources that throttle; a closed one holds back all their tasks.
+    ``on_dead``: a task that gets a ``DeadJob`` in the transaction in which a job dies.
+    ``cpu=True``: runs in a child process that is killed on timeout and cancel.
+    ``payload_limit``: largest arguments in bytes. ``priority``, ``tags``, ``lane``, ``order``:
+    defaults for its jobs, see ``JobOptions``.
+    ``concurrency``: how many jobs run at once, over all processes; with ``per="args.host"`` for
+    each value of that argument. ``rate``: how often jobs start, for example "50/m".
+    """
 
     kind: str
     queue: str
@@ -72,7 +97,7 @@ _TASK_NAMES = tuple(TaskOptions.__annotations__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """The checked options of a task; what needs the task itself is checked elsewhere."""
+    """The checked options of a task; ``kind`` and ``on_dead`` are checked at registration."""
 
     queue: str = DEFAULT_QUEUE
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -89,9 +114,10 @@ class TaskSettings:
     burst: float = 1.0
     lane: str | None = None
     order: LaneOrder = LaneOrder.NONE
+    options: Mapping[str, Any] | None = None
 
     def declared(self, kind: str) -> Declared | None:
-        """What the task says about limits; None when it says nothing."""
+        """The limits that the task declares; None when it declares none."""
         if self.concurrency is None and self.rate_per_s is None and not self.scopes:
             return None
         return Declared(
@@ -155,7 +181,7 @@ def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
         case "delay":
             return {"delay_s": seconds(value, field="delay")}
         case "run_at" | "at":
-            return {"run_at": _moment(name, value)}
+            return {"run_at": _instant(name, value)}
         case "priority":
             return {"priority": _whole(name, value, -MAX_PRIORITY, MAX_PRIORITY)}
         case "queue":
@@ -183,7 +209,7 @@ def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
 
 
 def check_names(options: Mapping[str, Any], known: Sequence[str], *, where: str) -> None:
-    """BadOption for the first option that is not known, with the known ones."""
+    """BadOption for the first unknown option, with the nearest known name."""
     for name in options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -207,7 +233,7 @@ def lane_fields(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
 
 
 def limit_numbers(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """``concurrency`` and ``rate`` of a task or queue."""
+    """Fields for ``concurrency`` and ``rate`` of a task or queue."""
     fields: dict[str, Any] = {}
     if options.get("concurrency") is not None:
         fields["concurrency"] = _whole(
@@ -226,9 +252,9 @@ def _limits(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     return fields
 
 
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadOption(f"{name}={value!r} must be a whole number from {least:,} to {most:,}")
+def _whole(name: str, value: Any, minimum: int, maximum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise BadOption(f"{name}={value!r} must be a whole number from {minimum:,} to {maximum:,}")
     return value
 
 
@@ -247,7 +273,7 @@ def _timeout(value: Any) -> float | None:
     return span
 
 
-def _moment(name: str, value: Any) -> int:
+def _instant(name: str, value: Any) -> int:
     if not isinstance(value, datetime):
         remedy = "; for a span of time use delay=" if isinstance(value, int | timedelta) else ""
         raise BadOption(f"{name}={value!r} must be an aware datetime{remedy}")

@@ -1,4 +1,4 @@
-"""What a task's function takes: names, types and defaults, and which parameters are the Context."""
+"""Reads the parameters of a task's function: names, types, defaults, and which is the Context."""
 
 import inspect
 import types
@@ -28,7 +28,7 @@ class Parameter:
     """One parameter. ``index`` is its position in the function's own list."""
 
     name: str
-    place: ParameterKind
+    kind: ParameterKind
     index: int
     annotation: Any
     required: bool
@@ -36,9 +36,9 @@ class Parameter:
     is_context: bool
 
     def __str__(self) -> str:
-        stars = {ParameterKind.REST: "*", ParameterKind.EXTRA: "**"}.get(self.place, "")
-        kind = "" if self.annotation is Any else f": {type_text(self.annotation)}"
-        return f"{stars}{self.name}{kind}" + ("" if self.required or stars else " = ...")
+        stars = {ParameterKind.REST: "*", ParameterKind.EXTRA: "**"}.get(self.kind, "")
+        annotation = "" if self.annotation is Any else f": {type_text(self.annotation)}"
+        return f"{stars}{self.name}{annotation}" + ("" if self.required or stars else " = ...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Parameters:
 
     @property
     def stored(self) -> tuple[Parameter, ...]:
-        """Those whose values travel with the job: all but the Context."""
+        """The parameters whose values are stored with the job: all but the Context."""
         return tuple(item for item in self.all if not item.is_context)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Parameters:
 
 
 class Unresolved(BadOption):
-    """An annotation names something that does not exist (yet)."""
+    """An annotation names something that is not defined, or not yet."""
 
 
 def read(
@@ -84,7 +84,7 @@ def read(
         found.append(
             Parameter(
                 name=name,
-                place=ParameterKind(raw.kind),
+                kind=ParameterKind(raw.kind),
                 index=index,
                 annotation=Any if annotation is object else annotation,
                 required=raw.default is raw.empty,
@@ -96,7 +96,7 @@ def read(
 
 
 def type_text(annotation: Any) -> str:
-    """A type as people write it."""
+    """A type as it is written in source code."""
     return inspect.formatannotation(annotation).replace("typing.", "")
 
 
@@ -105,7 +105,7 @@ def _hints(function: Any, kind: str, scope: Mapping[str, object] | None) -> dict
     try:
         return typing.get_type_hints(function, localns=local, include_extras=True)
     except Exception:
-        # One name that is missing must not take the others with it: each is tried alone.
+        # One annotation that cannot be evaluated must not fail the others: evaluate each alone.
         module = getattr(inspect.unwrap(function), "__globals__", {})
         return {
             name: _hint(name, raw, kind, module, local)
@@ -133,7 +133,7 @@ def _hint(
 
 
 class _ByName:
-    """Stands for a Context that was only imported for the type checker."""
+    """Stands for a Context that is imported under TYPE_CHECKING only."""
 
 
 def _is_context(annotation: Any, contexts: tuple[type, ...]) -> bool:

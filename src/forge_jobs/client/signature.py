@@ -1,8 +1,8 @@
-"""From call arguments to stored JSON, checked against the function's signature.
+"""Encodes call arguments as JSON, checked against the function's signature.
 
-One-by-one enqueueing runs through ``encode``: for plain values of the annotated types it does one
-dictionary, one type comparison per value and one encoding. Everything else takes the careful way,
-which ends with a proof that the worker will be able to read what is stored.
+``encode`` is on the hot path of a single enqueue. For plain values of the annotated types it makes
+one dictionary, one type comparison per value and one encoding. Everything else takes the checked
+path, which also decodes what it encoded, to prove that the worker will be able to read it.
 """
 
 import types
@@ -22,26 +22,39 @@ NOTHING = b"{}"
 _encode = msgspec.json.Encoder().encode
 
 
-class _Plan:
-    """Everything about a function that can be known before the first call."""
+class _SignaturePlan:
+    """What is derived from a function's signature once, before the first call."""
 
     __slots__ = (
-        "contexts", "exact", "extra", "extra_type", "known", "parameters", "positional",
-        "positional_only", "reader", "required", "rest", "result", "total", "types", "uneven",
+        "contexts",
+        "exact",
+        "extra",
+        "extra_type",
+        "known",
+        "needs_gather",
+        "parameters",
+        "positional",
+        "positional_only",
+        "reader",
+        "required",
+        "rest",
+        "result",
+        "total",
+        "types",
     )  # fmt: skip
 
     def __init__(self, parameters: Parameters, kind: str) -> None:
         stored = parameters.stored
         named = [
-            item for item in stored if item.place not in (ParameterKind.REST, ParameterKind.EXTRA)
+            item for item in stored if item.kind not in (ParameterKind.REST, ParameterKind.EXTRA)
         ]
         self.parameters = parameters
         self.contexts = tuple(item for item in parameters.all if item.is_context)
         self.positional = tuple(
-            item.name for item in named if item.place is not ParameterKind.KEYWORD
+            item.name for item in named if item.kind is not ParameterKind.KEYWORD
         )
         self.positional_only = frozenset(
-            item.name for item in named if item.place is ParameterKind.POSITIONAL_ONLY
+            item.name for item in named if item.kind is ParameterKind.POSITIONAL_ONLY
         )
         self.known = frozenset(item.name for item in named)
         self.required = tuple(item.name for item in named if item.required)
@@ -54,15 +67,15 @@ class _Plan:
         self.exact: dict[str, tuple[type, ...]] = {
             name: _exact(annotation) for name, annotation in self.types.items()
         }
-        self.uneven = bool(self.rest or self.extra or self.positional_only)
+        self.needs_gather = bool(self.rest or self.extra or self.positional_only)
         self.reader = ArgumentDecoder(parameters, kind=kind)
         self.result = result_reader(parameters.returns)
 
 
 class Signature:
-    """How the arguments of one task travel.
+    """Encodes, checks and decodes the arguments of one task.
 
-    Annotations that cannot be evaluated yet (a class further down in the module) are looked at
+    Annotations that cannot be evaluated yet (a class further down in the module) are evaluated
     again on first use.
     """
 
@@ -80,7 +93,7 @@ class Signature:
         self._kind = kind
         self._contexts = contexts
         self._scope = scope
-        self._plan: _Plan | None = None
+        self._plan: _SignaturePlan | None = None
         try:
             self._resolve()
         except Unresolved:
@@ -91,8 +104,8 @@ class Signature:
         plan = self._plan or self._resolve()
         if not (args or kwargs or plan.required):
             return NOTHING
-        if plan.uneven:
-            return self._encode_with_care(plan, self._gather(plan, args, kwargs), limit)
+        if plan.needs_gather:
+            return self._encode_checked(plan, self._gather(plan, args, kwargs), limit)
         if len(args) > len(plan.positional):
             raise self._too_many(plan, len(args))
         values: dict[str, Any] = {}
@@ -118,17 +131,17 @@ class Signature:
         for name in kwargs:
             if name not in exact:
                 raise self._unexpected(plan, name, {})
-        return self._encode_with_care(plan, values, limit)
+        return self._encode_checked(plan, values, limit)
 
     def encode_mapping(self, values: Mapping[str, Any], *, limit: int) -> bytes:
-        """The payload of a call whose arguments are given by name, ``*rest`` under its own."""
+        """The payload of a call whose arguments are given by name, ``*rest`` under its own name."""
         plan = self._plan or self._resolve()
         for name in values:
             known = name in plan.known or (plan.rest is not None and name == plan.rest.name)
             if not known and plan.extra is None:
                 raise self._unexpected(plan, name, {})
         self._check_required(plan, values)
-        return self._encode_with_care(plan, dict(values), limit)
+        return self._encode_checked(plan, dict(values), limit)
 
     def call(
         self, function: Callable[..., Any], data: bytes, make_context: Callable[[], object]
@@ -140,7 +153,7 @@ class Signature:
     def fill_in(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], make_context: Callable[[], object]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of a plain call, with a Context where the caller gave none."""
+        """The arguments of a plain call, with a Context where the caller passed none."""
         plan = self._plan or self._resolve()
         for item in plan.contexts:
             given = item.name in kwargs or (
@@ -148,25 +161,25 @@ class Signature:
             )
             if given:
                 continue
-            if item.place is not ParameterKind.KEYWORD and len(args) >= item.index:
+            if item.kind is not ParameterKind.KEYWORD and len(args) >= item.index:
                 args = (*args[: item.index], make_context(), *args[item.index :])
             else:
                 kwargs = {**kwargs, item.name: make_context()}
         return args, kwargs
 
     def read_result(self, data: bytes) -> Any:
-        """A stored result, by the function's return annotation."""
+        """Decode a stored result by the function's return annotation."""
         return (self._plan or self._resolve()).result(data)
 
     def takes(self, name: str) -> bool:
-        """Whether a call with this one named argument fits; True while that is not known yet."""
+        """Whether a call with this one named argument fits; True while unresolved."""
         plan = self._plan
         if plan is None:
             return True
         return (name in plan.known or plan.extra is not None) and set(plan.required) <= {name}
 
     def has(self, name: str) -> bool:
-        """Whether it takes an argument of this name; True while that is not known yet."""
+        """Whether it takes an argument of this name; True while annotations are unresolved."""
         plan = self._plan
         return plan is None or name in plan.known or plan.extra is not None
 
@@ -178,27 +191,29 @@ class Signature:
     def __str__(self) -> str:
         return str((self._plan or self._resolve()).parameters)
 
-    def _resolve(self) -> _Plan:
+    def _resolve(self) -> _SignaturePlan:
         parameters = read(
             self._function, kind=self._kind, contexts=self._contexts, scope=self._scope
         )
-        self._plan = _Plan(parameters, self._kind)
+        self._plan = _SignaturePlan(parameters, self._kind)
         self._scope = None
         return self._plan
 
-    def _gather(self, plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _gather(
+        self, plan: _SignaturePlan, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
         count = len(plan.positional)
         if len(args) > count and plan.rest is None:
             raise self._too_many(plan, len(args))
         values: dict[str, Any] = dict(zip(plan.positional, args, strict=False))
-        taken = set(values)
+        given = set(values)
         if plan.rest is not None:
-            taken.add(plan.rest.name)
+            given.add(plan.rest.name)
             if len(args) > count:
                 values[plan.rest.name] = list(args[count:])
         for name, value in kwargs.items():
-            stray = name not in plan.known and plan.extra is None
-            if stray or name in taken or name in plan.positional_only:
+            unknown = name not in plan.known and plan.extra is None
+            if unknown or name in given or name in plan.positional_only:
                 raise self._unexpected(plan, name, values)
             values[name] = value
         self._check_required(plan, values)
@@ -213,7 +228,7 @@ class Signature:
             payload.check(data, limit=limit, what=self._what, plain=values)
         return data
 
-    def _encode_with_care(self, plan: _Plan, values: dict[str, Any], limit: int) -> bytes:
+    def _encode_checked(self, plan: _SignaturePlan, values: dict[str, Any], limit: int) -> bytes:
         types_by_name, scalars = plan.types, plan.exact
         for name, value in values.items():
             if type(value) in scalars.get(name, ()):
@@ -226,7 +241,7 @@ class Signature:
             try:
                 msgspec.convert(value, wanted, dec_hook=from_json)
             except msgspec.ValidationError as error:
-                raise self._misfit(name, wanted, error) from error
+                raise self._wrong_type(name, wanted, error) from error
         try:
             data = payload.encode(values, limit=limit, what=self._what)
         except PayloadTooLarge:
@@ -246,7 +261,7 @@ class Signature:
     def _what(self) -> str:
         return f"task {self._kind!r}: the payload"
 
-    def _check_required(self, plan: _Plan, values: Mapping[str, Any]) -> None:
+    def _check_required(self, plan: _SignaturePlan, values: Mapping[str, Any]) -> None:
         missing = [name for name in plan.required if name not in values]
         if missing:
             listed = ", ".join(map(repr, missing))
@@ -255,26 +270,28 @@ class Signature:
                 f"it takes {plan.parameters}"
             )
 
-    def _too_many(self, plan: _Plan, given: int) -> BadArguments:
+    def _too_many(self, plan: _SignaturePlan, given: int) -> BadArguments:
         return BadArguments(
             f"task {self._kind!r}: {given} positional arguments were given, "
             f"it takes {plan.parameters}"
         )
 
-    def _unexpected(self, plan: _Plan, name: str, values: Mapping[str, Any]) -> BadArguments:
+    def _unexpected(
+        self, plan: _SignaturePlan, name: str, values: Mapping[str, Any]
+    ) -> BadArguments:
         task = f"task {self._kind!r}"
         if name in values:
             return BadArguments(f"{task}: argument {name!r} is given twice")
         if any(name == item.name for item in plan.contexts):
             return BadArguments(
-                f"{task}: argument {name!r} is the Context of the run; the worker fills it in"
+                f"{task}: argument {name!r} is the Context of the run; the worker passes it"
             )
         return BadArguments(
             f"{task}: unexpected argument {name!r}; it takes {plan.parameters}. "
             "Options such as delay or priority go into using(...)"
         )
 
-    def _misfit(self, name: str, wanted: Any, error: Exception) -> BadArguments:
+    def _wrong_type(self, name: str, wanted: Any, error: Exception) -> BadArguments:
         text = str(error)
         return BadArguments(
             f"task {self._kind!r}: argument {name!r} must be {type_text(wanted)}: "
@@ -292,12 +309,12 @@ class Signature:
         return BadPayload(f"{self._what} cannot be stored as JSON: {error}")
 
 
-def _only(stored: tuple[Parameter, ...], place: ParameterKind) -> Parameter | None:
-    return next((item for item in stored if item.place is place), None)
+def _only(stored: tuple[Parameter, ...], kind: ParameterKind) -> Parameter | None:
+    return next((item for item in stored if item.kind is kind), None)
 
 
 def _exact(annotation: Any) -> tuple[type, ...]:
-    """The types whose values fit without a closer look."""
+    """The types whose values fit without a conversion."""
     if annotation is Any:
         return _SCALARS
     if annotation is None:

@@ -1,7 +1,7 @@
-"""One process's way to its store: opened on first use, from any thread, loop or forked child.
+"""Gives a process access to its store: opened on first use, from any thread, loop or forked child.
 
-Synchronous calls either write on the calling thread (``enqueue_sync``) or cross over to the I/O
-thread and wait there; coroutines use the store on their own loop.
+Synchronous calls either write on the calling thread (``enqueue_sync``) or run a coroutine on the
+I/O thread and wait for it. Coroutines use the store on their own loop.
 """
 
 import asyncio
@@ -11,62 +11,65 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from forge_jobs.core.errors import Closed, Refused
-from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.kit.hooks import Hooks
 from forge_jobs.kit.io_thread import IoThread
 from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.store import Store
 
 T = TypeVar("T")
+OnOpen: TypeAlias = Callable[[Store], Coroutine[Any, Any, None]]
 
 
 class StoreAccess:
     """The store of a Forge, shared by its tasks, its job handles and its workers.
 
-    ``make_store`` is called once, on first use; ``migrate`` says whether opening may change the
-    schema. A failed opening is tried again by the next call. ``direct`` is the open store if it can
-    be written on the calling thread.
+    Implements ``StorePort``. ``make_store`` is called once, on first use; ``migrate`` says whether
+    opening may change the schema; ``on_open`` is awaited with the store each time it was opened. A
+    failed opening is retried by the next call.
     """
 
-    def __init__(self, make_store: Callable[[], Store], *, migrate: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        make_store: Callable[[], Store],
+        *,
+        migrate: Callable[[], bool],
+        on_open: OnOpen | None = None,
+    ) -> None:
         self._make_store = make_store
         self._migrate = migrate
+        self._on_open = on_open
         self._store: Store | None = None
         self._closed = False
         self._at_fork: list[Callable[[], None]] = []
-        self.around: Hooks[NewJob, Enqueued] = Hooks()
-        # What this program tells a store that it has just opened.
-        self.greet: Callable[[Store], Coroutine[Any, Any, None]] | None = None
         self._reset()
-        _LIVING.add(self)
+        _ALL.add(self)
 
     def _reset(self) -> None:
         self.io = IoThread()
         self.pid = os.getpid()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._opening: ThreadResult[Store] | None = None
-        # On the I/O loop: one opening or closing at a time, also of callers who were interrupted.
+        # On the I/O loop: one opening or closing at a time, also those of interrupted callers.
         self._changing = asyncio.Lock()
-        self._opened: Store | None = None
+        self.opened: Store | None = None
         self.direct: Store | None = None
 
     @property
     def store(self) -> Store:
-        """The store, perhaps not opened yet."""
+        """The store; not necessarily open."""
         if self._store is None:
-            with self._guard:
+            with self._lock:
                 if self._store is None:
                     self._store = self._make_store()
         return self._store
 
     def ready(self) -> Store:
         """The open store, for synchronous code."""
-        opened = self._opened
+        opened = self.opened
         if opened is not None and not sys.is_finalizing():
             return opened
         self._check_thread()
@@ -74,7 +77,7 @@ class StoreAccess:
 
     async def aready(self) -> Store:
         """The open store, for coroutines."""
-        opened = self._opened
+        opened = self.opened
         if opened is not None:
             return opened
         return await self._open().aresult()
@@ -82,8 +85,8 @@ class StoreAccess:
     def run(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the I/O thread and wait for it here.
 
-        An exception that a signal handler raises here ends the wait; the coroutine goes on, so that
-        what it does happens whole.
+        An exception from a signal handler ends the wait; the coroutine goes on, so that its effect
+        is never half done.
         """
         store = self.ready()
         self._check_thread()
@@ -101,65 +104,41 @@ class StoreAccess:
         try:
             return self.io.spawn(work)
         except RuntimeError as error:
-            # Either we noticed that the interpreter ends, or Python refused to start a thread.
+            # The interpreter is shutting down, or Python refuses to start a thread.
             raise Closed(_ENDING) from error
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs, from synchronous code; durable when it returns."""
-        return self.around.call(jobs, self._enqueue) if self.around else self._enqueue(jobs)
-
-    def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        direct = self.direct
-        if direct is not None and not sys.is_finalizing():
-            return direct.enqueue_sync(jobs)
-        store = self.ready()
-        if store.capabilities.sync_enqueue:
-            return store.enqueue_sync(jobs)
-        return self.run(lambda store: store.jobs.enqueue(jobs))
-
-    async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs, from a coroutine; concurrent calls share a commit."""
-        store = self._opened or await self.aready()
-        if self.around:
-            return await self.around.acall(jobs, store.jobs.enqueue)
-        return await store.jobs.enqueue(jobs)
-
-    def prepared(self, job: NewJob) -> NewJob:
-        """What hooks make of a job that is stored together with an ending."""
-        return self.around.prepared(job) if self.around else job
-
     def close(self) -> None:
-        """Let go of everything; later calls raise Closed. Closing twice is fine."""
+        """Close the store and end the I/O thread; later calls raise Closed. Idempotent."""
         if sys.is_finalizing():
             return
         self._check_thread()
-        self._end()
+        self._mark_closed()
         if self._store is not None:
             try:
-                self._closing().result()
+                self._start_closing().result()
             except CancelledError:
                 self.io.close()
                 with contextlib.suppress(CancelledError):
-                    self._closing().result()
+                    self._start_closing().result()
         self.io.close()
 
     async def aclose(self) -> None:
-        """The same for coroutines: the loop goes on meanwhile."""
-        self._end()
+        """``close`` for coroutines; does not block the event loop."""
+        self._mark_closed()
         if self._store is not None:
             try:
-                await self._closing().aresult()
+                await self._start_closing().aresult()
             except CancelledError:
                 await asyncio.to_thread(self.io.close)
                 with contextlib.suppress(CancelledError):
-                    await self._closing().aresult()
+                    await self._start_closing().aresult()
         await asyncio.to_thread(self.io.close)
 
-    def rest(self) -> None:
-        """At exit: close the store in good order; a later call opens it again if it still can."""
-        with self._guard:
+    def close_at_exit(self) -> None:
+        """At exit: close the store; a later call opens it again if it still can."""
+        with self._lock:
             opening = self._opening
-            self._opened = self.direct = self._opening = None
+            self.opened = self.direct = self._opening = None
         if opening is not None and opening.done and not opening.failed:
             self.io.call(opening.result().close, _AT_EXIT_S)
 
@@ -168,26 +147,27 @@ class StoreAccess:
         """Whether ``close`` was called."""
         return self._closed
 
-    def _end(self) -> None:
-        with self._guard:
+    def _mark_closed(self) -> None:
+        with self._lock:
             self._closed = True
-            self._opened = self.direct = self._opening = None
+            self.opened = self.direct = self._opening = None
 
-    def _closing(self) -> ThreadResult[None]:
-        """Cancelled if the thread ends meanwhile: a close that was interrupted still ends it."""
+    def _start_closing(self) -> ThreadResult[None]:
+        """Start closing on the I/O thread. The result is cancelled if an earlier, interrupted close
+        ends the thread meanwhile."""
         try:
-            return self.io.start(self._close_there)
+            return self.io.start(self._close_on_io)
         except RuntimeError:
-            # The thread of a close that was interrupted has just ended: a new one looks again.
+            # An interrupted close has just ended the thread: a new thread closes what is left.
             self.io.close()
-            return self.io.start(self._close_there)
+            return self.io.start(self._close_on_io)
 
-    async def _close_there(self) -> None:
-        """Close the store and end this thread, whether or not anybody still waits for it."""
+    async def _close_on_io(self) -> None:
+        """Close the store and end this thread, whether or not the caller still waits."""
         try:
             async with self._changing:
-                self._opened = self.direct = None
-                # Also when it was not opened here: somebody may have opened ``store`` by hand.
+                self.opened = self.direct = None
+                # Also when it was not opened here: ``store`` may have been opened directly.
                 if self._store is not None:
                     await self._store.close()
         finally:
@@ -197,26 +177,26 @@ class StoreAccess:
         if sys.is_finalizing():
             raise Closed(_ENDING)
         store = self.store if not self._closed else None
-        with self._guard:
+        with self._lock:
             if self._closed or store is None:
                 raise Closed(_CLOSED)
             opening = self._opening
             if opening is None or opening.failed:
                 migrate = self._migrate()
-                opening = self.start(lambda: self._open_there(store, migrate))
+                opening = self.start(lambda: self._open_on_io(store, migrate))
                 self._opening = opening
         return opening
 
-    async def _open_there(self, store: Store, migrate: bool) -> Store:
+    async def _open_on_io(self, store: Store, migrate: bool) -> Store:
         async with self._changing:
             if self._closed:
                 raise Closed(_CLOSED)
-            if self._opened is None:
+            if self.opened is None:
                 await store.open(migrate=migrate)
-                if self.greet is not None:
-                    await self.greet(store)
-                self._opened = store
-                self.direct = store if store.capabilities.sync_enqueue else None
+                if self._on_open is not None:
+                    await self._on_open(store)
+                self.opened = store
+                self.direct = store if store.capabilities.sync_calls else None
         return store
 
     def _check_thread(self) -> None:
@@ -226,14 +206,15 @@ class StoreAccess:
             )
 
     def at_fork(self, forget: Callable[[], None]) -> None:
-        """Have ``forget`` called in every forked child, after the store was let go."""
+        """Call ``forget`` in every forked child, after the parent's connections were dropped."""
         self._at_fork.append(forget)
 
     def forget_parent(self) -> None:
-        """In a forked child: drop thread and connections unclosed; the next use makes new ones."""
-        # The thread's event loop is the parent's: closing it, as the garbage collector would, would
-        # take sockets out of the parent's loop.
-        _parents.append(self.io)
+        """In a forked child: drop the thread and connections without closing them; the next use
+        makes new ones."""
+        # The event loop belongs to the parent. Keep it referenced: if the garbage collector closed
+        # it, that would unregister sockets from the parent's epoll.
+        _PARENT_THREADS.append(self.io)
         self._reset()
         if self._store is not None:
             self._store.after_fork()
@@ -245,22 +226,22 @@ _IO_NAME = "forge-io"
 _AT_EXIT_S = 2.0
 _CLOSED = "this Forge was closed: make a new one"
 _ENDING = "the interpreter is shutting down: nothing can be stored any more"
-_LIVING: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
-_parents: list[IoThread] = []
+_ALL: "weakref.WeakSet[StoreAccess]" = weakref.WeakSet()
+_PARENT_THREADS: list[IoThread] = []
 
 
 def _after_fork() -> None:
-    for access in list(_LIVING):
-        # An error here would be printed and could not be caught by whoever forks.
+    for access in list(_ALL):
+        # An error here would be printed and could not be caught by the code that forks.
         with contextlib.suppress(Exception):
             access.forget_parent()
 
 
 def _at_exit() -> None:
-    for access in list(_LIVING):
-        # The end of the program is no place for complaints: nothing acknowledged is at stake.
+    for access in list(_ALL):
+        # Errors at exit help nobody: everything acknowledged is durable already.
         with contextlib.suppress(Exception):
-            access.rest()
+            access.close_at_exit()
 
 
 atexit.register(_at_exit)

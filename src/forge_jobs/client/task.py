@@ -1,4 +1,4 @@
-"""Tasks: functions whose calls can be stored as jobs, typed by the function's own signature."""
+"""Tasks: functions whose calls can be stored as jobs, typed by the function's signature."""
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -11,8 +11,8 @@ from forge_jobs.core.job import NewJob, Successor
 from forge_jobs.core.limit_key import limit_key
 from forge_jobs.core.limits import with_declared
 
-from .enqueue import JobEnqueuer
 from .job import Job
+from .job_client import JobClient
 from .options import JobOptions, TaskSettings, job_fields
 from .signature import NOTHING, Signature
 
@@ -21,14 +21,14 @@ R = TypeVar("R")
 Call: TypeAlias = "tuple[Any, ...] | list[Any] | Mapping[str, Any]"
 _IN_ORDER = (tuple, list)
 _replace = msgspec.structs.replace
-_look_like: Any = functools.update_wrapper
+_update_wrapper: Any = functools.update_wrapper
 
 
-class Sendable(Generic[P, R]):
-    """What a task and a task with options have in common: calls become jobs."""
+class Enqueueable(Generic[P, R]):
+    """What a task and a task with options have in common: their calls can be stored as jobs."""
 
     _signature: Signature
-    _sender: JobEnqueuer
+    _client: JobClient
     _template: NewJob
     _limit: int
     _read: Callable[[bytes], Any]
@@ -36,11 +36,11 @@ class Sendable(Generic[P, R]):
     _per: str | None
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """The request for one call, checked but not stored."""
+        """The request for a job with these arguments, checked but not stored."""
         return self._job(self._signature.encode(args, kwargs, limit=self._limit))
 
     def bind_payload(self, payload: object) -> NewJob:
-        """The request for a call whose arguments lie in one object, by name."""
+        """``bind`` with the arguments by name in one mapping; None means no arguments."""
         if payload is None:
             payload = {}
         if not isinstance(payload, Mapping):
@@ -52,32 +52,37 @@ class Sendable(Generic[P, R]):
         return self._job(self._signature.encode_mapping(values, limit=self._limit))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Store this call as a job, from synchronous code."""
+        """Store a call with these arguments as a job and return its handle.
+
+        The job is durable when this returns. Raises BadArguments when the arguments do not fit the
+        function, BadPayload or PayloadTooLarge when they cannot be stored.
+        """
         job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
-        return self._sender.send(job, self._read, self._tx)
+        return self._client.enqueue(job, self._read, self._tx)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """Store this call as a job, from a coroutine."""
+        """``enqueue`` for coroutines."""
         job = self._job(self._signature.encode(args, kwargs, limit=self._limit))
-        return await self._sender.asend(job, self._read, self._tx)
+        return await self._client.aenqueue(job, self._read, self._tx)
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
-        """Store many calls in one commit, order kept; all of them or none.
+        """Store many calls in one transaction, all of them or none; handles in the same order.
 
-        Each call is a tuple of arguments, or a mapping of arguments by name.
+        Each call is a tuple of arguments, or a mapping of arguments by name:
+        ``send.enqueue_many([("a@b.c", "hi"), {"to": "b@b.c", "subject": "hi"}])``.
         """
-        return self._sender.send_many(self._bound(calls), self._read, self._tx)
+        return self._client.enqueue_many(self._bind_all(calls), self._read, self._tx)
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job[R]]:
         """``enqueue_many`` for coroutines."""
-        return await self._sender.asend_many(self._bound(calls), self._read, self._tx)
+        return await self._client.aenqueue_many(self._bind_all(calls), self._read, self._tx)
 
-    def _bound(self, calls: Iterable[Call]) -> list[NewJob]:
+    def _bind_all(self, calls: Iterable[Call]) -> list[NewJob]:
         encode, template, limit, made = (
             self._signature.encode, self._template, self._limit, self._job
         )  # fmt: skip
         bound: list[NewJob] = []
-        for place, call in enumerate(calls):
+        for index, call in enumerate(calls):
             try:
                 if isinstance(call, _IN_ORDER):
                     data = encode(tuple(call), {}, limit=limit)
@@ -89,44 +94,47 @@ class Sendable(Generic[P, R]):
                         "of arguments, or a mapping of arguments by name"
                     )
             except BadArguments as error:
-                raise BadArguments(f"call number {place}: {error}") from error
+                raise BadArguments(f"call number {index}: {error}") from error
             bound.append(made(data))
         return bound
 
     def _job(self, data: bytes) -> NewJob:
-        """The job for these arguments."""
+        """The request for these encoded arguments."""
         if self._per is not None:
             key = limit_key(self._template.kind, self._per, data)
             return _replace(self._template, payload=data, limit_key=key)
         return self._template if data is NOTHING else _replace(self._template, payload=data)
 
 
-class TaskWith(Sendable[P, R]):
-    """A task with options for its next jobs; made by ``using``."""
+class TaskWith(Enqueueable[P, R]):
+    """A task with options for the jobs enqueued through it; made by ``task.using(...)``."""
 
     def __init__(self, task: "Task[P, R]", options: Mapping[str, Any]) -> None:
         self.task = task
         self._options = options
         self._signature = task.signature
-        self._sender = task.sender
+        self._client = task.client
         self._limit = task.settings.payload_limit
         self._read = task.signature.read_result
-        self._template = _replace(task.template, **job_fields(options))
+        fields = job_fields(options)
+        if task.template.options and "options" in fields:
+            fields["options"] = {**task.template.options, **fields["options"]}
+        self._template = _replace(task.template, **fields)
         self._tx = options.get("tx")
         self._per = task.settings.per
 
     def using(self, **options: Unpack[JobOptions]) -> "TaskWith[P, R]":
-        """These options on top of the present ones."""
+        """The same task with these options on top of the present ones."""
         return TaskWith(self.task, {**self._options, **options})
 
 
 class MakeLocal(Protocol):
-    """Makes what stands in for a worker when a task is called directly."""
+    """Makes the Context of a direct call of a task, which runs without a worker."""
 
-    def __call__(self, template: NewJob) -> "LocalRun": ...
+    def __call__(self, template: NewJob) -> "DirectCall": ...
 
 
-class LocalRun(Protocol):
+class DirectCall(Protocol):
     """One direct call: its Context, and what to do after it succeeded."""
 
     @property
@@ -135,8 +143,14 @@ class LocalRun(Protocol):
     async def asucceeded(self) -> None: ...
 
 
-class Task(Sendable[P, R]):
-    """A registered function. ``DefTask`` and ``AsyncTask`` add the plain call."""
+class Task(Enqueueable[P, R]):
+    """A registered function, as ``@forge.task`` returns it.
+
+    ``enqueue`` and ``aenqueue`` store a call as a job; ``using(...)`` sets options for single jobs;
+    a plain call runs the function in place and stores nothing (``DefTask`` for ``def``,
+    ``AsyncTask`` for ``async def``). ``kind`` is the task's name in the store, ``settings`` are its
+    checked options.
+    """
 
     def __init__(
         self,
@@ -145,19 +159,19 @@ class Task(Sendable[P, R]):
         kind: str,
         settings: TaskSettings,
         signature: Signature,
-        sender: JobEnqueuer,
+        client: JobClient,
         make_local: MakeLocal,
         on_dead: Successor | None = None,
     ) -> None:
-        _look_like(self, function)
+        _update_wrapper(self, function)
         self.kind = kind
         self.function = function
         self.settings = settings
         self.signature = signature
-        self.sender = sender
+        self.client = client
         self._make_local = make_local
         self._signature = signature
-        self._sender = sender
+        self._client = client
         self._limit = settings.payload_limit
         self._read = signature.read_result
         self._tx = None
@@ -175,29 +189,28 @@ class Task(Sendable[P, R]):
             order=settings.order,
             track=declared is not None and with_declared(None, declared, 0).tracked,
             on_dead=on_dead,
+            options=settings.options,
         )
 
     @property
     def queue(self) -> str:
-        """Where its jobs go unless ``using(queue=…)`` says otherwise."""
+        """The queue of its jobs, unless ``using(queue=…)`` names another."""
         return self._template.queue
 
     @property
     def template(self) -> NewJob:
-        """A job of this task without arguments."""
+        """A request of this task without arguments."""
         return self._template
 
     def using(self, **options: Unpack[JobOptions]) -> TaskWith[P, R]:
-        """The same task with options for the jobs enqueued through it.
+        """The same task with options for the jobs enqueued through it; see ``JobOptions``.
 
-        ``delay`` or ``run_at`` (``at``), ``priority``, ``queue``, ``max_attempts``, ``timeout``,
-        ``expires``, ``dedupe_key`` with ``dedupe_for`` and ``unique_while``, ``tags``, ``lane``
-        with ``order``, ``tx``.
+        ``send.using(delay="10m", priority=-5, dedupe_key="welcome:42").enqueue("a@b.c")``
         """
         return TaskWith(self, options)
 
     def successor(self) -> Successor:
-        """This task as the ``on_dead`` of another."""
+        """This task as the ``on_dead`` successor of another."""
         template = self._template
         return Successor(
             self.kind,
@@ -211,6 +224,7 @@ class Task(Sendable[P, R]):
             track=template.track,
             per=self._per,
             on_dead=template.on_dead,
+            options=template.options,
         )
 
     def __repr__(self) -> str:
@@ -221,7 +235,7 @@ class DefTask(Task[P, R]):
     """A task made of a ``def``."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here and now; nothing is stored."""
+        """Call the function in place; nothing is stored."""
         if not self.signature.wants_context:
             return self.function(*args, **kwargs)
         run = self._make_local(self.template)

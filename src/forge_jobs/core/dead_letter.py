@@ -85,4 +85,5 @@ def successor(
         on_dead=on_dead.on_dead,
         payload=letter,
         trace=trace,
+        options=on_dead.options,
     )

@@ -1,5 +1,6 @@
 """The records of a job: the request to store one, the claim on one, and the complete record."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -53,6 +54,7 @@ class Successor(Struct, frozen=True, omit_defaults=True, gc=False):
     track: bool = False
     per: str | None = None
     on_dead: "Successor | None" = None
+    options: Mapping[str, Any] | None = None
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
@@ -63,6 +65,9 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     byte for byte. ``hold`` stores the job as held, whether or not its limit bucket has room.
     ``track``: the task is known to have limits of its own, so the job is put on the task's track at
     once.
+    ``options``: rare options by name, JSON values. They are stored in one column
+    (docs/decisions/0107), so that a new one needs no change of a backend. None for most jobs, which
+    then take the short paths.
     """
 
     kind: str
@@ -86,6 +91,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     track: bool = False
     on_dead: Successor | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None
 
 
 class Bindable(Protocol):
@@ -139,6 +145,7 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     limit_key: str | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None
 
 
 class AttemptError(Struct, frozen=True):
@@ -200,3 +207,4 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     cancel_requested_at: Instant | None = None
     on_dead: Successor | None = None
     trace: str | None = None
+    options: Mapping[str, Any] | None = None

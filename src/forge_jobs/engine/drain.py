@@ -19,16 +19,16 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoThread
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.processes import ProcessStats
 from forge_jobs.store.store import Store
 
 from .liveness.registration import ProcessInfo
-from .requests.by_kind import ByKind, RequestFactory
-from .requests.published_kinds import PublishedKinds
+from .requests.job_requests import JobRequests
+from .requests.opened_store import OpenedStore
+from .requests.published_kinds_cache import PublishedKindsCache
 from .requests.routing import DefaultRouter, Router
-from .requests.store_enqueuer import StoreEnqueuer
 from .running.job_loop import JobLoop
-from .running.rate_limit import store_of
 from .running.registry import HandlerRegistry
 from .running.run import Run, StopReason
 from .running.run_log import RunLog
@@ -159,7 +159,7 @@ async def drain(
     queues: Sequence[str] | None = None,
     limit: int | None = None,
     router: Router | None = None,
-    requests: RequestFactory | None = None,
+    requests: JobRequests | None = None,
 ) -> DrainReport:
     """Run what is due, and what that enqueues, until nothing is left; at most ``limit`` jobs.
 
@@ -175,19 +175,19 @@ async def drain(
     inline_io = _InlineIo(JobLoop(asyncio.get_running_loop()))
     # A coroutine that calls ctx.enqueue() blocks the loop: its jobs are stored by this thread.
     enqueue_io = IoThread()
-    routes = router or DefaultRouter()
-    published_kinds = PublishedKinds(store_of(store), inline_io.spawn, clock)
+    if requests is None:
+        kinds = PublishedKindsCache(OpenedStore(store, inline_io), clock)
+        requests = JobRequests(registry, kinds, router=router or DefaultRouter())
     inputs = WorkerInputs(
         store=store,
         handlers=registry,
-        router=routes,
         queues=dict.fromkeys(names, DEFAULT_QUEUE_WORKERS),
         settings=settings or EngineSettings(),
         clock=clock,
         entropy=entropy,
         io=inline_io,
-        enqueuer=StoreEnqueuer(store, enqueue_io, registry.around_enqueue),
-        requests=requests or ByKind(registry, routes, published_kinds),
+        enqueuer=Enqueuer(OpenedStore(store, enqueue_io), registry.around_enqueue),
+        requests=requests,
         info=ProcessInfo(tuple(names), lambda host_id: f"drain-{host_id}"),
     )
     try:

@@ -1,6 +1,5 @@
-"""The lower-level way to run a worker: ``QueueRuntime`` is set up, ``start`` gives a handle."""
+"""The lower-level way to run a worker: set up a ``QueueRuntime``; ``start`` returns a handle."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import cast
@@ -12,17 +11,23 @@ from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.io_thread import IoPort, IoThread
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
 
 from .liveness.label import worker_label
 from .liveness.registration import ProcessInfo
-from .requests.by_kind import ByKind, RequestFactory
-from .requests.enqueue_request import EnqueueOutcome, EnqueueRequest, FinalizeOutcome
-from .requests.published_kinds import PublishedKinds, Spawn
+from .requests.enqueue_request import (
+    EnqueueOutcome,
+    EnqueueRequest,
+    FinalizeOutcome,
+    store_request,
+)
+from .requests.job_requests import JobRequests
+from .requests.opened_store import OpenedStore
+from .requests.published_kinds_cache import PublishedKindsCache
 from .requests.routing import DefaultRouter, Router
-from .requests.store_enqueuer import StoreEnqueuer
-from .running.rate_limit import RateLimiter, store_of
+from .running.rate_limit import RateLimiter
 from .running.registry import HandlerRegistry
 from .worker_parts import WorkerInputs
 from .worker_process import WorkerProcess
@@ -45,10 +50,16 @@ class QueueHandle:
     """A running worker process."""
 
     def __init__(
-        self, process: WorkerProcess, storage: Store, ask: "_Ask", own_io: IoThread | None
+        self,
+        process: WorkerProcess,
+        storage: Store,
+        requests: JobRequests,
+        enqueuer: Enqueuer,
+        own_io: IoThread | None,
     ) -> None:
         self._process = process
-        self._ask = ask
+        self._requests = requests
+        self._enqueuer = enqueuer
         self._own_io = own_io
         self._stopped = False
         self.storage = storage
@@ -70,15 +81,15 @@ class QueueHandle:
 
     async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
         """Store one job; the router fills in a missing queue."""
-        return await self._ask.enqueue(request)
+        return await store_request(request, self._requests, self._enqueuer)
 
     def request_cancel(self, job_id: str) -> bool:
-        """Tell a job that runs in this process to end, at once; False if it does not run here."""
+        """Cancel a job that runs in this process, at once; False if it does not run here."""
         return self._process.request_cancel(job_id)
 
     async def shutdown_graceful(self, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
-        """Claim nothing more, let running jobs finish for ``timeout`` seconds, hand back the rest
-        without spending an attempt, and leave. A second call does nothing."""
+        """Claim nothing more, let running jobs finish for ``timeout`` seconds, release the rest
+        without spending an attempt, and deregister. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True
@@ -89,29 +100,9 @@ class QueueHandle:
                 self._own_io.close()
 
 
-class _Ask:
-    """The way of an EnqueueRequest into the store: the same hooks and limits as for any job."""
-
-    def __init__(
-        self, store: Store, handlers: HandlerRegistry, router: Router, others: PublishedKinds
-    ) -> None:
-        self._store = store
-        self._handlers = handlers
-        self._router = router
-        self._others = others
-        self.by_kind = ByKind(handlers, router, others)
-
-    async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
-        if self._handlers.get(request.kind) is None:
-            await self._others.freshened()
-        job = self.by_kind.bound(request.new_job(self._router))
-        stored = await self._handlers.around_enqueue.acall([job], self._store.jobs.enqueue)
-        return stored[0]
-
-
 class QueueRuntime:
-    """A worker to be: which store, which handlers, which queues. The ``with_…`` methods return the
-    runtime itself."""
+    """The set-up of a worker: which store, which handlers, which queues. The ``with_…`` methods
+    return the runtime itself."""
 
     def __init__(
         self,
@@ -123,7 +114,7 @@ class QueueRuntime:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         io: IoPort | None = None,
-        requests: RequestFactory | None = None,
+        requests: JobRequests | None = None,
     ) -> None:
         self._storage = storage
         self._handlers = handlers
@@ -133,7 +124,7 @@ class QueueRuntime:
         self._entropy = entropy
         self._io = io
         self._requests = requests
-        self._ask: _Ask | None = None
+        self._enqueuing: tuple[JobRequests, Enqueuer] | None = None
         self._queues: dict[str, int] = {}
         self._prefix: str | None = None
         self._version: str | None = None
@@ -187,12 +178,13 @@ class QueueRuntime:
     async def enqueue(self, request: EnqueueRequest) -> EnqueueOutcome:
         """Store one job; the router fills in a missing queue."""
         await self._storage.open()
-        if self._ask is None:
-            self._ask = self._new_ask(lambda work: asyncio.ensure_future(work()))
-        return await self._ask.enqueue(request)
+        if self._enqueuing is None:
+            port = OpenedStore(self._storage)
+            self._enqueuing = self._new_requests(port), self._new_enqueuer(port)
+        return await store_request(request, *self._enqueuing)
 
     async def start(self) -> QueueHandle:
-        """Register and begin to work. NoQueues when no queue was declared."""
+        """Register and start working. NoQueues when no queue was declared."""
         if not self._queues:
             raise NoQueues(_NO_QUEUES)
         await self._storage.open()
@@ -201,19 +193,19 @@ class QueueRuntime:
         if io is None:
             io = own_io = IoThread()
         prefix, version, worker_id = self._prefix, self._version, self._worker_id
-        ask = self._new_ask(io.spawn)
+        port = OpenedStore(self._storage, io)
+        requests, enqueuer = self._new_requests(port), self._new_enqueuer(port)
         process = WorkerProcess(
             WorkerInputs(
                 store=self._storage,
                 handlers=self._handlers,
-                router=self._router,
                 queues=self._queues,
                 settings=self._settings,
                 clock=self._clock,
                 entropy=self._entropy,
                 io=io,
-                enqueuer=StoreEnqueuer(self._storage, io, self._handlers.around_enqueue),
-                requests=self._requests or ask.by_kind,
+                enqueuer=enqueuer,
+                requests=requests,
                 info=ProcessInfo(
                     tuple(self._queues),
                     lambda host_id: worker_label(
@@ -231,11 +223,16 @@ class QueueRuntime:
             if own_io is not None:
                 own_io.close()
             raise
-        return QueueHandle(process, self._storage, ask, own_io)
+        return QueueHandle(process, self._storage, requests, enqueuer, own_io)
 
-    def _new_ask(self, spawn: Spawn) -> _Ask:
-        others = PublishedKinds(store_of(self._storage), spawn, self._clock)
-        return _Ask(self._storage, self._handlers, self._router, others)
+    def _new_requests(self, port: OpenedStore) -> JobRequests:
+        if self._requests is not None:
+            return self._requests
+        kinds = PublishedKindsCache(port, self._clock)
+        return JobRequests(self._handlers, kinds, router=self._router)
+
+    def _new_enqueuer(self, port: OpenedStore) -> Enqueuer:
+        return Enqueuer(port, self._handlers.around_enqueue)
 
     async def __aenter__(self) -> QueueHandle:
         self._handle = await self.start()

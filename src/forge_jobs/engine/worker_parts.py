@@ -13,6 +13,7 @@ from forge_jobs.core.schedule import CronSpec
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.kit.io_thread import IoPort
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.processes import ProcessStats
 from forge_jobs.store.store import Store
 
@@ -23,9 +24,8 @@ from .claiming.local_queues import LocalQueues
 from .claiming.store_time import StoreTime
 from .claiming.wake_signal import WakeSignal
 from .liveness.registration import ProcessInfo, Registration
-from .requests.by_kind import RequestFactory
-from .requests.routing import Router
-from .running.context import Enqueuer, RunEnvironment
+from .requests.job_requests import JobRequests
+from .running.context import RunEnvironment
 from .running.in_flight import InFlightJobs
 from .running.job_loop import JobLoop
 from .running.rate_limit import RateLimiter, store_of
@@ -43,26 +43,16 @@ class WorkerInputs:
 
     store: Store
     handlers: HandlerRegistry
-    router: Router
     queues: Mapping[str, int]
     settings: EngineSettings
     clock: Clock
     entropy: Entropy
     io: IoPort
     enqueuer: Enqueuer
-    requests: RequestFactory
+    requests: JobRequests
     info: ProcessInfo
     replaces: str | None = None
     schedules: Sequence[CronSpec] = ()
-
-    def queue_of(self, kind: str) -> str:
-        """The queue of a kind: what its task says, else the router."""
-        return self.queue_known(kind) or self.router.route(kind)
-
-    def queue_known(self, kind: str) -> str | None:
-        """The queue of a kind if its task is known here and says it."""
-        handler = self.handlers.get(kind)
-        return None if handler is None else handler.queue
 
 
 class WorkerParts:

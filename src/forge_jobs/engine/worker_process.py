@@ -26,7 +26,7 @@ from .running.rate_limit import RateLimiter, ensure_default_rate_limits
 from .running.run import RunState
 from .running.run_log import RunLog
 from .services.cleanup import Cleanup
-from .services.cron import Cron
+from .services.cron import CronService
 from .services.leadership import LEAD_TTL_S, Leadership
 from .services.limit_repair import LimitRepair, publish_limits
 from .services.promote import Promote
@@ -79,7 +79,7 @@ class WorkerProcess:
         )
         self._stop = StopFlag()
         self._cores = Cores(clock.mono)
-        self._wakes = {Cron.name: WakeFlag(parts.job_loop.loop)}
+        self._wakes = {CronService.name: WakeFlag(parts.job_loop.loop)}
         self._tasks: list[asyncio.Task[None]] = []
         self._io_tasks = IoTasks(inputs.io, parts.job_loop)
 
@@ -104,7 +104,7 @@ class WorkerProcess:
         for name, slots in inputs.queues.items():
             await inputs.store.queues.ensure(name, slots=slots)
         await inputs.store.queues.publish(
-            {kind: inputs.queue_of(kind) for kind in inputs.handlers.kinds()}
+            {kind: inputs.requests.route(kind) for kind in inputs.handlers.kinds()}
         )
         await publish_limits(inputs.store, inputs.handlers)
         await ensure_schedules(inputs.store, inputs.schedules)
@@ -189,7 +189,7 @@ class WorkerProcess:
     def _control_changed(self) -> None:
         # Operators changed something: read the settings of queues and of this process again.
         self._slot_sync.sync_soon()
-        self._wakes[Cron.name].notify()
+        self._wakes[CronService.name].notify()
 
     async def _register_again(self) -> None:
         _LOG.warning("declared dead; registering again", extra={"host_id": self.host_id})
@@ -249,12 +249,11 @@ class WorkerProcess:
             *self._report_services(),
             Rebalance(store, max_slots=inputs.settings.max_slots),
             Unserved(store, clock=inputs.clock),
-            Cron(
+            CronService(
                 store,
-                queue_of=inputs.queue_known,
-                router=inputs.router,
+                requests=inputs.requests,
                 entropy=inputs.entropy,
-                prepared=inputs.enqueuer.prepared,
+                prepare=inputs.enqueuer.prepare,
             ),
         ]
 

@@ -1,8 +1,7 @@
-"""Ready-made handlers: register one and enqueue jobs of its kind.
+"""Built-in handlers: register one and enqueue jobs of its kind.
 
-``CmdExecHandler`` runs one command per job, ``WorkerPoolHandler`` gives jobs to warm programs in
-any language, ``NoopEcho`` is for trying things out. They know core, kit and the handler's context,
-nothing else.
+``CmdExecHandler`` runs one command per job, ``WorkerPoolHandler`` sends jobs to warm programs in
+any language, ``NoopEcho`` is for demos and tests. They use only core, kit and the handler context.
 """
 
 from .cmd_exec import CMD_EXEC_KIND, CmdExecHandler, CmdLimits

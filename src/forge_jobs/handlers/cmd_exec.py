@@ -1,4 +1,5 @@
-"""``cmd_exec``: one command per job, without a shell, under a guard that leaves nothing behind."""
+"""``CmdExecHandler``: runs one command per job, without a shell, under a guard process that kills
+all its descendants."""
 
 import asyncio
 import errno
@@ -20,38 +21,38 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 
 from .cmd_exec_binary import Binaries
 from .cmd_exec_commands import Command, inside
-from .cmd_exec_output import last_words, log_lines, result
+from .cmd_exec_output import log_lines, output_tail, result
 from .cmd_exec_payload import CmdExecPayload, Refusal, read_payload
 
 CMD_EXEC_KIND: Final = "cmd_exec"
 KEEP_BYTES: Final = 256 << 10
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-_NEVER_RUNS: Final = (errno.E2BIG, errno.EINVAL, errno.ENOEXEC)
+_PERMANENT_ERRORS: Final = (errno.E2BIG, errno.EINVAL, errno.ENOEXEC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CmdLimits:
-    """What the system enforces for each process of a command; None: no limit of ours."""
+    """Resource limits that the system enforces for each process of a command. None: no limit."""
 
     cpu_s: int | None = None
     memory_mb: int | None = None
     file_mb: int | None = None
     open_files: int | None = None
 
-    def numbers(self) -> dict[int, int]:
-        """By the numbers of the ``resource`` module."""
-        wanted = {
+    def rlimits(self) -> dict[int, int]:
+        """The limits by the ``RLIMIT_…`` numbers of the ``resource`` module."""
+        limits = {
             resource.RLIMIT_CPU: self.cpu_s,
             resource.RLIMIT_AS: None if self.memory_mb is None else self.memory_mb << 20,
             resource.RLIMIT_FSIZE: None if self.file_mb is None else self.file_mb << 20,
             resource.RLIMIT_NOFILE: self.open_files,
         }
-        return {number: most for number, most in wanted.items() if most is not None}
+        return {number: value for number, value in limits.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """A payload that was checked: what exactly to run."""
+class _ResolvedCommand:
+    """The command of a validated payload."""
 
     path: str
     argv: tuple[str, ...]
@@ -62,15 +63,16 @@ class _Order:
 class CmdExecHandler:
     """Runs commands for jobs of kind ``cmd_exec``.
 
-    ``commands`` names what may be run. ``any_argv=True`` instead lets payloads name any program:
-    whoever may enqueue may then do whatever the worker's user may; ``cwd_root`` is required with it
-    and is where a payload's ``cwd`` must lie. ``env`` is added to the environment of every command,
-    which is otherwise PATH, LANG, TZ and a fresh HOME and TMPDIR. ``exit_codes`` maps codes to
-    outcomes: ``{75: Throttled("1m"), 65: Dead("bad input"), 3: Done()}``.
+    ``commands`` declares what may be run. With ``any_argv=True`` payloads may name any program
+    instead: whoever can enqueue can then do whatever the worker's user can. It requires
+    ``cwd_root``, the folder in which a payload's ``cwd`` must lie. ``env`` is added to the
+    environment of every command, which is otherwise PATH, LANG, TZ and a fresh HOME and TMPDIR.
+    ``exit_codes`` maps exit codes to outcomes:
+    ``{75: Throttled("1m"), 65: Dead("bad input"), 3: Done()}``.
     """
 
     kind: str = CMD_EXEC_KIND
-    # A command cannot take the worker down: a suspect of its kind needs no process of its own.
+    # A command cannot crash the worker, so a job that is suspected of it needs no isolated process.
     apart: bool = True
 
     def __init__(
@@ -98,54 +100,54 @@ class CmdExecHandler:
         self._cwd_root = cwd_root
         self._env = dict(env or {})
         self._exit_codes = dict(exit_codes or {})
-        self._limits = (limits or CmdLimits()).numbers()
+        self._limits = (limits or CmdLimits()).rlimits()
         self._keep_bytes = keep_bytes
         self._grace_s = grace_s
         self._clock = clock
         self._binaries = Binaries()
-        # Two streams, each byte up to six as JSON, and the rest of the result.
+        # Two streams, at most six JSON characters per byte, plus the other fields of the result.
         self.result_limit = 12 * keep_bytes + 4_096
 
     async def run(self, ctx: Context, payload: Any) -> JobOutcome:
-        """One attempt: one command."""
+        """Run one attempt: one command."""
         try:
-            asked = read_payload(payload)
-            order = self._order(asked)
+            request = read_payload(payload)
+            resolved = self._resolve(request)
         except Refusal as refusal:
             return Dead(f"{CMD_EXEC_KIND}: {refusal}")
         except OSError as error:
             return Failed(f"{CMD_EXEC_KIND}: the command is not there: {error.strerror}")
-        return await self._run(ctx, asked, order)
+        return await self._run(ctx, request, resolved)
 
-    # ------------------------------------------------------------------ what to run
+    # ------------------------------------------------------------------ resolving the command
 
-    def _order(self, asked: CmdExecPayload) -> _Order:
-        if asked.command is not None:
-            return self._named(asked, asked.command)
+    def _resolve(self, request: CmdExecPayload) -> _ResolvedCommand:
+        if request.command is not None:
+            return self._resolve_declared(request, request.command)
         if self._commands:
             raise Refusal(f"`argv` is not allowed here; `command` may be: {self._known()}")
-        argv = tuple(asked.argv or ("",))
-        env = {**self._env, **asked.env}
+        argv = tuple(request.argv or ("",))
+        env = {**self._env, **request.env}
         if os.sep in argv[0] and not os.path.isabs(argv[0]):
             raise Refusal("`argv` must begin with a plain name or an absolute path")
         path = shutil.which(argv[0], path=env.get("PATH", _PATH))
         if path is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return _Order(path, argv, env, self._folder(asked.cwd))
+        return _ResolvedCommand(path, argv, env, self._folder(request.cwd))
 
-    def _named(self, asked: CmdExecPayload, name: str) -> _Order:
+    def _resolve_declared(self, request: CmdExecPayload, name: str) -> _ResolvedCommand:
         command = self._commands.get(name)
         if command is None:
             raise Refusal(f"`command` is none of those that may be run: {self._known()}")
-        extra = [variable for variable in asked.env if variable not in command.payload_env]
+        extra = [variable for variable in request.env if variable not in command.payload_env]
         if extra:
             raise Refusal("`env` sets a variable that the command does not declare in payload_env")
-        if command.cwd is not None and asked.cwd is not None:
+        if command.cwd is not None and request.cwd is not None:
             raise Refusal("`cwd` is fixed for this command")
-        argv = tuple(command.argv(asked.args))
+        argv = tuple(command.argv(request.args))
         path = self._binaries.checked(command.path, command.sha256)
-        env = {**self._env, **command.env, **asked.env}
-        return _Order(path, argv, env, command.cwd or self._folder(asked.cwd))
+        env = {**self._env, **command.env, **request.env}
+        return _ResolvedCommand(path, argv, env, command.cwd or self._folder(request.cwd))
 
     def _known(self) -> str:
         return ", ".join(self._commands) or "nothing by name"
@@ -160,58 +162,60 @@ class CmdExecHandler:
         except (Refusal, ValueError):
             raise Refusal("`cwd` must lie inside the handler's cwd_root") from None
 
-    # ------------------------------------------------------------------ running it
+    # ------------------------------------------------------------------ running the command
 
-    async def _run(self, ctx: Context, asked: CmdExecPayload, order: _Order) -> JobOutcome:
-        began = self._clock.mono()
+    async def _run(
+        self, ctx: Context, request: CmdExecPayload, resolved: _ResolvedCommand
+    ) -> JobOutcome:
+        started = self._clock.mono()
         scratch = tempfile.mkdtemp(prefix="forge-cmd-")
-        fresh = {"PATH": _PATH, "LANG": "C.UTF-8", "TZ": "UTC", "HOME": scratch, "TMPDIR": scratch}
-        plan = CommandSpec(
-            path=order.path,
-            argv=order.argv,
-            env={**fresh, **order.env},
-            cwd=order.cwd or scratch,
+        base = {"PATH": _PATH, "LANG": "C.UTF-8", "TZ": "UTC", "HOME": scratch, "TMPDIR": scratch}
+        spec = CommandSpec(
+            path=resolved.path,
+            argv=resolved.argv,
+            env={**base, **resolved.env},
+            cwd=resolved.cwd or scratch,
             scratch=scratch,
             limits=self._limits,
         )
-        stdin = None if asked.stdin is None else asked.stdin.encode()
+        stdin = None if request.stdin is None else request.stdin.encode()
         try:
-            command = await CommandProcess.start(plan, stdin=stdin, keep_bytes=self._keep_bytes)
+            command = await CommandProcess.start(spec, stdin=stdin, keep_bytes=self._keep_bytes)
         except OSError as error:
-            _sweep(scratch)
-            failure = Dead if error.errno in _NEVER_RUNS else Failed
+            _remove(scratch)
+            failure = Dead if error.errno in _PERMANENT_ERRORS else Failed
             return failure(f"{CMD_EXEC_KIND}: the command cannot be started: {error.strerror}")
         except ValueError as error:
-            _sweep(scratch)
+            _remove(scratch)
             return Dead(f"{CMD_EXEC_KIND}: {error}")
-        told = "ended"
+        how = "ended"
         ended: ChildExit | None = None
         try:
-            async with asyncio.timeout(asked.timeout_secs):
+            async with asyncio.timeout(request.timeout_secs):
                 ended = await command.wait()
-            told = str(ended)
+            how = str(ended)
         except TimeoutError:
-            told = f"timed out after {asked.timeout_secs:g} s"
+            how = f"timed out after {request.timeout_secs:g} s"
             await command.terminate_shielded(self._grace_s)
         except asyncio.CancelledError:
             await command.terminate_shielded(self._grace_s)
-            self._write_down(ctx, "stopped", command, began)
+            self._log_output(ctx, "stopped", command, started)
             raise
         finally:
-            _sweep(scratch)
-        outcome = Failed(told) if ended is None else self._judged(ended, command, began)
+            _remove(scratch)
+        outcome = Failed(how) if ended is None else self._outcome(ended, command, started)
         if not isinstance(outcome, Done):
-            self._write_down(ctx, told, command, began)
+            self._log_output(ctx, how, command, started)
         return outcome
 
-    def _judged(self, ended: ChildExit, command: CommandProcess, began: float) -> JobOutcome:
-        chosen = self._exit_codes.get(ended.status, Done() if ended.status == 0 else Failed())
+    def _outcome(self, ended: ChildExit, command: CommandProcess, started: float) -> JobOutcome:
+        mapped = self._exit_codes.get(ended.status, Done() if ended.status == 0 else Failed())
         how = f"exit {ended.status}" if ended.signal is None else f"killed by {ended}"
-        words = last_words(command.stdout, command.stderr)
-        message = f"{how}: {words}" if words else how
-        match chosen:
+        tail = output_tail(command.stdout, command.stderr)
+        message = f"{how}: {tail}" if tail else how
+        match mapped:
             case Done():
-                ran_s = self._clock.mono() - began
+                ran_s = self._clock.mono() - started
                 return Done(result(ended, command.stdout, command.stderr, ran_s))
             case Dead():
                 return Dead(message)
@@ -222,13 +226,13 @@ class CmdExecHandler:
             case _:
                 return Failed(message)
 
-    def _write_down(self, ctx: Context, told: str, command: CommandProcess, began: float) -> None:
-        ran_s = self._clock.mono() - began
-        for level, text in log_lines(told, command.stdout, command.stderr, ran_s):
+    def _log_output(self, ctx: Context, how: str, command: CommandProcess, started: float) -> None:
+        ran_s = self._clock.mono() - started
+        for level, text in log_lines(how, command.stdout, command.stderr, ran_s):
             ctx.log.keep(level, text)
 
 
-def _sweep(folder: str) -> None:
-    # The guard removes it, unless somebody killed the guard.
+def _remove(folder: str) -> None:
+    # The guard removes the folder, unless the guard itself was killed.
     if os.path.isdir(folder):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The list of commands that jobs may run: a file each, a template of arguments, typed slots.
+"""``Command``: a declared command of ``cmd_exec``: its file, an argument template and typed slots.
 
-A payload chooses a name and fills slots. It never reaches a shell, never adds an argument and never
-makes one look like an option.
+A payload names a command and fills its slots. It never reaches a shell, cannot add an argument, and
+cannot turn an argument into an option.
 """
 
 import os
@@ -16,24 +16,24 @@ from forge_jobs.core.errors import BadOption
 from .cmd_exec_payload import Refusal
 
 _UNSAFE: Final = re.compile(r"[\0\n\r]")
-_TEXT_LONGEST: Final = 4_096
+_MAX_TEXT_LENGTH: Final = 4_096
 
 
-class Slot(Protocol):
-    """A place in a command's arguments that a payload fills."""
+class ArgumentSlot(Protocol):
+    """A placeholder in a command's arguments that a payload fills."""
 
     @property
     def default(self) -> str | int | float | None:
-        """What stands there when the payload says nothing; None: it must say something."""
+        """The value if the payload has none. None: the payload must have one."""
         ...
 
     @property
     def dash(self) -> bool:
-        """Whether an argument may begin with a dash because of this value."""
+        """Whether the value may make an argument begin with a dash."""
         ...
 
     def fill(self, value: object) -> str:
-        """The value as text, or Refusal with the rule it breaks."""
+        """The value as text. Raises Refusal with the rule that it breaks."""
         ...
 
 
@@ -42,12 +42,12 @@ class Text:
     """Any text on one line; ``pattern`` must match all of it."""
 
     pattern: str | None = None
-    longest: int = _TEXT_LONGEST
+    longest: int = _MAX_TEXT_LENGTH
     dash: bool = False
     default: str | None = None
 
     def fill(self, value: object) -> str:
-        """The text as it is."""
+        """The text itself."""
         if not isinstance(value, str):
             raise Refusal("must be text")
         if _UNSAFE.search(value):
@@ -112,7 +112,7 @@ class Choice:
 
     @property
     def dash(self) -> bool:
-        """Whoever wrote the list knows what it holds."""
+        """Always: the values were declared in code."""
         return True
 
     def fill(self, value: object) -> str:
@@ -124,7 +124,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class PathIn:
-    """A file or folder inside ``root``, symbolic links followed; the command sees its full path."""
+    """A file or folder inside ``root`` after symbolic links are resolved. The argument is its full
+    path."""
 
     root: str
     default: str | None = None
@@ -142,7 +143,8 @@ class PathIn:
 
 
 def inside(root: str, path: str) -> str:
-    """``path`` (taken from ``root`` if it is relative) with all links resolved, or Refusal."""
+    """``path`` (relative to ``root``) with all symbolic links resolved. Raises Refusal if it lies
+    outside ``root``."""
     top = os.path.realpath(root)
     real = os.path.realpath(os.path.join(top, path))
     if real != top and os.path.commonpath([top, real]) != top:
@@ -154,14 +156,14 @@ def inside(root: str, path: str) -> str:
 class Command:
     """One command that jobs may run.
 
-    ``path`` is absolute. ``args`` are the arguments, with ``{name}`` where a slot goes; ``{{`` is a
+    ``path`` is absolute. ``args`` are the arguments, with ``{name}`` for a slot and ``{{`` for a
     brace. ``env`` adds fixed variables, ``payload_env`` names those a payload may set. ``cwd`` is a
-    fixed folder; None: what the payload says, else a fresh one. ``sha256`` pins the file itself.
+    fixed folder; None: the payload's, else a fresh one. ``sha256`` pins the content of the file.
     """
 
     path: str
     args: Sequence[str] = ()
-    slots: Mapping[str, Slot] = field(default_factory=dict[str, Slot])
+    slots: Mapping[str, ArgumentSlot] = field(default_factory=dict[str, ArgumentSlot])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     payload_env: Sequence[str] = ()
     cwd: str | None = None
@@ -174,13 +176,13 @@ class Command:
             raise BadOption(f"Command({self.path!r}): args is a list of arguments, not one text")
         used = {name for item in self.args for _, name in _parts(item) if name is not None}
         if used != set(self.slots):
-            odd = ", ".join(sorted(used ^ set(self.slots)))
+            differing = ", ".join(sorted(used ^ set(self.slots)))
             raise BadOption(
-                f"Command({self.path!r}): args and slots do not name the same slots: {odd}"
+                f"Command({self.path!r}): args and slots do not name the same slots: {differing}"
             )
 
     def argv(self, values: Mapping[str, object]) -> list[str]:
-        """The arguments for these values, or Refusal naming the slot."""
+        """The argument vector for these values. Raises Refusal with the slot's name."""
         unknown = [name for name in values if name not in self.slots]
         if unknown:
             known = ", ".join(self.slots) or "none"
@@ -201,7 +203,7 @@ class Command:
         return text
 
 
-def _filled(name: str, slot: Slot, values: Mapping[str, object]) -> str:
+def _filled(name: str, slot: ArgumentSlot, values: Mapping[str, object]) -> str:
     value = values.get(name, slot.default)
     if value is None:
         raise Refusal(f"`args.{name}` is missing")

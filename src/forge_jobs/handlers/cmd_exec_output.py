@@ -1,4 +1,4 @@
-"""What a command wrote, as text for people: the result of a success, log lines of a failure."""
+"""Formats the output of a command: the result of a success, the log lines of a failure."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -7,26 +7,26 @@ from forge_jobs.engine.running.context import MAX_LINE_CHARS
 from forge_jobs.kit.children.process import ChildExit
 from forge_jobs.kit.children.streams import HeadTailStream
 
-TAIL_LONGEST: Final = 1_000
-_PIECE: Final = MAX_LINE_CHARS - 96
+MAX_TAIL_LENGTH: Final = 1_000
+_MAX_PIECE: Final = MAX_LINE_CHARS - 96
 
 
 def as_text(stream: HeadTailStream) -> str:
-    """What was kept, with a note where something was left out. Never a NUL, never a broken
-    character at a cut that we made."""
+    """The kept output, with a note where bytes were dropped. Holds no NUL, and no broken character
+    where the head or the tail was cut."""
     head, tail = stream.head_and_tail()
     omitted_bytes = stream.omitted_bytes
     if not omitted_bytes:
-        return _decoded(head + tail)
-    # A cut may fall into the middle of a character of several bytes.
-    head, tail = _whole_end(head), tail.lstrip(bytes(range(0x80, 0xC0)))
-    return f"{_decoded(head)}\n… {omitted_bytes:,} bytes left out …\n{_decoded(tail)}"
+        return _decode(head + tail)
+    # A cut may fall into a multi-byte character.
+    head, tail = _without_partial_end(head), tail.lstrip(bytes(range(0x80, 0xC0)))
+    return f"{_decode(head)}\n… {omitted_bytes:,} bytes left out …\n{_decode(tail)}"
 
 
 def result(
     ended: ChildExit, stdout: HeadTailStream, stderr: HeadTailStream, ran_s: float
 ) -> dict[str, Any]:
-    """The job's result."""
+    """The job's result as JSON."""
     return {
         "exit_code": ended.status,
         "stdout": as_text(stdout),
@@ -39,22 +39,23 @@ def result(
     }
 
 
-def last_words(stdout: HeadTailStream, stderr: HeadTailStream) -> str:
-    """The end of standard error, or of standard output if that said nothing."""
+def output_tail(stdout: HeadTailStream, stderr: HeadTailStream) -> str:
+    """The tail of standard error, or of standard output if standard error is empty."""
     for stream in (stderr, stdout):
         text = as_text(stream).strip()
         if text:
-            return text if len(text) <= TAIL_LONGEST else "…" + text[-TAIL_LONGEST:]
+            return text if len(text) <= MAX_TAIL_LENGTH else "…" + text[-MAX_TAIL_LENGTH:]
     return ""
 
 
 def log_lines(
-    told: str, stdout: HeadTailStream, stderr: HeadTailStream, ran_s: float
+    how: str, stdout: HeadTailStream, stderr: HeadTailStream, ran_s: float
 ) -> Iterator[tuple[str, str]]:
-    """(level, text) for the job's log: how it ended, then both streams in pieces of many lines."""
+    """(level, text) for the job's log: how the command ended, then both streams in pieces that fit
+    a log line."""
     yield (
         "warning",
-        f"{told} after {ran_s:.3f} s; stdout {stdout.total:,} bytes, stderr {stderr.total:,} bytes",
+        f"{how} after {ran_s:.3f} s; stdout {stdout.total:,} bytes, stderr {stderr.total:,} bytes",
     )
     for name, stream in (("stdout", stdout), ("stderr", stderr)):
         for piece in _pieces(as_text(stream)):
@@ -64,19 +65,19 @@ def log_lines(
 def _pieces(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
-        end = start + _PIECE
+        end = start + _MAX_PIECE
         if end < len(text):
-            at_break = text.rfind("\n", start, end)
-            end = at_break + 1 if at_break > start else end
+            line_break = text.rfind("\n", start, end)
+            end = line_break + 1 if line_break > start else end
         yield text[start:end].rstrip("\n")
         start = end
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _whole_end(data: bytes) -> bytes:
+def _without_partial_end(data: bytes) -> bytes:
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 != 0x80:

@@ -1,4 +1,4 @@
-"""What a job of kind ``cmd_exec`` asks for, read from JSON without trust."""
+"""The payload of ``cmd_exec`` jobs and its validation. The payload is untrusted input."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -9,8 +9,8 @@ DEFAULT_TIMEOUT_S: Final = 600.0
 
 
 class Refusal(Exception):
-    """The job can never be run as it stands. The text names the field and the rule, and never
-    repeats what the payload holds."""
+    """The payload can never be run. The text names the field and the rule, and never repeats values
+    of the payload."""
 
 
 class CmdExecPayload(
@@ -18,8 +18,8 @@ class CmdExecPayload(
 ):
     """Either ``command`` with ``args`` for its slots, or ``argv`` where any command is allowed.
 
-    ``env`` is added to what the handler declares; ``cwd`` None is a fresh folder; ``stdin`` None is
-    nothing to read.
+    ``env`` is added to the handler's variables. Without ``cwd`` the command runs in a fresh folder;
+    without ``stdin`` it reads nothing.
     """
 
     command: str | None = None
@@ -32,16 +32,16 @@ class CmdExecPayload(
 
 
 def read_payload(payload: Any) -> CmdExecPayload:
-    """The payload of a job, or Refusal."""
+    """Decode and validate a job's payload. Raises Refusal."""
     try:
-        read = msgspec.convert(payload, CmdExecPayload)
+        request = msgspec.convert(payload, CmdExecPayload)
     except msgspec.ValidationError as error:
         raise Refusal(f"the payload is wrong: {error}") from None
-    if (read.command is None) == (read.argv is None):
+    if (request.command is None) == (request.argv is None):
         raise Refusal("the payload needs either `command` or `argv`")
-    if read.argv is not None:
-        if not read.argv or not read.argv[0]:
+    if request.argv is not None:
+        if not request.argv or not request.argv[0]:
             raise Refusal("`argv` is empty: its first item names the program")
-        if read.args:
+        if request.args:
             raise Refusal("`args` fills the slots of a `command`, not of `argv`")
-    return read
+    return request

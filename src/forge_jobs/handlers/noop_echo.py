@@ -1,4 +1,4 @@
-"""A job that does nothing, slowly, or fails, or asks for a pause: for demos and for trying out."""
+"""``NoopEcho``: a handler that sleeps, fails or throttles on request. For demos and tests."""
 
 from typing import Any, Final
 
@@ -12,17 +12,17 @@ NOOP_ECHO_KIND: Final = "noop_echo"
 _MILLISECOND_US: Final = 1_000
 
 
-class _Payload(msgspec.Struct, frozen=True):
+class _EchoPayload(msgspec.Struct, frozen=True):
     sleep_ms: float = 100
     fail: bool = False
     throttle_ms: float | None = None
 
 
 class NoopEcho:
-    """Sleeps ``sleep_ms`` (100) and gives its payload back.
+    """Sleeps ``sleep_ms`` (default 100) and returns its payload.
 
-    With ``fail`` the attempt fails. With ``throttle_ms`` it asks for a pause that long, once: a job
-    that old goes on. ``fail`` wins over ``throttle_ms``.
+    With ``fail`` the attempt fails. With ``throttle_ms`` a job younger than that is throttled for
+    that long, so it happens once. ``fail`` takes precedence over ``throttle_ms``.
     """
 
     kind: str = NOOP_ECHO_KIND
@@ -31,16 +31,16 @@ class NoopEcho:
         self._clock = clock
 
     async def run(self, ctx: Context, payload: Any) -> JobOutcome | Any:
-        """One attempt."""
+        """Run one attempt."""
         try:
-            wanted = msgspec.convert({} if payload is None else payload, _Payload)
+            request = msgspec.convert({} if payload is None else payload, _EchoPayload)
         except msgspec.ValidationError as error:
             return Dead(f"{NOOP_ECHO_KIND}: the payload is wrong: {error}")
-        await self._clock.sleep(max(0.0, wanted.sleep_ms) / 1_000)
-        if wanted.fail:
+        await self._clock.sleep(max(0.0, request.sleep_ms) / 1_000)
+        if request.fail:
             return Failed(f"{NOOP_ECHO_KIND}: the payload asks for a failure")
-        if wanted.throttle_ms is not None and self._age_ms(ctx) < wanted.throttle_ms:
-            return Throttled(wanted.throttle_ms / 1_000)
+        if request.throttle_ms is not None and self._age_ms(ctx) < request.throttle_ms:
+            return Throttled(request.throttle_ms / 1_000)
         return payload
 
     def _age_ms(self, ctx: Context) -> float:

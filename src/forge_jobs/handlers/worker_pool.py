@@ -1,4 +1,4 @@
-"""``WorkerPoolHandler``: jobs for warm programs in any language, one job at a time each."""
+"""``WorkerPoolHandler``: runs jobs in warm programs of any language, one job at a time in each."""
 
 import asyncio
 import logging
@@ -19,21 +19,20 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 
 from .worker_pool_config import PoolOptions, WorkerPoolConfig
-from .worker_pool_wire import OutOfStep, Request, encode, heard, is_ready
+from .worker_pool_wire import JobRequest, ProtocolError, encode, handle_reply, is_ready
 
 _LOG = logging.getLogger("forge_jobs.child")
-_MAX_PRINTED: Final = 1_000
-_CHILDREN_TRIED: Final = 3
+_MAX_OUTPUT_LINES: Final = 1_000
+_MAX_CHILDREN_TRIED: Final = 3
 
 
 class WorkerPoolHandler:
-    """Gives each job to a free child of its pool; see ``docs/handlers.md`` for the protocol.
+    """Sends each job to an idle child of its pool; ``docs/handlers.md`` describes the protocol.
 
-    Every worker process has a pool of its own. Children are started when jobs need them and then
-    kept.
+    Every worker process has a pool of its own. Children are started on demand and stay warm.
     """
 
-    # A child cannot take the worker down: a suspect of its kind needs no process of its own.
+    # A child cannot crash the worker, so a job that is suspected of it needs no isolated process.
     apart: bool = True
 
     def __init__(
@@ -54,46 +53,48 @@ class WorkerPoolHandler:
         self._entropy = entropy
 
     async def run(self, ctx: Context, payload: Any) -> JobOutcome:
-        """One attempt: wait for a free child, ask it, take its answer."""
+        """Run one attempt: wait for an idle child, send the job, return the child's outcome."""
         pool = ctx.shared(self, self._new_pool)
         limit_s = self.config.timeout_secs
         try:
             async with asyncio.timeout(limit_s):
-                return await self._asked(ctx, payload, pool)
+                return await self._run_in_pool(ctx, payload, pool)
         except TimeoutError:
             return Failed(f"timed out after {limit_s:g} s")
 
-    async def _asked(self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]") -> JobOutcome:
+    async def _run_in_pool(
+        self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]"
+    ) -> JobOutcome:
         why = ""
-        for _ in range(_CHILDREN_TRIED):
+        for _ in range(_MAX_CHILDREN_TRIED):
             try:
-                seat = await pool.acquire()
-            except ChildUnavailable as trouble:
-                return Failed(f"{self.kind}: {trouble}")
+                child = await pool.acquire()
+            except ChildUnavailable as error:
+                return Failed(f"{self.kind}: {error}")
             try:
-                return await self._asked_of(ctx, payload, pool, seat)
-            except ChildUnavailable as trouble:
-                # It died, or spoke, while it was idle: that was not this job's doing.
-                why = str(trouble)
+                return await self._run_in_child(ctx, payload, pool, child)
+            except ChildUnavailable as error:
+                # The child died or sent a line while it was idle. This job did not cause it.
+                why = str(error)
             finally:
-                pool.release(seat)
+                pool.release(child)
         return Failed(f"{self.kind}: {why}")
 
-    async def _asked_of(
-        self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]", seat: "_PoolChild"
+    async def _run_in_child(
+        self, ctx: Context, payload: Any, pool: "ChildPool[_PoolChild]", child: "_PoolChild"
     ) -> JobOutcome:
         try:
-            outcome = await seat.ask(ctx, payload)
+            outcome = await child.run_job(ctx, payload)
         except ChildGone as ended:
             pool.record_failure()
             return Failed(f"{self.kind}: the child died before it answered: {ended}")
-        except (OutOfStep, BadLine) as fault:
-            await seat.kill()
+        except (ProtocolError, BadLine) as error:
+            await child.kill()
             pool.record_failure()
-            return Failed(f"{self.kind}: the child was killed: {fault}")
+            return Failed(f"{self.kind}: the child was killed: {error}")
         except BaseException:
-            # Cancelled, or out of time: the child is still at it, and cannot be told otherwise.
-            await seat.terminate(self.config.grace_secs)
+            # Cancelled or timed out: the child still runs the job, and only its end can stop it.
+            await child.terminate(self.config.grace_secs)
             raise
         pool.record_success()
         return outcome
@@ -109,55 +110,57 @@ class WorkerPoolHandler:
             entropy=self._entropy,
         )
 
-    def _is_worn_out(self, seat: "_PoolChild") -> bool:
-        if seat.jobs >= self.config.max_jobs:
+    def _is_worn_out(self, child: "_PoolChild") -> bool:
+        if child.jobs >= self.config.max_jobs:
             return True
-        most_mb = self.config.max_memory_mb
-        if most_mb is None:
+        max_mb = self.config.max_memory_mb
+        if max_mb is None:
             return False
-        used = resident_bytes(seat.pid)
-        return used is not None and used > most_mb << 20
+        used = resident_bytes(child.pid)
+        return used is not None and used > max_mb << 20
 
 
 class _PoolChild(WarmChild):
-    """A seat whose child is any program that speaks the protocol."""
+    """A warm child that runs any program with the pool protocol."""
 
     def __init__(self, config: WorkerPoolConfig) -> None:
-        super().__init__(self._print)
+        super().__init__(self._log_output)
         self._config = config
         self._ctx: Context | None = None
-        self._printed = 0
+        self._output_lines = 0
 
     async def start_program(self, on_exit: Callable[[], None]) -> None:
-        """Start the program and wait until it is ready. NotUp when it does not come up."""
+        """Start the program and wait until it is ready. Raises ChildUnavailable if it is not."""
         config = self._config
         await self.start(
             self._launch,
             on_exit,
             is_ready=is_ready if config.handshake else None,
-            within_s=config.ready_secs,
+            timeout_s=config.ready_secs,
         )
 
-    async def ask(self, ctx: Context, payload: Any) -> JobOutcome:
-        """The program's answer to one job."""
-        self._ctx, self._printed = ctx, 0
+    async def run_job(self, ctx: Context, payload: Any) -> JobOutcome:
+        """Send one job to the program and return the outcome it reports."""
+        self._ctx, self._output_lines = ctx, 0
         try:
-            request = encode(Request(ctx.job.id, payload))
-            return await self.request(request, lambda line: heard(ctx, line))
+            request = encode(JobRequest(ctx.job.id, payload))
+            return await self.request(request, lambda line: handle_reply(ctx, line))
         finally:
             self._ctx = None
 
-    async def _launch(self, said: Callable[[str], None], ended: Callable[[], None]) -> LineChild:
+    async def _launch(
+        self, on_output: Callable[[str], None], on_exit: Callable[[], None]
+    ) -> LineChild:
         return await LineChild.start_guarded(
-            self._config.plan(),
-            on_output=said,
-            on_exit=ended,
+            self._config.command_spec(),
+            on_output=on_output,
+            on_exit=on_exit,
             line_limit=self._config.line_limit,
         )
 
-    def _print(self, line: str) -> None:
-        self._printed += 1
-        if self._printed > _MAX_PRINTED:
+    def _log_output(self, line: str) -> None:
+        self._output_lines += 1
+        if self._output_lines > _MAX_OUTPUT_LINES:
             return
         if self._ctx is not None:
             self._ctx.log.keep("info", f"stderr: {line}")

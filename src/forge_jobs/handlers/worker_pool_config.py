@@ -1,4 +1,4 @@
-"""How a pool of worker programs is set up."""
+"""``WorkerPoolConfig``: the options of a pool of worker programs."""
 
 import os
 import shutil
@@ -33,14 +33,15 @@ class PoolOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPoolConfig:
-    """``argv`` starts one child; ``size`` is how many there are at most in a worker process, best
-    as many as the queue has slots.
+    """``argv`` starts one child; a worker process has at most ``size`` children. Best ``size`` is
+    the number of slots of the queue.
 
-    Children get the worker's environment and ``env``, or ``env`` alone with ``inherit_env=False``.
-    ``timeout_secs`` counts the wait for a free child too. A child is ready when it says so, within
-    ``ready_secs``; ``handshake=False`` takes it as ready at once. It is replaced after ``max_jobs``
-    jobs, when it is larger than ``max_memory_mb`` after one, and when it breaks the protocol. One
-    line of it may have ``line_limit`` bytes. To be stopped, it has ``grace_secs`` after SIGTERM.
+    Children get the worker's environment plus ``env``, or ``env`` alone with ``inherit_env=False``.
+    ``timeout_secs`` includes the wait for an idle child. A child must send its ready line within
+    ``ready_secs``; with ``handshake=False`` it counts as ready at once. A child is replaced after
+    ``max_jobs`` jobs, when it uses more than ``max_memory_mb`` after a job, and when it breaks the
+    protocol. A line may have at most ``line_limit`` bytes. A child that is stopped gets SIGTERM,
+    and SIGKILL after ``grace_secs``.
     """
 
     argv: Sequence[str]
@@ -60,7 +61,7 @@ class WorkerPoolConfig:
     def __post_init__(self) -> None:
         if isinstance(self.argv, str) or not self.argv or not self.argv[0]:
             raise BadOption("WorkerPoolConfig: argv must be a list that begins with the program")
-        for name, value, least in (
+        for name, value, minimum in (
             ("size", self.size, 1),
             ("timeout_secs", self.timeout_secs, 1),
             ("ready_secs", self.ready_secs, 1),
@@ -69,11 +70,11 @@ class WorkerPoolConfig:
             ("max_memory_mb", self.max_memory_mb, 1),
             ("grace_secs", self.grace_secs, 0),
         ):
-            if value is not None and value < least:
-                raise BadOption(f"WorkerPoolConfig: {name}={value!r} must be at least {least}")
+            if value is not None and value < minimum:
+                raise BadOption(f"WorkerPoolConfig: {name}={value!r} must be at least {minimum}")
 
-    def plan(self) -> CommandSpec:
-        """How a child is started now. OSError when there is no such program."""
+    def command_spec(self) -> CommandSpec:
+        """The command that starts a child now. Raises OSError if the program does not exist."""
         env = {**os.environ, **self.env} if self.inherit_env else dict(self.env)
         path = shutil.which(self.argv[0], path=env.get("PATH", os.defpath))
         if path is None:

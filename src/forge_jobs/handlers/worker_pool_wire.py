@@ -1,4 +1,4 @@
-"""What a worker and the programs of a pool say to each other: one JSON object per line.
+"""The protocol between a worker and the programs of a pool: one JSON object per line.
 
 ::
 
@@ -10,7 +10,7 @@
              {"id": "01J…", "status": "throttled", "retry_after_secs": 30}
              {"id": "01J…", "status": "dead", "message": "…"}
 
-The end of its input tells a program to go.
+At end of file on its input a program must exit.
 """
 
 from typing import Any, Literal
@@ -21,25 +21,25 @@ from forge_jobs.core.outcome import Dead, Done, Failed, JobOutcome, Throttled
 from forge_jobs.engine.running.context import Context
 
 
-class OutOfStep(Exception):
-    """The program said something that is no answer to what it was asked."""
+class ProtocolError(Exception):
+    """The program sent a line that is not a reply to its current job."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ReadyLine(msgspec.Struct, frozen=True):
     """The first line of a program."""
 
     ready: bool = False
 
 
-class Request(msgspec.Struct, frozen=True):
-    """A job for the program."""
+class JobRequest(msgspec.Struct, frozen=True):
+    """The line that sends a job to the program."""
 
     id: str
     payload: Any
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the program; with ``status`` it is the last one for this job."""
+    """A line of the program about a job. The one with ``status`` is the last one of the job."""
 
     id: str
     status: Literal["ok", "error", "throttled", "dead"] | None = None
@@ -52,30 +52,32 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 encode = msgspec.json.Encoder().encode
-_read_ready = msgspec.json.Decoder(Ready).decode
-_read_reply = msgspec.json.Decoder(Reply).decode
+_decode_ready = msgspec.json.Decoder(ReadyLine).decode
+_decode_reply = msgspec.json.Decoder(Reply).decode
 
 
 def is_ready(line: bytes) -> bool:
-    """Whether a first line says that the program listens."""
+    """Whether a program's first line is its ready line."""
     try:
-        return _read_ready(line).ready
+        return _decode_ready(line).ready
     except (msgspec.DecodeError, UnicodeError):
         return False
 
 
-def heard(ctx: Context, line: bytes) -> JobOutcome | None:
-    """The outcome behind a line, or None for one in between, which is passed on. OutOfStep when it
-    is not JSON, not a reply, or for another job."""
+def handle_reply(ctx: Context, line: bytes) -> JobOutcome | None:
+    """The outcome in a reply line; None after progress or a log line, which go to ``ctx``.
+
+    Raises ProtocolError for a line that is not JSON, not a reply, or about another job.
+    """
     try:
-        reply = _read_reply(line)
+        reply = _decode_reply(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise OutOfStep(f"it sent a line that is no reply: {error}") from None
+        raise ProtocolError(f"it sent a line that is no reply: {error}") from None
     if reply.id != ctx.job.id:
-        raise OutOfStep("it answered with the id of another request")
+        raise ProtocolError("it answered with the id of another request")
     match reply.status:
         case None:
-            _pass_on(ctx, reply)
+            _record_progress(ctx, reply)
             return None
         case "ok":
             return Done(reply.result)
@@ -89,16 +91,16 @@ def heard(ctx: Context, line: bytes) -> JobOutcome | None:
 
 def _seconds(wait_s: float | None) -> float | None:
     if wait_s is not None and not 0 <= wait_s <= 365 * 86_400:
-        raise OutOfStep("its retry_after_secs is no number of seconds")
+        raise ProtocolError("its retry_after_secs is no number of seconds")
     return wait_s
 
 
-def _pass_on(ctx: Context, reply: Reply) -> None:
+def _record_progress(ctx: Context, reply: Reply) -> None:
     if reply.progress is not None:
         if not 0 <= reply.progress <= 1:
-            raise OutOfStep("its progress does not lie between 0 and 1")
+            raise ProtocolError("its progress does not lie between 0 and 1")
         ctx.progress(reply.progress, reply.note)
     elif reply.log is None:
-        raise OutOfStep("it sent a line without status, progress or log")
+        raise ProtocolError("it sent a line without status, progress or log")
     if reply.log is not None:
         ctx.log.info("%s", reply.log)

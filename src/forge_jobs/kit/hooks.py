@@ -96,7 +96,7 @@ def _resume(entered: Sequence[Sequence[Generator[T, R, object]]], results: Seque
             except StopIteration:
                 pass
             except Exception:
-                _LOG.exception("a hook failed after the call it surrounds; the call stands")
+                _LOG.exception("a hook failed after the call it surrounds; the call is not undone")
             else:
                 hook.close()
                 _LOG.error("a hook yielded twice: everything after the second yield is skipped")

@@ -50,7 +50,7 @@ def _redacted_option(pair: str) -> str:
     """One option of an address. Hides a secret value and an address with a password."""
     name, _, value = pair.partition("=")
     plain = unquote(value)
-    return f"{name}={HIDDEN}" if looks_secret(name) or text(plain) != plain else pair
+    return f"{name}={HIDDEN}" if is_secret_name(name) or text(plain) != plain else pair
 
 
 def text(message: str) -> str:
@@ -72,13 +72,13 @@ def value(data: Any) -> Any:
     if isinstance(data, dict):
         fields = cast("dict[str, Any]", data)
         return {
-            name: HIDDEN if looks_secret(name) else value(inner) for name, inner in fields.items()
+            name: HIDDEN if is_secret_name(name) else value(inner) for name, inner in fields.items()
         }
     if isinstance(data, list):
         return [value(item) for item in cast("list[Any]", data)]
     return prose(data) if isinstance(data, str) else data
 
 
-def looks_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether the value of a field with this name must be hidden."""
     return _SECRET_KEY.search(name) is not None

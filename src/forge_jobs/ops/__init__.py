@@ -1,5 +1,6 @@
-"""What people see and do: read models and operator actions, one vocabulary for every surface.
+"""Read models and operator actions, shared by the command line, Mission Control and the HTTP API.
 
-``look`` reads, ``why`` explains, ``act`` changes, ``doctor`` judges, ``audit`` remembers who did
-what. Everything here takes a Store and knows neither backends nor the engine.
+``queries`` reads, ``why`` explains why a job does not run, ``actions`` changes jobs, queues and
+workers, ``schedules``, ``declared_limits`` and ``rate_limits`` change theirs, ``doctor`` diagnoses,
+``audit`` records who did what. Every module takes a Store; none imports a backend or the engine.
 """

@@ -1,7 +1,7 @@
-"""Acting: what an operator may do to jobs, queues and workers.
+"""Operator actions on jobs, queues and workers; each one writes an audit entry.
 
-Bulk work goes in bounded steps by cursor, so that it ends even while jobs move underneath it, and
-reports after each step. A filter only ever reaches the states its action applies to.
+Bulk actions run in batches of 500 jobs by cursor, so that they end even while jobs change state,
+and report progress after each batch. A filter reaches only the states its action applies to.
 """
 
 import contextlib
@@ -18,29 +18,28 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
-from forge_jobs.core.job import JobRecord, NewJob
-from forge_jobs.core.limit_key import limit_fields
-from forge_jobs.core.limits import task_limit
 from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import prose
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.processes import ProcessRecord
+from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
-from .queries import COUNT_CAP, existing, unhidden
-from .store_time import entry_time
+from .duplicates import duplicate_request, duplicate_request_with
+from .queries import COUNT_CAP, get_record
+from .store_time import audit_time
 
-BATCH = 500
+BATCH_SIZE = 500
 
 OnProgress: TypeAlias = Callable[[Acted], None]
 
 
 class Action(StrEnum):
-    """What may be done to jobs."""
+    """Actions on jobs, by the name that the command line and the HTTP API use."""
 
     RETRY = "retry"
     CANCEL = "cancel"
@@ -49,7 +48,7 @@ class Action(StrEnum):
     DUPLICATE = "duplicate"
 
 
-APPLIES: Final[Mapping[Action, tuple[JobStatus, ...]]] = {
+APPLIES_TO: Final[Mapping[Action, tuple[JobStatus, ...]]] = {
     Action.RETRY: RETRYABLE,
     Action.CANCEL: LIVE,
     Action.RUN_NOW: (JobStatus.SCHEDULED, JobStatus.FAILED),
@@ -58,34 +57,34 @@ APPLIES: Final[Mapping[Action, tuple[JobStatus, ...]]] = {
 }
 
 
-class Copied(Struct, frozen=True):
-    """What duplicating did; ``ids`` of the copies when the originals were named by id."""
+class DuplicateResult(Struct, frozen=True):
+    """The totals, and the ``ids`` of the copies if the originals were selected by id."""
 
     acted: Acted
     ids: tuple[str, ...] = ()
 
 
-class _Step(Protocol):
+class _BatchAction(Protocol):
     def __call__(
         self, selection: Selection, *, limit: int, after: Cursor | None
     ) -> Awaitable[Acted]: ...
 
 
-def narrowed(action: Action, filter: Filter) -> Filter:
-    """The filter, kept to the states ``action`` applies to; BadOption when it names another."""
-    allowed = APPLIES[action]
-    strays = [status for status in filter.statuses if status not in allowed]
-    if strays:
+def restrict_filter(action: Action, filter: Filter) -> Filter:
+    """The filter restricted to the states ``action`` applies to; BadOption if it names another."""
+    allowed = APPLIES_TO[action]
+    invalid = [status for status in filter.statuses if status not in allowed]
+    if invalid:
         raise BadOption(
-            f"{action} does not apply to {', '.join(strays)} jobs: use {', '.join(allowed)}"
+            f"{action} does not apply to {', '.join(invalid)} jobs: use {', '.join(allowed)}"
         )
     statuses = filter.statuses or allowed
-    every = len(statuses) == len(JobStatus)
-    return replace(filter, statuses=() if every else statuses)
+    covers_all = len(statuses) == len(JobStatus)
+    return replace(filter, statuses=() if covers_all else statuses)
 
 
 class JobActions:
-    """A person (or program) at the controls of one store; ``actor`` names them in the audit."""
+    """Changes jobs, queues and workers of one store; ``actor`` is the name in the audit."""
 
     def __init__(
         self,
@@ -103,77 +102,85 @@ class JobActions:
     # -------------------------------------------------------------------------------------- jobs
 
     async def preview(self, action: Action, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:
-        """How many jobs the action would reach, counted up to ``cap``."""
-        return await self._store.metrics.count(narrowed(action, filter), cap=cap)
+        """Count the jobs the action would reach, up to ``cap``."""
+        return await self._store.metrics.count(restrict_filter(action, filter), cap=cap)
 
     async def retry(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
-        """Bring failed, dead and cancelled jobs back with all their attempts."""
-        return await self._bulk(Action.RETRY, selection, self._store.jobs.retry, progress)
+        """Make failed, dead and cancelled jobs pending again, with all their attempts."""
+        return await self._run_bulk(Action.RETRY, selection, self._store.jobs.retry, progress)
 
     async def run_now(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
-        """Start scheduled jobs and waiting retries without waiting for their time."""
-        return await self._bulk(Action.RUN_NOW, selection, self._store.jobs.run_now, progress)
+        """Make scheduled jobs and waiting retries due now."""
+        return await self._run_bulk(Action.RUN_NOW, selection, self._store.jobs.run_now, progress)
 
     async def delete(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
-        """Remove jobs that do not run; a running one named by id is asked to stop instead."""
-        return await self._bulk(Action.DELETE, selection, self._store.jobs.delete, progress)
+        """Delete jobs that are not running; a running one selected by id gets a cancel request."""
+        return await self._run_bulk(Action.DELETE, selection, self._store.jobs.delete, progress)
 
     async def cancel(
         self, selection: Selection, *, reason: str = "", progress: OnProgress | None = None
     ) -> Acted:
-        """Cancel jobs that wait and ask running ones to stop."""
-        said = reason or f"cancelled by {self._actor}"
+        """Cancel waiting jobs and request the cancellation of running ones."""
+        text = reason or f"cancelled by {self._actor}"
 
-        async def step(selection: Selection, *, limit: int, after: Cursor | None = None) -> Acted:
-            return await self._store.jobs.cancel(selection, reason=said, limit=limit, after=after)
+        async def run_batch(
+            selection: Selection, *, limit: int, after: Cursor | None = None
+        ) -> Acted:
+            return await self._store.jobs.cancel(selection, reason=text, limit=limit, after=after)
 
-        return await self._bulk(Action.CANCEL, selection, step, progress)
+        return await self._run_bulk(Action.CANCEL, selection, run_batch, progress)
 
     async def duplicate(
         self, selection: Selection, *, progress: OnProgress | None = None
-    ) -> Copied:
-        """Enqueue each job once more, due now and without its dedupe key."""
+    ) -> DuplicateResult:
+        """Enqueue a copy of each job, due now and without its dedupe key."""
         ids: list[str] = []
 
-        async def step(selection: Selection, *, limit: int, after: Cursor | None = None) -> Acted:
+        async def run_batch(
+            selection: Selection, *, limit: int, after: Cursor | None = None
+        ) -> Acted:
             if selection.filter is not None:
                 page = await self._store.jobs.page(selection.filter, limit=limit, after=after)
                 if page.jobs:
-                    await self._store.jobs.enqueue([again(record) for record in page.jobs])
+                    await self._store.jobs.enqueue(
+                        [duplicate_request(record) for record in page.jobs]
+                    )
                 return Acted(changed=len(page.jobs), next=page.next)
-            found = [await self._store.jobs.get(job_id) for job_id in selection.ids]
-            copies = [again(record) for record in found if record is not None]
-            made = await self._store.jobs.enqueue(copies) if copies else []
-            ids.extend(job.id for job in made)
-            return Acted(changed=len(made), missing=len(found) - len(made))
+            records = [await self._store.jobs.get(job_id) for job_id in selection.ids]
+            copies = [duplicate_request(record) for record in records if record is not None]
+            enqueued = await self._store.jobs.enqueue(copies) if copies else []
+            ids.extend(job.id for job in enqueued)
+            return Acted(changed=len(enqueued), missing=len(records) - len(enqueued))
 
-        acted = await self._bulk(Action.DUPLICATE, selection, step, progress)
-        return Copied(acted, tuple(ids))
+        acted = await self._run_bulk(Action.DUPLICATE, selection, run_batch, progress)
+        return DuplicateResult(acted, tuple(ids))
 
     async def duplicate_one(self, job_id: str) -> str:
-        """Enqueue one job once more; the id of the copy, or NotFound."""
-        record = await existing(self._store, job_id)
+        """Enqueue a copy of one job and return its id; NotFound for an unknown job."""
+        record = await get_record(self._store, job_id)
         return (await self.duplicate(Selection(ids=(record.id,)))).ids[0]
 
     async def duplicate_with(self, job_id: str, payload: object) -> str:
-        """Enqueue a job once more with another payload; the id of the copy.
+        """Enqueue a copy with another payload and return its id.
 
-        Secrets that were hidden from the editor and come back as they were shown are kept.
+        Redacted values that come back unchanged are replaced by the original secrets.
         """
-        record = await existing(self._store, job_id)
-        copy = edited(record, payload)
-        limits = {limit.name: limit for limit in await self._store.limits.all()}
-        limit = limits.get(task_limit(copy.kind))
-        copy = replace(copy, **{"limit_key": None, **limit_fields(copy.kind, limit, copy.payload)})
-        made = (await self._store.jobs.enqueue([copy]))[0]
+        record = await get_record(self._store, job_id)
+        copy = duplicate_request_with(record, payload)
+        kinds = await PublishedKinds.read(self._store)
+        # Another payload may have another limit key.
+        copy = kinds.apply(replace(copy, limit_key=None))
+        enqueued = (await self._store.jobs.enqueue([copy]))[0]
         changed = json_payload.decode(copy.payload) != json_payload.decode(record.payload)
-        await self.note(Action.DUPLICATE, record.id, {"copy": made.id, "edited": changed})
-        return made.id
+        await self.record_action(
+            Action.DUPLICATE, record.id, {"copy": enqueued.id, "edited": changed}
+        )
+        return enqueued.id
 
     async def perform(
         self, action: Action, selection: Selection, *, progress: OnProgress | None = None
     ) -> Acted:
-        """Any of the actions, by its name."""
+        """Run the action of that name."""
         match action:
             case Action.RETRY:
                 return await self.retry(selection, progress=progress)
@@ -188,89 +195,93 @@ class JobActions:
             case _:
                 assert_never(action)
 
-    async def purge(self, keep: Retention | None = None) -> int:
-        """Remove ended jobs past their retention now, without waiting for a worker to do it; how
-        many. ``keep`` with a queue is an order for that queue, whatever its settings say."""
-        removed = 0
+    async def purge(self, retention: Retention | None = None) -> int:
+        """Delete terminal jobs past their retention now and return how many. A ``retention`` that
+        names a queue overrides that queue's settings."""
+        deleted = 0
         while True:
-            step = await self._store.jobs.purge(keep or Retention(), limit=BATCH)
-            removed += step
-            if step < BATCH:
+            batch = await self._store.jobs.purge(retention or Retention(), limit=BATCH_SIZE)
+            deleted += batch
+            if batch < BATCH_SIZE:
                 break
-        where = "all queues" if keep is None or keep.queue is None else keep.queue
-        await self.note("clean up", where, {"deleted": removed})
-        return removed
+        subject = "all queues" if retention is None or retention.queue is None else retention.queue
+        await self.record_action("clean up", subject, {"deleted": deleted})
+        return deleted
 
     # ------------------------------------------------------------------------------------ queues
 
     async def set_queue(
         self, name: str, change: QueueChange, *, create: bool = False
     ) -> QueueConfig:
-        """Change a queue's settings; NotFound for a name that nothing uses, unless ``create``."""
-        await self._settled(name, create=create)
+        """Change a queue's settings; NotFound for an unused name, unless ``create``."""
+        await self._ensure_queue(name, create=create)
         config = await self._store.queues.change(name, change)
         detail = {
             field: value
             for field in QueueChange.__struct_fields__
             if isinstance(value := getattr(change, field), str | int | float | bool | None)
         }
-        await self.note("set queue", name, detail)
+        await self.record_action("set queue", name, detail)
         return config
 
     async def pause(self, name: str) -> QueueConfig:
-        """Start nothing more from the queue; what runs ends in peace."""
-        await self._settled(name)
+        """Start no further jobs of the queue; running ones continue."""
+        await self._ensure_queue(name)
         config = await self._store.queues.change(name, QueueChange(paused=True))
-        await self.note("pause", name)
+        await self.record_action("pause", name)
         return config
 
     async def resume(self, name: str) -> QueueConfig:
-        """Let a paused queue go on."""
-        await self._settled(name)
+        """Start jobs of a paused queue again."""
+        await self._ensure_queue(name)
         config = await self._store.queues.change(name, QueueChange(paused=False))
-        await self.note("resume", name)
+        await self.record_action("resume", name)
         return config
 
     async def unthrottle(self, name: str) -> None:
         """Open the queue's throttle gate now."""
-        await self._settled(name)
+        await self._ensure_queue(name)
         await self._store.queues.open_gate(name)
-        await self.note("unthrottle", name)
+        await self.record_action("unthrottle", name)
 
     # ----------------------------------------------------------------------------------- workers
 
     async def quiet(self, worker: str, *, quiet: bool = True) -> str:
-        """Ask a worker to take no more jobs, or to go on; ``worker`` is its host id, the start of
-        it, or its label. The host id it was sent to."""
-        host_id = _chosen(worker, await self._store.processes.all()).host_id
+        """Ask a worker to claim no more jobs, or to claim again; return its host id. ``worker`` is
+        the host id, a prefix of it, or the label."""
+        host_id = _find_worker(worker, await self._store.processes.all()).host_id
         await self._store.processes.quiet(host_id, quiet=quiet)
-        await self.note("quiet" if quiet else "unquiet", host_id)
+        await self.record_action("quiet" if quiet else "unquiet", host_id)
         return host_id
 
-    # ---------------------------------------------------------------------------------- in steps
+    # ------------------------------------------------------------------------------------- parts
 
-    async def _bulk(
-        self, action: Action, selection: Selection, step: _Step, progress: OnProgress | None
+    async def _run_bulk(
+        self,
+        action: Action,
+        selection: Selection,
+        run_batch: _BatchAction,
+        progress: OnProgress | None,
     ) -> Acted:
         total = Acted()
         try:
-            async for done in _steps(action, selection, step):
-                total = _sum(total, done)
+            async for done in _run_in_batches(action, selection, run_batch):
+                total = _add(total, done)
                 if progress is not None:
                     progress(total)
         except BaseException:
-            # what was done until then was done by somebody
+            # the batches that were committed stay, so the audit must show them
             if total != Acted():
                 with contextlib.suppress(ForgeError):
-                    await self.note(
-                        action, subject_of(selection), {**_counted(total), "whole": False}
+                    await self.record_action(
+                        action, audit_subject(selection), {**_detail(total), "whole": False}
                     )
             raise
-        await self.note(action, subject_of(selection), _counted(total))
+        await self.record_action(action, audit_subject(selection), _detail(total))
         return total
 
-    async def _settled(self, name: str, *, create: bool = False) -> None:
-        """Make sure the queue has settings, if anything at all knows the queue."""
+    async def _ensure_queue(self, name: str, *, create: bool = False) -> None:
+        """Create settings for a queue that has jobs but no settings yet, or with ``create``."""
         names.queue_name(name)
         if await self._store.queues.get(name) is not None:
             return
@@ -283,12 +294,12 @@ class JobActions:
                 )
         await self._store.queues.ensure(name, slots=DEFAULT_QUEUE_WORKERS)
 
-    async def note(
+    async def record_action(
         self, action: str, subject: str, detail: Mapping[str, str | int | float | bool | None] = {}
     ) -> None:
-        """Put into the audit that this person did something."""
+        """Write an audit entry for ``actor``."""
         entry = AuditEntry(
-            at=await entry_time(self._store, self._clock),
+            at=await audit_time(self._store, self._clock),
             actor=self._actor,
             action=action,
             subject=subject,
@@ -297,65 +308,47 @@ class JobActions:
         await self._audit.record(entry)
 
 
-async def _steps(action: Action, selection: Selection, step: _Step) -> AsyncIterator[Acted]:
-    """The action in bounded steps: by cursor through a filter, or so many ids at a time."""
+async def _run_in_batches(
+    action: Action, selection: Selection, run_batch: _BatchAction
+) -> AsyncIterator[Acted]:
+    """Run the action batch by batch: by cursor through a filter, or in slices of the ids."""
     if selection.filter is None:
-        ids = _checked(selection.ids)
-        for start in range(0, len(ids), BATCH):
-            part = Selection(ids=ids[start : start + BATCH])
-            yield await step(part, limit=BATCH, after=None)
+        ids = _validated_ids(selection.ids)
+        for start in range(0, len(ids), BATCH_SIZE):
+            batch = Selection(ids=ids[start : start + BATCH_SIZE])
+            yield await run_batch(batch, limit=BATCH_SIZE, after=None)
         return
-    chosen = Selection(filter=narrowed(action, selection.filter))
+    restricted = Selection(filter=restrict_filter(action, selection.filter))
     after: Cursor | None = None
     while True:
-        done = await step(chosen, limit=BATCH, after=after)
+        done = await run_batch(restricted, limit=BATCH_SIZE, after=after)
         yield done
         after = done.next
         if after is None:
             return
 
 
-def edited(record: JobRecord, payload: object) -> NewJob:
-    """The same work with another payload, in which hidden secrets stand for what they hide."""
-    whole = unhidden(payload, json_payload.decode(record.payload))
-    return replace(again(record), payload=json_payload.encode(whole))
-
-
-def again(record: JobRecord) -> NewJob:
-    """A request for the same work once more; without the dedupe key, which the original holds."""
-    return NewJob(
-        kind=record.kind,
-        queue=record.queue,
-        payload=record.payload,
-        priority=record.priority,
-        max_attempts=record.max_attempts,
-        timeout_s=record.timeout_s,
-        tags=record.tags,
-        limit_key=record.limit_key,
-        lane=record.lane,
-        order=record.order,
-        on_dead=record.on_dead,
-    )
-
-
-def _checked(ids: tuple[str, ...]) -> tuple[str, ...]:
-    wrong = [job_id for job_id in ids if decode(job_id) is None]
-    if wrong:
-        raise BadOption(f"{wrong[0]!r} is not a job id: it has 26 letters and digits")
+def _validated_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
+    invalid = [job_id for job_id in ids if decode(job_id) is None]
+    if invalid:
+        raise BadOption(f"{invalid[0]!r} is not a job id: it has 26 letters and digits")
     return tuple(dict.fromkeys(job_id.upper() for job_id in ids))
 
 
-def _chosen(text: str, processes: list[ProcessRecord]) -> ProcessRecord:
-    exact = [one for one in processes if text in (one.host_id, one.label)]
-    found = exact or [one for one in processes if text and one.host_id.startswith(text.upper())]
-    if not found:
+def _find_worker(text: str, processes: list[ProcessRecord]) -> ProcessRecord:
+    matches = [process for process in processes if text in (process.host_id, process.label)]
+    if not matches and text:
+        matches = [p for p in processes if p.host_id.startswith(text.upper())]
+    if not matches:
         raise NotFound(f"there is no living worker {text!r}: see `forge workers`")
-    if len(found) > 1:
-        raise Conflict(f"{text!r} fits {len(found)} workers: use the whole host id of one of them")
-    return found[0]
+    if len(matches) > 1:
+        raise Conflict(
+            f"{text!r} fits {len(matches)} workers: use the whole host id of one of them"
+        )
+    return matches[0]
 
 
-def _sum(total: Acted, done: Acted) -> Acted:
+def _add(total: Acted, done: Acted) -> Acted:
     return Acted(
         changed=total.changed + done.changed,
         requested=total.requested + done.requested,
@@ -364,7 +357,7 @@ def _sum(total: Acted, done: Acted) -> Acted:
     )
 
 
-def _counted(total: Acted) -> dict[str, int]:
+def _detail(total: Acted) -> dict[str, int]:
     return {
         "changed": total.changed,
         "requested": total.requested,
@@ -373,16 +366,16 @@ def _counted(total: Acted) -> dict[str, int]:
     }
 
 
-def subject_of(selection: Selection) -> str:
-    """What a selection is called in the audit."""
+def audit_subject(selection: Selection) -> str:
+    """The subject of an audit entry about a selection."""
     if selection.filter is None:
         ids = selection.ids
         return ids[0] if len(ids) == 1 else f"{len(ids)} jobs"
-    chosen = selection.filter
+    filter = selection.filter
     parts = [
-        f"{name}={getattr(chosen, name)}"
+        f"{name}={getattr(filter, name)}"
         for name in ("queue", "kind", "tag", "dedupe_key", "error")
-        if getattr(chosen, name) is not None
+        if getattr(filter, name) is not None
     ]
-    parts.extend(chosen.statuses)
+    parts.extend(filter.statuses)
     return "jobs where " + (prose(" ".join(parts)) or "any")

@@ -1,4 +1,4 @@
-"""Who did what: one entry per operator action, kept in the store and written to the log."""
+"""The audit: one entry per operator action, written to the store and to the log."""
 
 import logging
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from forge_jobs.store.store import Store
 from .views import View
 
 __all__ = [
-    "Audit", "AuditEntry", "AuditLine", "AuditPage", "LogAudit", "StoreAudit", "entries",
+    "Audit", "AuditEntry", "AuditEntryView", "AuditPage", "LogAudit", "StoreAudit", "read_entries",
 ]  # fmt: skip
 
 MAX_PAGE: Final = 1_000
-MAX_LOOK: Final = 5_000
-_STEP: Final = 500
+MAX_ENTRIES_READ: Final = 5_000
+_BATCH: Final = 500
 
 _LOG = logging.getLogger("forge_jobs.audit")
 
 
 class Audit(Protocol):
-    """Where entries go."""
+    """Receives audit entries."""
 
     async def record(self, entry: AuditEntry) -> None:
-        """Keep one entry."""
+        """Write one entry."""
         ...
 
 
@@ -47,9 +47,10 @@ class LogAudit:
 
 
 class StoreAudit(LogAudit):
-    """Keeps each entry in the store, beside the log line.
+    """Writes each entry to the log and to the store.
 
-    What was done stays done if the entry cannot be kept: that is logged and not raised.
+    The action is already committed when its entry is written, so an error of the store is logged
+    and not raised.
     """
 
     def __init__(self, store: Store) -> None:
@@ -63,8 +64,8 @@ class StoreAudit(LogAudit):
             _LOG.warning("an audit entry is in the log only", extra={"code": error.code})
 
 
-class AuditLine(View, frozen=True, kw_only=True):
-    """An entry as people read it; ``detail`` holds numbers such as how many jobs were changed."""
+class AuditEntryView(View, frozen=True, kw_only=True):
+    """An audit entry for display; ``detail`` holds values such as the number of changed jobs."""
 
     id: str
     at: datetime
@@ -77,11 +78,11 @@ class AuditLine(View, frozen=True, kw_only=True):
 class AuditPage(View, frozen=True, kw_only=True):
     """Entries, newest first; ``next`` is the cursor of the following page."""
 
-    entries: tuple[AuditLine, ...]
+    entries: tuple[AuditEntryView, ...]
     next: str | None
 
 
-async def entries(
+async def read_entries(
     store: Store,
     *,
     actor: str = "",
@@ -90,29 +91,29 @@ async def entries(
     limit: int = 200,
     after: str | None = None,
 ) -> AuditPage:
-    """The audit, newest first. Each of the three texts must occur in its field; one call looks at
-    no more than 5,000 entries, and ``next`` goes on behind them."""
+    """Entries, newest first. Each of the three texts must occur in its field. One call reads at
+    most 5,000 entries; ``next`` continues after them."""
     if not 1 <= limit <= MAX_PAGE:
         raise BadOption(f"limit={limit} must lie between 1 and {MAX_PAGE:,}: page with the cursor")
-    place = _position(after)
-    found: list[AuditLine] = []
-    looked = 0
-    while looked < MAX_LOOK:
-        step = await store.metrics.actions(limit=_STEP, after=place)
-        for entry in step:
-            place = entry.id
+    cursor = _parse_cursor(after)
+    matches: list[AuditEntryView] = []
+    entries_read = 0
+    while entries_read < MAX_ENTRIES_READ:
+        batch = await store.metrics.actions(limit=_BATCH, after=cursor)
+        for entry in batch:
+            cursor = entry.id
             if actor in entry.actor and action in entry.action and subject in entry.subject:
-                found.append(_line(entry))
-                if len(found) == limit:
-                    more = await store.metrics.actions(limit=1, after=place)
-                    return AuditPage(entries=tuple(found), next=str(place) if more else None)
-        looked += len(step)
-        if len(step) < _STEP:
-            return AuditPage(entries=tuple(found), next=None)
-    return AuditPage(entries=tuple(found), next=str(place))
+                matches.append(_entry_view(entry))
+                if len(matches) == limit:
+                    more = await store.metrics.actions(limit=1, after=cursor)
+                    return AuditPage(entries=tuple(matches), next=str(cursor) if more else None)
+        entries_read += len(batch)
+        if len(batch) < _BATCH:
+            return AuditPage(entries=tuple(matches), next=None)
+    return AuditPage(entries=tuple(matches), next=str(cursor))
 
 
-def _position(after: str | None) -> int | None:
+def _parse_cursor(after: str | None) -> int | None:
     if after is None:
         return None
     if not after.isascii() or not after.isdigit() or len(after) > 18:
@@ -122,8 +123,8 @@ def _position(after: str | None) -> int | None:
     return int(after)
 
 
-def _line(entry: AuditEntry) -> AuditLine:
-    return AuditLine(
+def _entry_view(entry: AuditEntry) -> AuditEntryView:
+    return AuditEntryView(
         id=str(entry.id),
         at=to_datetime(entry.at),
         actor=entry.actor,

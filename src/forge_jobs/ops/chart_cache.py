@@ -1,9 +1,9 @@
-"""Charts that many look at, again and again: what is over is read once and remembered.
+"""Caches chart data in memory, so that pages do not read the same minutes again.
 
-A week of minutes is much to read: hundreds of thousands of entries where many kinds of jobs run. A
-chart is put together from pieces of at most ten minutes. Pieces that are over are kept; a look that
-finds too many missing shows what it has, newest first, and the rest is read in the background, a
-little at a time. Programs that want a whole series at once use ``ops.metrics.series``.
+A week of minutes may be hundreds of thousands of counter entries. A chart is assembled from
+segments of at most ten minutes. Segments of the past are cached. A call that would exceed its time
+budget returns the newest points it has, and a background task reads the rest, newest first.
+Programs that need a complete series in one call use ``ops.metrics.series``.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ from forge_jobs.core.instant import MINUTE, SECOND, Instant
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.store import Store
 
-from .metrics import Point, point, steps_of
+from .metrics import Point, align_range, sum_point
 from .store_time import store_now
 
-PATIENCE_S: Final = 0.03
-_LONGEST: Final = 10 * MINUTE
-# Transactions that take long tell late of what they did.
-_SETTLED: Final = 60 * MINUTE
-_AGAIN: Final = 60 * SECOND
-_KEPT: Final = 20_000
+DEFAULT_BUDGET_S: Final = 0.03
+_MAX_SEGMENT: Final = 10 * MINUTE
+# A long transaction adds to a minute of the past when it commits: an hour later none does.
+_FINAL_AFTER: Final = 60 * MINUTE
+_REREAD_AFTER: Final = 60 * SECOND
+_MAX_SEGMENTS: Final = 20_000
 
 _LOG = logging.getLogger(__name__)
 
 
 class Chart(Struct, frozen=True):
-    """Points without gaps up to the present. ``whole`` False: older ones are still being read."""
+    """Points without gaps up to now. ``complete`` False: older ones are still being read."""
 
     points: tuple[Point, ...]
-    whole: bool
+    complete: bool
 
 
-class _ChartKey(Struct, frozen=True):
-    """One piece of one chart."""
+class _SegmentKey(Struct, frozen=True):
+    """Identifies one segment: queue (None: all queues), start and end."""
 
     queue: str | None
     at: Instant
@@ -50,22 +50,22 @@ class _ChartKey(Struct, frozen=True):
 
 
 class _Segment(Struct, frozen=True):
-    """What happened in it, and when that was read."""
+    """The summed counters of a segment, and when they were read."""
 
-    told: Minute
+    counters: Minute
     read_at: Instant
 
 
 class ChartCache:
-    """What one process remembers of the books of one store."""
+    """The cached segments of one store, per process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._pieces: OrderedDict[_ChartKey, _Segment] = OrderedDict()
-        self._wanted: list[_ChartKey] = []
-        self._reading: asyncio.Task[None] | None = None
-        # Pieces that were read while nobody waited for them.
-        self.caught_up = 0
+        self._segments: OrderedDict[_SegmentKey, _Segment] = OrderedDict()
+        self._missing: list[_SegmentKey] = []
+        self._read_task: asyncio.Task[None] | None = None
+        # How many segments the background task has read; live pages render again when it rises.
+        self.background_reads = 0
 
     async def chart(
         self,
@@ -75,75 +75,78 @@ class ChartCache:
         until: datetime,
         step_s: int,
         queue: str | None = None,
-        patience_s: float = PATIENCE_S,
+        budget_s: float = DEFAULT_BUDGET_S,
     ) -> Chart:
-        """What happened in a range, as far as it is known within ``patience_s``."""
-        first, end, step = steps_of(since, until, step_s)
-        size = min(step, _LONGEST)
-        begun, now = self._clock.mono(), await store_now(store, self._clock)
+        """The points of a range, newest first, as far as they can be read within ``budget_s``."""
+        first, end, step = align_range(since, until, step_s)
+        length = min(step, _MAX_SEGMENT)
+        started, now = self._clock.mono(), await store_now(store, self._clock)
         points: list[Point] = []
         for at in reversed(range(first, end, step)):
-            places = [
-                _ChartKey(queue, start, min(start + size, end))
-                for start in range(at, min(at + step, end), size)
+            keys = [
+                _SegmentKey(queue, start, min(start + length, end))
+                for start in range(at, min(at + step, end), length)
             ]
-            for place in places:
-                if self._known(place, now) is None and (
-                    not points or self._clock.mono() - begun < patience_s
+            for key in keys:
+                if self._cached(key, now) is None and (
+                    not points or self._clock.mono() - started < budget_s
                 ):
-                    await self._read(store, place, now)
-            known = [self._known(place, now) for place in places]
-            parts = [piece.told for piece in known if piece is not None]
-            if len(parts) < len(places):
-                self._read_on(store, queue, range(first, at + step, size), end)
+                    await self._read(store, key, now)
+            cached = [self._cached(key, now) for key in keys]
+            counters = [segment.counters for segment in cached if segment is not None]
+            if len(counters) < len(keys):
+                self._read_in_background(store, queue, range(first, at + step, length), end)
                 break
-            points.append(point(at, parts))
+            points.append(sum_point(at, counters))
         return Chart(tuple(reversed(points)), len(points) == len(range(first, end, step)))
 
     async def close(self) -> None:
-        """Read no further."""
-        task, self._reading = self._reading, None
+        """Stop the background task."""
+        task, self._read_task = self._read_task, None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def _known(self, place: _ChartKey, now: Instant) -> _Segment | None:
-        piece = self._pieces.get(place)
-        if piece is None:
+    def _cached(self, key: _SegmentKey, now: Instant) -> _Segment | None:
+        segment = self._segments.get(key)
+        if segment is None:
             return None
-        settled = piece.read_at >= place.until + _SETTLED
-        over = piece.read_at >= place.until
-        fresh = now - piece.read_at < (_AGAIN if over else SECOND // 2)
-        return piece if settled or fresh else None
+        final = segment.read_at >= key.until + _FINAL_AFTER
+        past = segment.read_at >= key.until
+        fresh = now - segment.read_at < (_REREAD_AFTER if past else SECOND // 2)
+        return segment if final or fresh else None
 
-    async def _read(self, store: Store, place: _ChartKey, now: Instant) -> None:
-        told = await store.metrics.minutes(since=place.at, until=place.until, queue=place.queue)
-        whole = merge_minutes(told, at=place.at, queue="", kind="")
-        self._pieces[place] = _Segment(whole, now)
-        self._pieces.move_to_end(place)
-        while len(self._pieces) > _KEPT:
-            self._pieces.popitem(last=False)
+    async def _read(self, store: Store, key: _SegmentKey, now: Instant) -> None:
+        minutes = await store.metrics.minutes(since=key.at, until=key.until, queue=key.queue)
+        counters = merge_minutes(minutes, at=key.at, queue="", kind="")
+        self._segments[key] = _Segment(counters, now)
+        self._segments.move_to_end(key)
+        while len(self._segments) > _MAX_SEGMENTS:
+            self._segments.popitem(last=False)
 
-    def _read_on(self, store: Store, queue: str | None, starts: range, end: Instant) -> None:
-        """Read the rest while nobody waits for it, newest first."""
-        self._wanted = [_ChartKey(queue, start, min(start + starts.step, end)) for start in starts]
-        if self._reading is None or self._reading.done():
-            self._reading = asyncio.create_task(self._reader(store), name="chronicle")
+    def _read_in_background(
+        self, store: Store, queue: str | None, starts: range, end: Instant
+    ) -> None:
+        self._missing = [
+            _SegmentKey(queue, start, min(start + starts.step, end)) for start in starts
+        ]
+        if self._read_task is None or self._read_task.done():
+            self._read_task = asyncio.create_task(self._read_missing(store), name="chart cache")
 
-    async def _reader(self, store: Store) -> None:
-        while self._wanted:
-            place = self._wanted.pop()
-            begun = self._clock.mono()
+    async def _read_missing(self, store: Store) -> None:
+        while self._missing:
+            key = self._missing.pop()
+            started = self._clock.mono()
             try:
                 now = await store_now(store, self._clock)
-                if self._known(place, now) is not None:
+                if self._cached(key, now) is not None:
                     continue
-                await self._read(store, place, now)
-                self.caught_up += 1
+                await self._read(store, key, now)
+                self.background_reads += 1
             except ForgeError as error:
-                # the page that shows the chart tells people of a store that is away
+                # the page that shows the chart reports an unreachable store
                 _LOG.info("older minutes cannot be read now", extra={"code": error.code})
                 return
-            # as long as it took: whoever works or looks comes first
-            await self._clock.sleep(self._clock.mono() - begun)
+            # pause as long as the read took: workers and requests have priority
+            await self._clock.sleep(self._clock.mono() - started)

@@ -1,4 +1,4 @@
-"""Declared limits and throttle scopes for people: how full they are, what an operator may do."""
+"""Declared limits and throttle scopes: read models and operator actions."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,13 +15,13 @@ from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.store import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
-from .store_time import entry_time, store_now
+from .store_time import audit_time, store_now
 from .views import View
 
 
 class LimitView(View, frozen=True, kw_only=True):
-    """The limit of a queue or task. With ``per`` the concurrency counts for each value of that
-    argument, and ``running`` is the total; ``available`` starts are saved up under the rate."""
+    """The limit of a queue or task. With ``per`` the concurrency applies to each value of that
+    argument, and ``running`` is the total; ``available`` are the permits of the rate limit."""
 
     name: str
     concurrency: int | None
@@ -35,7 +35,7 @@ class LimitView(View, frozen=True, kw_only=True):
 
 
 class ScopeView(View, frozen=True, kw_only=True):
-    """A throttle scope: who declares it, and until when it is closed."""
+    """A throttle scope: the tasks that declare it, and until when it is closed."""
 
     scope: str
     tasks: tuple[str, ...]
@@ -44,27 +44,27 @@ class ScopeView(View, frozen=True, kw_only=True):
 
 
 async def declared_limits(store: Store) -> tuple[LimitView, ...]:
-    """All limits with a number, by name."""
+    """All limits that bound concurrency or rate, by name."""
     views: list[LimitView] = []
     for limit in await store.limits.all():
         if limit.concurrency is not None or limit.rate_per_s is not None:
             running = (await store.limits.bucket(limit.name)).taken
-            views.append(_view(limit, running))
+            views.append(_limit_view(limit, running))
     return tuple(views)
 
 
 async def scopes(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[ScopeView, ...]:
-    """All throttle scopes that a task declares or that were closed lately, by name."""
+    """All throttle scopes that a task declares or that have a stored gate, by name."""
     gates, tasks = await store.limits.gates(), await _tasks_by_scope(store)
     now = await store_now(store, clock)
     return tuple(
-        _scope(scope, gates.get(scope), tasks.get(scope, ()), now)
+        _scope_view(scope, gates.get(scope), tasks.get(scope, ()), now)
         for scope in sorted({*gates, *tasks})
     )
 
 
 class LimitActions:
-    """A person (or program) who changes limits; ``actor`` names them in the audit."""
+    """Changes limits and scopes of one store on behalf of ``actor``, the name in the audit."""
 
     def __init__(
         self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
@@ -83,8 +83,8 @@ class LimitActions:
         burst: float | None = None,
         lift: bool = False,
     ) -> LimitView:
-        """Set numbers of a limit; code does not overwrite them. ``lift`` takes all of them away."""
-        checked = check_name(name)
+        """Set bounds of a limit, which code no longer overwrites. ``lift`` removes all bounds."""
+        limit_name = check_limit_name(name)
         per_s = None if rate is None else rate_of(rate)[0]
         change = LimitChange(
             concurrency=None if lift else UNSET if concurrency is None else concurrency,
@@ -93,26 +93,26 @@ class LimitActions:
         )
         if change == LimitChange():
             raise BadOption("say what to set, for example --concurrency 5 or 50/m")
-        limit = await self._store.limits.change(checked, change)
+        limit = await self._store.limits.change(limit_name, change)
         detail = {"concurrency": limit.concurrency, "per_s": limit.rate_per_s}
-        await self._note("set limit", name, detail)
-        return _view(limit, (await self._store.limits.bucket(name)).taken)
+        await self._record_action("set limit", name, detail)
+        return _limit_view(limit, (await self._store.limits.bucket(name)).taken)
 
     async def reset(self, name: str) -> None:
-        """Let code say again what the limit is."""
-        await self._store.limits.reset(check_name(name))
-        await self._note("reset limit", name)
+        """Return the limit to what code declares."""
+        await self._store.limits.reset(check_limit_name(name))
+        await self._record_action("reset limit", name)
 
     async def open_scope(self, scope: str) -> None:
-        """Forget the throttle of a scope: its jobs start again at once."""
+        """Open the gate of a throttled scope: its jobs may start at once."""
         await self._store.limits.open_scope(scope)
-        await self._note("open scope", scope)
+        await self._record_action("open scope", scope)
 
-    async def _note(
+    async def _record_action(
         self, action: str, subject: str, detail: Mapping[str, float | None] = {}
     ) -> None:
         entry = AuditEntry(
-            at=await entry_time(self._store, self._clock),
+            at=await audit_time(self._store, self._clock),
             actor=self._actor,
             action=action,
             subject=subject,
@@ -121,8 +121,8 @@ class LimitActions:
         await self._audit.record(entry)
 
 
-def check_name(name: str) -> str:
-    """The name of a limit, or BadOption."""
+def check_limit_name(name: str) -> str:
+    """Return the name of a limit; BadOption for a malformed one."""
     if name.startswith(QUEUE):
         names.queue_name(name.removeprefix(QUEUE))
     elif name.startswith(TASK):
@@ -133,14 +133,14 @@ def check_name(name: str) -> str:
 
 
 async def _tasks_by_scope(store: Store) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    tasks_by_scope: dict[str, tuple[str, ...]] = {}
     for limit in await store.limits.all():
         for scope in limit.scopes:
-            found[scope] = (*found.get(scope, ()), limit.name.removeprefix(TASK))
-    return found
+            tasks_by_scope[scope] = (*tasks_by_scope.get(scope, ()), limit.name.removeprefix(TASK))
+    return tasks_by_scope
 
 
-def _scope(scope: str, gate: Gate | None, tasks: tuple[str, ...], now: Instant) -> ScopeView:
+def _scope_view(scope: str, gate: Gate | None, tasks: tuple[str, ...], now: Instant) -> ScopeView:
     until = None
     if gate is not None and gate.until is not None and gate.closed(now):
         until = to_datetime(gate.until)
@@ -148,7 +148,7 @@ def _scope(scope: str, gate: Gate | None, tasks: tuple[str, ...], now: Instant) 
     return ScopeView(scope=scope, tasks=tasks, closed_until=until, closings=closings)
 
 
-def _view(limit: Limit, running: int) -> LimitView:
+def _limit_view(limit: Limit, running: int) -> LimitView:
     rated = limit.rate_per_s is not None
     return LimitView(
         name=limit.name,

@@ -1,4 +1,4 @@
-"""Judging: what is wrong with this store and its cluster, each finding with its cure."""
+"""Diagnoses a store and its cluster: findings, each with a severity and a remedy."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from forge_jobs.store.store import Finding, SchemaStatus, Severity, Store
 from .queries import overview
 from .views import Overview, QueueView
 
-OWNERS_LOOKED_AT = 500
+MAX_OWNERS_CHECKED = 500
 LAG_WARN_S = 300.0
 CLOCK_WARN_S = 5.0
 
@@ -22,76 +22,82 @@ __all__ = [
 
 
 async def examine(store: Store, *, clock: Clock = SYSTEM_CLOCK, deep: bool = True) -> list[Finding]:
-    """Everything there is to say, worst first. Opens nothing that has no schema yet. Without
-    ``deep`` nothing is asked that reads the whole store."""
+    """All findings, worst first. Does not create or migrate a schema. Without ``deep`` no check
+    reads the whole store."""
     status = await store.maintenance.schema_status()
     findings = await store.maintenance.examine(deep=deep)
-    ours = [schema_finding(status)]
+    own_findings = [schema_finding(status)]
     if status.current == status.wanted:
         try:
             await store.open(migrate=False)
-            ours.extend(cluster_findings(await overview(store, clock=clock)))
-            ours.append(await _owners(store))
+            own_findings.extend(cluster_findings(await overview(store, clock=clock)))
+            own_findings.append(await _orphans_finding(store))
         except ForgeError as error:
-            ours.append(Finding(Severity.ERROR, "store", str(error), "see the message"))
-    # where the backend has looked at the same thing, its word is the closer one
-    told = {(finding.subject, finding.severity) for finding in findings}
-    findings.extend(one for one in ours if (one.subject, one.severity) not in told)
+            own_findings.append(Finding(Severity.ERROR, "store", str(error), "see the message"))
+    # a finding of the backend on the same subject is more precise than ours
+    reported = {(finding.subject, finding.severity) for finding in findings}
+    findings.extend(
+        finding for finding in own_findings if (finding.subject, finding.severity) not in reported
+    )
     return worst_first(findings)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Errors, then warnings, then what is fine."""
-    worst = (Severity.ERROR, Severity.WARNING, Severity.OK)
-    return sorted(findings, key=lambda finding: worst.index(finding.severity))
+    """Sort findings: errors, then warnings, then those that are OK."""
+    order = (Severity.ERROR, Severity.WARNING, Severity.OK)
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def schema_finding(status: SchemaStatus) -> Finding:
-    """What the schema's version means."""
+    """The finding for a schema version: missing, older, newer or current."""
     current, wanted = status.current, status.wanted
     if current is None:
         return Finding(
             Severity.WARNING, "schema", "there is no database yet",
             "forge db create (a worker or the first enqueue makes it, too)",
         )  # fmt: skip
+    if status.is_too_new:
+        text = f"version {current} needs a newer release than this one, which knows {wanted}"
+        return Finding(Severity.ERROR, "schema", text, "upgrade forge-jobs on this machine")
     if current < wanted:
         text = f"version {current}, this release wants {wanted}"
         return Finding(Severity.ERROR, "schema", text, "forge db migrate")
-    if current > wanted:
-        text = f"version {current} is newer than this release knows ({wanted})"
-        return Finding(Severity.ERROR, "schema", text, "upgrade forge-jobs on this machine")
-    return Finding(Severity.OK, "schema", f"version {current}")
+    if not status.is_complete:
+        text = f"functions are missing or old: {', '.join(status.outdated_functions)}"
+        return Finding(Severity.ERROR, "schema", text, "forge db migrate")
+    newer = f", newer than this release ({wanted}) and compatible" if current > wanted else ""
+    return Finding(Severity.OK, "schema", f"version {current}{newer}")
 
 
-def cluster_findings(seen: Overview) -> list[Finding]:
-    """What the queues and workers show."""
+def cluster_findings(cluster: Overview) -> list[Finding]:
+    """Findings about workers, their clocks and versions, and queues."""
     findings: list[Finding] = []
-    if not seen.workers:
+    if not cluster.workers:
         findings.append(
             Finding(Severity.WARNING, "workers", "no worker is running", "forge worker APP")
         )
     else:
-        findings.append(Finding(Severity.OK, "workers", f"{len(seen.workers)} running"))
-    for worker in seen.workers:
-        ahead_s = (worker.beat_at - seen.at).total_seconds()
-        if ahead_s > CLOCK_WARN_S:
-            text = f"the clock of {worker.hostname} or of this machine is {ahead_s:.0f} s off"
+        findings.append(Finding(Severity.OK, "workers", f"{len(cluster.workers)} running"))
+    for worker in cluster.workers:
+        clock_ahead_s = (worker.beat_at - cluster.at).total_seconds()
+        if clock_ahead_s > CLOCK_WARN_S:
+            text = f"the clock of {worker.hostname} or of this machine is {clock_ahead_s:.0f} s off"
             findings.append(Finding(Severity.WARNING, "clock", text, "run a time service (NTP)"))
-    versions = sorted({worker.version for worker in seen.workers if worker.version})
+    versions = sorted({worker.version for worker in cluster.workers if worker.version})
     if len(versions) > 1:
         text = f"workers of several versions: {', '.join(versions)}"
         findings.append(Finding(Severity.WARNING, "versions", text, "finish the deployment"))
-    for queue in seen.queues:
-        findings.extend(_queue(queue))
+    for queue in cluster.queues:
+        findings.extend(_queue_findings(queue))
     return findings
 
 
-def _queue(queue: QueueView) -> Sequence[Finding]:
+def _queue_findings(queue: QueueView) -> Sequence[Finding]:
     waiting = sum(queue.counts[s] for s in (JobStatus.PENDING, JobStatus.HELD, JobStatus.FAILED))
     waiting += queue.counts[JobStatus.SCHEDULED]
     subject = f"queue {queue.name}"
     if not waiting:
-        # Nothing waits yet; whatever comes would. Without slots it is not meant for workers.
+        # Jobs that are enqueued later would wait. A queue without slots is for the pull queue.
         unserved = queue.configured and queue.slots > 0
         return [
             Finding(Severity.WARNING, subject, block.text, block.remedy or "")
@@ -106,13 +112,13 @@ def _queue(queue: QueueView) -> Sequence[Finding]:
     ]
     if not blocks and queue.lag_s > LAG_WARN_S:
         text = f"the oldest due job has waited {queue.lag_s:,.0f} s"
-        cure = f"more workers, or forge queues set {queue.name} --workers {queue.slots * 2}"
-        return (Finding(Severity.WARNING, subject, text, cure),)
+        remedy = f"more workers, or forge queues set {queue.name} --workers {queue.slots * 2}"
+        return (Finding(Severity.WARNING, subject, text, remedy),)
     return blocks
 
 
-async def _owners(store: Store) -> Finding:
-    page = await store.jobs.page(Filter(statuses=(JobStatus.RUNNING,)), limit=OWNERS_LOOKED_AT)
+async def _orphans_finding(store: Store) -> Finding:
+    page = await store.jobs.page(Filter(statuses=(JobStatus.RUNNING,)), limit=MAX_OWNERS_CHECKED)
     alive = {process.key for process in await store.processes.all()}
     orphans = sum(record.owner not in alive for record in page.jobs)
     if orphans:

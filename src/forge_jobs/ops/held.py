@@ -1,4 +1,4 @@
-"""What limits, lanes and scopes keep a job from starting: the part of ``why`` about them."""
+"""Explains which lane, limit or scope keeps a job from starting; a part of ``why``."""
 
 from forge_jobs.core.instant import Instant, to_datetime
 from forge_jobs.core.job import JobRecord
@@ -16,27 +16,30 @@ from forge_jobs.store.store import Store
 from .views import Reason
 
 
-async def held(store: Store, record: JobRecord) -> Reason:
-    """Why a held job waits: its lane or its key."""
-    lot = (record.limit_bucket or record.limit_key or "").removeprefix("new:")
-    seen = await store.limits.bucket(lot)
-    if lot.startswith(LANE):
-        ahead = "" if seen.first in (None, record.id) else f" behind job {seen.first}"
-        remedy = None if not ahead else f"forge jobs show {seen.first}"
-        return Reason(code="lane", text=f"it waits in lane {record.lane!r}{ahead}", remedy=remedy)
+async def held_reason(store: Store, record: JobRecord) -> Reason:
+    """Why a job is held: by its lane or by its limit key."""
+    bucket_name = (record.limit_bucket or record.limit_key or "").removeprefix("new:")
+    bucket = await store.limits.bucket(bucket_name)
+    if bucket_name.startswith(LANE):
+        behind = "" if bucket.first in (None, record.id) else f" behind job {bucket.first}"
+        remedy = None if not behind else f"forge jobs show {bucket.first}"
+        return Reason(code="lane", text=f"it waits in lane {record.lane!r}{behind}", remedy=remedy)
     capacity = (
-        "its limit" if seen.capacity is None else f"{seen.taken} of {seen.capacity} running or next"
+        "its limit"
+        if bucket.capacity is None
+        else f"{bucket.taken} of {bucket.capacity} running or next"
     )
     task = f"task:{record.kind}"
     return Reason(
         code="held",
-        text=f"its limit {lot!r} is full ({capacity}); it moves up when a job of that limit ends",
-        remedy=f"forge limits set {task} --concurrency {(seen.capacity or 1) * 2}",
+        text=f"its limit {bucket_name!r} is full ({capacity}); "
+        "it moves up when a job of that limit ends",
+        remedy=f"forge limits set {task} --concurrency {(bucket.capacity or 1) * 2}",
     )
 
 
-async def limited(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
-    """What keeps a pending job back although its queue is open: caps, rates and closed scopes."""
+async def limit_reasons(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
+    """Why a pending job of an open queue does not start: full limits, rates, closed scopes."""
     limits = {limit.name: limit for limit in await store.limits.all()}
     gates = await store.limits.gates() if limits else {}
     reasons: list[Reason] = []
@@ -54,11 +57,11 @@ async def limited(store: Store, record: JobRecord, now: Instant) -> tuple[Reason
             )
     for limit in (task, limits.get(queue_limit(record.queue))):
         if limit is not None:
-            reasons += await _numbers(store, limit, now)
+            reasons += await _bound_reasons(store, limit, now)
     return tuple(reasons)
 
 
-async def _numbers(store: Store, limit: Limit, now: Instant) -> list[Reason]:
+async def _bound_reasons(store: Store, limit: Limit, now: Instant) -> list[Reason]:
     reasons: list[Reason] = []
     if limit.cap is not None:
         taken = (await store.limits.bucket(limit.name)).taken
@@ -83,23 +86,23 @@ async def _numbers(store: Store, limit: Limit, now: Instant) -> list[Reason]:
 
 
 async def closed_scopes(store: Store, now: Instant) -> dict[str, list[Reason]]:
-    """By queue: scopes of its published tasks that a throttle keeps closed."""
+    """Closed scopes that published tasks declare, by the queue of the task."""
     gates = {
         scope: gate for scope, gate in (await store.limits.gates()).items() if gate.closed(now)
     }
     if not gates:
         return {}
     kinds = await store.queues.kinds()
-    found: dict[str, dict[str, Reason]] = {}
+    reasons_by_queue: dict[str, dict[str, Reason]] = {}
     for limit in await store.limits.all():
         queue = kinds.get(limit.name.removeprefix(TASK))
         for scope in limit.scopes:
             gate = gates.get(scope)
             if gate is not None and gate.until is not None and queue is not None:
-                found.setdefault(queue, {})[scope] = Reason(
+                reasons_by_queue.setdefault(queue, {})[scope] = Reason(
                     code="scope_closed",
                     text=f"scope {scope!r} is closed by a throttle",
                     until=to_datetime(gate.until),
                     remedy=f"forge limits clear {scope}",
                 )
-    return {queue: list(reasons.values()) for queue, reasons in found.items()}
+    return {queue: list(reasons.values()) for queue, reasons in reasons_by_queue.items()}

@@ -1,7 +1,7 @@
-"""How many, how long, and how the machines fared: read models for charts and for ``forge stats``.
+"""Read models over time for charts and ``forge stats``: counts, durations, host resources.
 
-Everything is computed from the roll-ups of the books; no job is read. Percentiles come from merged
-buckets and are within 7 % (``core.histogram``).
+Everything is computed from the rolled-up counters; no job is read. Percentiles come from merged
+histogram buckets and are within 7 % (``core.histogram``).
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ MAX_POINTS: Final = 2_000
 _MINUTE_S: Final = 60
 
 
-class Spans(View, frozen=True, kw_only=True):
-    """How long something took, in seconds; everything but ``count`` is None without samples."""
+class DurationStats(View, frozen=True, kw_only=True):
+    """Durations in seconds; every field except ``count`` is None without samples."""
 
     count: int
     mean_s: float | None
@@ -35,7 +35,7 @@ class Spans(View, frozen=True, kw_only=True):
 
 
 class Point(View, frozen=True, kw_only=True):
-    """What happened from ``at`` on, for one step of a series."""
+    """Counters and durations of one step of a series, which starts at ``at``."""
 
     at: datetime
     enqueued: int
@@ -46,13 +46,13 @@ class Point(View, frozen=True, kw_only=True):
     cancelled: int
     throttled: int
     released: int
-    waited: Spans
-    ran: Spans
-    took: Spans
+    waited: DurationStats
+    ran: DurationStats
+    took: DurationStats
 
 
 class Series(View, frozen=True, kw_only=True):
-    """A chart: points without gaps, oldest first. ``queue`` and ``kind`` None: over all of them."""
+    """Points without gaps, oldest first. ``queue`` or ``kind`` None: all of them."""
 
     queue: str | None
     kind: str | None
@@ -61,7 +61,7 @@ class Series(View, frozen=True, kw_only=True):
 
 
 class KindView(View, frozen=True, kw_only=True):
-    """What jobs of one queue and kind did within a range."""
+    """Counters and durations of one queue and kind over a range."""
 
     queue: str
     kind: str
@@ -69,7 +69,7 @@ class KindView(View, frozen=True, kw_only=True):
 
 
 class HostPoint(View, frozen=True, kw_only=True):
-    """How one worker process fared for one step."""
+    """Resources of one worker process, and its store latency, over one step."""
 
     at: datetime
     cores: float | None
@@ -78,12 +78,12 @@ class HostPoint(View, frozen=True, kw_only=True):
     disk_write_bytes: int
     disk_share: float
     running: int
-    exchange: Spans
+    exchange: DurationStats
     errors: int
 
 
 class HostSeries(View, frozen=True, kw_only=True):
-    """A worker process over time; steps in which it did not report are left out."""
+    """A worker process over time; steps without a report are omitted."""
 
     host_id: str
     label: str
@@ -100,25 +100,25 @@ async def series(
     queue: str | None = None,
     kind: str | None = None,
 ) -> Series:
-    """What happened in a range, in steps of whole minutes. BadOption for more than 2,000 steps."""
-    first, end, step = steps_of(since, until, step_s)
-    told = await store.metrics.minutes(since=first, until=end, queue=queue)
-    steps: dict[Instant, list[Minute]] = {at: [] for at in range(first, end, step)}
-    for part in told:
-        if kind in (None, part.kind):
-            steps[first + (part.at - first) // step * step].append(part)
+    """A range in steps of whole minutes. BadOption for more than 2,000 steps."""
+    start, end, step = align_range(since, until, step_s)
+    samples = await store.metrics.minutes(since=start, until=end, queue=queue)
+    steps: dict[Instant, list[Minute]] = {at: [] for at in range(start, end, step)}
+    for sample in samples:
+        if kind in (None, sample.kind):
+            steps[start + (sample.at - start) // step * step].append(sample)
     return Series(
         queue=queue,
         kind=kind,
         step_s=step // SECOND,
-        points=tuple(point(at, parts) for at, parts in steps.items()),
+        points=tuple(sum_point(at, samples) for at, samples in steps.items()),
     )
 
 
-async def events(
+async def recent_minutes(
     store: Store, *, minutes: int = 60, queue: str | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> Series:
-    """The last minutes with the present one: what a page or ``forge stats --watch`` shows."""
+    """The last minutes by the minute, including the current one."""
     now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     return await series(
@@ -126,13 +126,13 @@ async def events(
     )
 
 
-async def kinds(store: Store, *, since: datetime, until: datetime) -> tuple[KindView, ...]:
-    """What each kind of job did within a range, by queue and kind."""
-    first, end, _ = steps_of(since, until, None)
-    told = await store.metrics.minutes(since=first, until=end)
+async def by_kind(store: Store, *, since: datetime, until: datetime) -> tuple[KindView, ...]:
+    """Totals of a range for each queue and kind."""
+    start, end, _ = align_range(since, until, None)
+    samples = await store.metrics.minutes(since=start, until=end)
     return tuple(
-        KindView(queue=whole.queue, kind=whole.kind, whole=point(first, [whole]))
-        for whole in sum_totals(told)
+        KindView(queue=total.queue, kind=total.kind, whole=sum_point(start, [total]))
+        for total in sum_totals(samples)
     )
 
 
@@ -140,32 +140,32 @@ async def hosts(
     store: Store, *, since: datetime, until: datetime, step_s: int = _MINUTE_S
 ) -> tuple[HostSeries, ...]:
     """Processor, memory, disk and store latency of every worker process, by label."""
-    first, end, step = steps_of(since, until, step_s)
-    told = await store.metrics.vitals(since=first, until=end)
-    known: dict[str, dict[Instant, list[Vitals]]] = {}
-    for part in told:
-        at = first + (part.at - first) // step * step
-        known.setdefault(part.host_id, {}).setdefault(at, []).append(part)
-    found = [
+    start, end, step = align_range(since, until, step_s)
+    samples = await store.metrics.vitals(since=start, until=end)
+    by_host: dict[str, dict[Instant, list[Vitals]]] = {}
+    for sample in samples:
+        at = start + (sample.at - start) // step * step
+        by_host.setdefault(sample.host_id, {}).setdefault(at, []).append(sample)
+    series_of_hosts = [
         HostSeries(
             host_id=host_id,
             label=next(reversed(steps.values()))[-1].label,
             step_s=step // SECOND,
-            points=tuple(_host_point(at, parts) for at, parts in steps.items()),
+            points=tuple(_host_point(at, samples) for at, samples in steps.items()),
         )
-        for host_id, steps in known.items()
+        for host_id, steps in by_host.items()
     ]
-    return tuple(sorted(found, key=lambda host: (host.label, host.host_id)))
+    return tuple(sorted(series_of_hosts, key=lambda host: (host.label, host.host_id)))
 
 
 async def totals(store: Store) -> tuple[Minute, ...]:
-    """Everything that ever happened, per queue and kind: what a counter shows."""
+    """Totals since the store was created, per queue and kind."""
     return tuple(await store.metrics.totals())
 
 
-def spans(histogram: Histogram) -> Spans:
-    """The figures of a histogram."""
-    return Spans(
+def duration_stats(histogram: Histogram) -> DurationStats:
+    """Mean, percentiles and maximum of a histogram, to four digits."""
+    return DurationStats(
         count=histogram.count,
         mean_s=_rounded(histogram.mean_s),
         p50_s=_rounded(histogram.quantile(0.5)),
@@ -175,56 +175,57 @@ def spans(histogram: Histogram) -> Spans:
     )
 
 
-def steps_of(
+def align_range(
     since: datetime, until: datetime, step_s: int | None
 ) -> tuple[Instant, Instant, Instant]:
-    """A range in whole minutes and its step, as instants. BadOption for one that cannot be."""
-    first = from_datetime(since, field="since") // MINUTE * MINUTE
+    """Start, end and step of a range as instants, aligned to minutes. BadOption for an empty range,
+    a step that is not whole minutes, or more than 2,000 steps."""
+    start = from_datetime(since, field="since") // MINUTE * MINUTE
     end = from_datetime(until, field="until")
-    if end <= first:
+    if end <= start:
         raise BadOption("until must lie after since")
-    step = end - first if step_s is None else step_s * SECOND
+    step = end - start if step_s is None else step_s * SECOND
     if step_s is not None and (step_s < _MINUTE_S or step_s % _MINUTE_S):
         raise BadOption(f"step_s={step_s} must be a whole number of minutes: use 60, 300, 3600, …")
-    if -(-(end - first) // step) > MAX_POINTS:
+    if -(-(end - start) // step) > MAX_POINTS:
         raise BadOption(f"that makes more than {MAX_POINTS:,} points: choose a longer step_s")
-    return first, end, step
+    return start, end, step
 
 
-def point(at: Instant, parts: Sequence[Minute]) -> Point:
-    """Everything that happened in one step."""
-    whole = merge_minutes(parts, at=at, queue="", kind="")
+def sum_point(at: Instant, minutes: Sequence[Minute]) -> Point:
+    """Add up the minutes of one step."""
+    total = merge_minutes(minutes, at=at, queue="", kind="")
     return Point(
         at=to_datetime(at),
-        enqueued=whole.enqueued,
-        started=whole.started,
-        done=whole.done,
-        retried=whole.retried,
-        dead=whole.dead,
-        cancelled=whole.cancelled,
-        throttled=whole.throttled,
-        released=whole.released,
-        waited=spans(whole.waited),
-        ran=spans(whole.ran),
-        took=spans(whole.took),
+        enqueued=total.enqueued,
+        started=total.started,
+        done=total.done,
+        retried=total.retried,
+        dead=total.dead,
+        cancelled=total.cancelled,
+        throttled=total.throttled,
+        released=total.released,
+        waited=duration_stats(total.waited),
+        ran=duration_stats(total.ran),
+        took=duration_stats(total.took),
     )
 
 
-def _host_point(at: Instant, parts: Sequence[Vitals]) -> HostPoint:
-    whole = merge_vitals(parts)
-    cores = whole.cores
+def _host_point(at: Instant, samples: Sequence[Vitals]) -> HostPoint:
+    total = merge_vitals(samples)
+    cores = total.cores
     return HostPoint(
         at=to_datetime(at),
         cores=None if cores is None else round(cores, 3),
-        memory_bytes=whole.memory_bytes,
-        disk_read_bytes=whole.disk_read_bytes,
-        disk_write_bytes=whole.disk_write_bytes,
-        disk_share=whole.disk_share,
-        running=whole.running,
-        exchange=spans(whole.exchange),
-        errors=whole.errors,
+        memory_bytes=total.memory_bytes,
+        disk_read_bytes=total.disk_read_bytes,
+        disk_write_bytes=total.disk_write_bytes,
+        disk_share=total.disk_share,
+        running=total.running,
+        exchange=duration_stats(total.exchange),
+        errors=total.errors,
     )
 
 
-def _rounded(span_s: float | None) -> float | None:
-    return None if span_s is None else float(f"{span_s:.4g}")
+def _rounded(duration_s: float | None) -> float | None:
+    return None if duration_s is None else float(f"{duration_s:.4g}")

@@ -1,9 +1,8 @@
-"""Bulk work in the background: started once, looked at while it goes on, stopped between steps.
+"""Bulk operations: actions on many jobs that run in the background and can be stopped.
 
-Operations live in the process that runs them and are remembered for as long as it lives, the last
-hundred of them. The audit has an entry when one begins and one when it ends, also when it is
-stopped half-way; a beginning without an end means that the process was lost, and that what is left
-to do can be seen by the same filter.
+An operation belongs to the process that runs it, which keeps the last hundred in memory. The audit
+gets an entry when an operation begins and one when it ends, also when it was stopped. A begin entry
+without an end entry means that the process died; the same filter shows the jobs that are left.
 """
 
 import asyncio
@@ -22,17 +21,17 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy, new_ulid
 
-from .actions import Action, JobActions, subject_of
+from .actions import Action, JobActions, audit_subject
 from .views import View
 
-REMEMBERED: Final = 100
-AT_ONCE: Final = 8
+MAX_REMEMBERED: Final = 100
+MAX_RUNNING: Final = 8
 
 _LOG = logging.getLogger(__name__)
 
 
 class OperationState(StrEnum):
-    """Where an operation stands."""
+    """The state of an operation."""
 
     RUNNING = "running"
     DONE = "done"
@@ -41,7 +40,7 @@ class OperationState(StrEnum):
 
 
 class Operation(View, frozen=True, kw_only=True):
-    """One action on many jobs. ``expected`` was counted before it began, up to 10,000."""
+    """One action on many jobs. ``expected`` is counted before the start, up to 10,000."""
 
     id: str
     action: Action
@@ -58,32 +57,32 @@ class Operation(View, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class _Stopped(Exception):
-    """Somebody asked the operation to stop."""
+class _StopRequested(Exception):
+    """Raised between two batches after ``stop``."""
 
 
 class Operations:
-    """The bulk work of one process."""
+    """The bulk operations of one process."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._clock = clock
         self._entropy = entropy
-        self._all: dict[str, Operation] = {}
+        self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[str] = set()
 
     async def start(
-        self, operator: JobActions, action: Action, selection: Selection, *, actor: str
+        self, actions: JobActions, action: Action, selection: Selection, *, actor: str
     ) -> Operation:
-        """Begin; the answer is its first state. Conflict while too many are running."""
-        if len(self._tasks) >= AT_ONCE:
-            raise Conflict(f"{AT_ONCE} bulk operations are running: wait for one, or stop it")
+        """Start an operation and return its first state. Conflict while eight are running."""
+        if len(self._tasks) >= MAX_RUNNING:
+            raise Conflict(f"{MAX_RUNNING} bulk operations are running: wait for one, or stop it")
         expected, more = len(selection.ids), False
         if selection.filter is not None:
-            counted = await operator.preview(action, selection.filter)
-            expected, more = counted.jobs, counted.more
+            preview = await actions.preview(action, selection.filter)
+            expected, more = preview.jobs, preview.more
         now = self._clock.now()
-        begun = Operation(
+        operation = Operation(
             id=new_ulid(now, self._entropy),
             action=action,
             actor=actor,
@@ -92,56 +91,58 @@ class Operations:
             expected_more=more,
             begun_at=to_datetime(now),
         )
-        # if this process ends before the work does, the audit still says that it began
-        told = {"operation": begun.id, "expected": expected, "more": more}
-        await operator.note(f"{action} begins", subject_of(selection), told)
-        self._remember(begun)
-        work = self._run(begun.id, operator, action, selection)
-        self._tasks[begun.id] = asyncio.create_task(work, name=f"bulk {action} {begun.id}")
-        return begun
+        # if this process dies, the audit still shows that the operation began
+        detail = {"operation": operation.id, "expected": expected, "more": more}
+        await actions.record_action(f"{action} begins", audit_subject(selection), detail)
+        self._remember(operation)
+        run = self._run(operation.id, actions, action, selection)
+        self._tasks[operation.id] = asyncio.create_task(run, name=f"bulk {action} {operation.id}")
+        return operation
 
     def get(self, operation_id: str) -> Operation:
         """One operation, or NotFound."""
-        found = self._all.get(operation_id.upper())
-        if found is None:
+        operation = self._operations.get(operation_id.upper())
+        if operation is None:
             raise NotFound(
                 f"there is no operation {operation_id} in this process: what it did is in the audit"
             )
-        return found
+        return operation
 
     def all(self) -> tuple[Operation, ...]:
-        """All that are remembered, newest first."""
-        return tuple(reversed(self._all.values()))
+        """The last operations, newest first."""
+        return tuple(reversed(self._operations.values()))
 
     @property
     def running(self) -> int:
-        """How many go on now."""
+        """How many are running."""
         return len(self._tasks)
 
     def stop(self, operation_id: str) -> Operation:
-        """Ask it to stop after its present step; what is done stays done."""
-        found = self.get(operation_id)
-        if found.state is OperationState.RUNNING:
-            self._stopping.add(found.id)
-        return found
+        """Stop the operation after its current batch; committed batches are not undone."""
+        operation = self.get(operation_id)
+        if operation.state is OperationState.RUNNING:
+            self._stopping.add(operation.id)
+        return operation
 
     async def close(self) -> None:
-        """Stop everything and wait for it."""
+        """Stop all operations and wait for them."""
         self._stopping.update(self._tasks)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _run(
-        self, operation_id: str, operator: JobActions, action: Action, selection: Selection
+        self, operation_id: str, actions: JobActions, action: Action, selection: Selection
     ) -> None:
-        def told(acted: Acted) -> None:
-            self._note(operation_id, acted)
+        def on_progress(acted: Acted) -> None:
+            self._update_counts(operation_id, acted)
             if operation_id in self._stopping:
-                raise _Stopped
+                raise _StopRequested
 
         state, error = OperationState.DONE, None
         try:
-            self._note(operation_id, await operator.perform(action, selection, progress=told))
-        except _Stopped:
+            self._update_counts(
+                operation_id, await actions.perform(action, selection, progress=on_progress)
+            )
+        except _StopRequested:
             state = OperationState.STOPPED
         except ForgeError as problem:
             state, error = OperationState.FAILED, redact.prose(str(problem))
@@ -152,13 +153,14 @@ class Operations:
             self._tasks.pop(operation_id, None)
             self._stopping.discard(operation_id)
         with contextlib.suppress(NotFound):
-            ended = to_datetime(self._clock.now())
-            was = self.get(operation_id)
-            self._all[operation_id] = replace(was, state=state, ended_at=ended, error=error)
+            ended_at = to_datetime(self._clock.now())
+            self._operations[operation_id] = replace(
+                self.get(operation_id), state=state, ended_at=ended_at, error=error
+            )
 
-    def _note(self, operation_id: str, acted: Acted) -> None:
+    def _update_counts(self, operation_id: str, acted: Acted) -> None:
         with contextlib.suppress(NotFound):
-            self._all[operation_id] = replace(
+            self._operations[operation_id] = replace(
                 self.get(operation_id),
                 changed=acted.changed,
                 requested=acted.requested,
@@ -167,9 +169,9 @@ class Operations:
             )
 
     def _remember(self, operation: Operation) -> None:
-        self._all[operation.id] = operation
-        for known in list(self._all.values()):
-            if len(self._all) <= REMEMBERED:
+        self._operations[operation.id] = operation
+        for remembered in list(self._operations.values()):
+            if len(self._operations) <= MAX_REMEMBERED:
                 break
-            if known.state is not OperationState.RUNNING:
-                del self._all[known.id]
+            if remembered.state is not OperationState.RUNNING:
+                del self._operations[remembered.id]

@@ -1,7 +1,7 @@
-"""Reading: the overview, queues, workers, pages of jobs and one job in full.
+"""Read-only queries: the overview, queues, workers, pages of jobs and one job in full.
 
-Nothing here scans the jobs: counts come from the books, lists by cursor, counts by filter stop at a
-cap.
+No query scans all jobs: counts come from the counters, lists are paginated by cursor, counts by
+filter stop at a cap.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from forge_jobs.core.selection import Cursor, Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit import redact
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
-from forge_jobs.kit.redact import HIDDEN, looks_secret, prose
+from forge_jobs.kit.redact import HIDDEN, is_secret_name, prose
 from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
 
 from .held import closed_scopes
-from .metrics import spans
+from .metrics import duration_stats
 from .store_time import store_now
 from .views import (
     ErrorView,
@@ -37,34 +37,34 @@ from .views import (
     QueueView,
     Reason,
     WorkerView,
-    job_line,
-    moment,
+    job_summary,
+    optional_datetime,
 )
 from .why import queue_blocks, why
 
 COUNT_CAP = 10_000
 MAX_PAGE = 1_000
-_WAITING = (JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.HELD, JobStatus.FAILED)
+_WAITING_STATES = (JobStatus.PENDING, JobStatus.SCHEDULED, JobStatus.HELD, JobStatus.FAILED)
 
 
 async def overview(store: Store, *, minutes: int = 10, clock: Clock = SYSTEM_CLOCK) -> Overview:
-    """Counts, lag, queues, workers and the last whole minutes with the present one."""
+    """Counts, lag, queues, workers and the last minutes, including the current one."""
     now = await store_now(store, clock)
     since = now // MINUTE * MINUTE - (minutes - 1) * MINUTE
-    seen, people, told = await asyncio.gather(
+    queue_views, worker_views, recent = await asyncio.gather(
         queues(store, clock=clock),
         workers(store, clock=clock),
         store.metrics.minutes(since=since, until=now // MINUTE * MINUTE + MINUTE),
     )
-    totals = {status: sum(q.counts[status] for q in seen) for status in JobStatus}
+    totals = {status: sum(q.counts[status] for q in queue_views) for status in JobStatus}
     return Overview(
         at=to_datetime(now),
         store=store.maintenance.describe(),
         counts=totals,
-        lag_s=max((queue.lag_s for queue in seen), default=0.0),
-        queues=seen,
-        workers=people,
-        minutes=_by_minute(told, since, minutes),
+        lag_s=max((queue.lag_s for queue in queue_views), default=0.0),
+        queues=queue_views,
+        workers=worker_views,
+        minutes=_minute_views(recent, since, minutes),
     )
 
 
@@ -78,19 +78,19 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
     )
     now = await store_now(store, clock)
     closed = await closed_scopes(store, now)
-    known = {config.name: config for config in configs}
-    tallies = _by_queue(counts)
+    configs_by_name = {config.name: config for config in configs}
+    counts_by_queue = _counts_by_queue(counts)
     serving: dict[str, list[ProcessRecord]] = {}
     for process in processes:
         for name in process.queues:
             serving.setdefault(name, []).append(process)
-    busy = (name for name, tally in tallies.items() if any(tally.values()))
-    names = sorted({*known, *busy, *oldest, *serving})
+    busy = (name for name, queue_counts in counts_by_queue.items() if any(queue_counts.values()))
+    names = sorted({*configs_by_name, *busy, *oldest, *serving})
     return tuple(
-        _queue(
-            known.get(name) or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS),
-            configured=name in known,
-            counts=tallies.get(name) or dict.fromkeys(JobStatus, 0),
+        _queue_view(
+            configs_by_name.get(name) or QueueConfig(name=name, slots=DEFAULT_QUEUE_WORKERS),
+            configured=name in configs_by_name,
+            counts=counts_by_queue.get(name) or dict.fromkeys(JobStatus, 0),
             oldest=oldest.get(name),
             serving=serving.get(name, []),
             now=now,
@@ -101,29 +101,29 @@ async def queues(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[QueueVie
 
 
 async def queue(store: Store, name: str, *, clock: Clock = SYSTEM_CLOCK) -> QueueView:
-    """One queue; NotFound when nothing knows it."""
+    """One queue; NotFound if it has neither settings nor jobs nor a worker."""
     for view in await queues(store, clock=clock):
         if view.name == name:
             return view
     raise NotFound(f"there is no queue {name!r}: see `forge queues list`")
 
 
-def unserved(seen: Sequence[QueueView]) -> tuple[str, ...]:
-    """Queues that are set up or in which jobs wait, and that no living worker serves. A queue
-    without slots is not meant for workers: scripts pull from it."""
+def unserved_queues(queues: Sequence[QueueView]) -> tuple[str, ...]:
+    """Queues with settings or waiting jobs that no live worker serves. Queues without slots are
+    left out: scripts pull from them."""
     return tuple(
         queue.name
-        for queue in seen
+        for queue in queues
         if not queue.workers
         and queue.slots > 0
-        and (queue.configured or any(queue.counts[status] for status in _WAITING))
+        and (queue.configured or any(queue.counts[status] for status in _WAITING_STATES))
     )
 
 
 async def workers(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> tuple[WorkerView, ...]:
-    """All living worker processes, by label."""
+    """All live worker processes, by label."""
     now = await store_now(store, clock)
-    views = [_worker(process, now) for process in await store.processes.all()]
+    views = [_worker_view(process, now) for process in await store.processes.all()]
     return tuple(sorted(views, key=lambda view: (view.label, view.host_id)))
 
 
@@ -134,15 +134,15 @@ async def jobs(
     if not 1 <= limit <= MAX_PAGE:
         raise BadOption(f"limit={limit} must lie between 1 and {MAX_PAGE:,}: page with the cursor")
     page = await store.jobs.page(filter, limit=limit, after=after)
-    lines = tuple(job_line(record) for record in page.jobs)
-    return JobsPage(jobs=lines, next=page.next, stopped=page.stopped, looked=page.rows_read)
+    summaries = tuple(job_summary(record) for record in page.jobs)
+    return JobsPage(jobs=summaries, next=page.next, stopped=page.stopped, looked=page.rows_read)
 
 
-async def listed(
+async def jobs_and_count(
     store: Store, filter: Filter, *, limit: int = 50, after: Cursor | None = None
 ) -> tuple[JobsPage, CappedCount]:
-    """A page and how many jobs match in all; what the first page has seen is not counted again,
-    nor is anything for a look that found nothing and goes on."""
+    """A page, and how many jobs match in all. No count is made if the first page holds every match,
+    or if a bounded read stopped without a match."""
     page = await jobs(store, filter, limit=limit, after=after)
     if page.stopped and not page.jobs:
         return page, CappedCount(0, True)
@@ -152,18 +152,18 @@ async def listed(
 
 
 async def count(store: Store, filter: Filter, *, cap: int = COUNT_CAP) -> CappedCount:
-    """How many jobs match, looking at no more than ``cap``."""
+    """Count the jobs that match, up to ``cap``."""
     return await store.metrics.count(filter, cap=cap)
 
 
 async def job(
     store: Store, job_id: str, *, reveal: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> JobView:
-    """One job in full, with the lines it wrote and why it is not running.
+    """One job in full, with its log lines and why it is not running.
 
-    Without ``reveal`` values under secret-looking names are hidden. NotFound for an unknown id.
+    Without ``reveal`` values under secret-looking names are redacted. NotFound for an unknown id.
     """
-    record = await existing(store, job_id)
+    record = await get_record(store, job_id)
     lines, reasons, processes, now = await asyncio.gather(
         store.metrics.logs(record.id),
         why(store, record, clock=clock),
@@ -171,11 +171,11 @@ async def job(
         store_now(store, clock),
     )
     worker = next((process.label for process in processes if process.key == record.owner), None)
-    return _job(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=now)
+    return _job_view(record, lines, worker=worker, reasons=reasons, reveal=reveal, now=now)
 
 
-async def existing(store: Store, job_id: str) -> JobRecord:
-    """The record behind a public id, or an error that says what is wrong with the id."""
+async def get_record(store: Store, job_id: str) -> JobRecord:
+    """The record of a public id; BadOption for a malformed id, NotFound for an unknown one."""
     if decode(job_id) is None:
         raise BadOption(f"{job_id!r} is not a job id: it has 26 letters and digits")
     record = await store.jobs.get(job_id.upper())
@@ -184,15 +184,15 @@ async def existing(store: Store, job_id: str) -> JobRecord:
     return record
 
 
-def _by_queue(counts: Sequence[Count]) -> dict[str, dict[JobStatus, int]]:
-    tallies: dict[str, dict[JobStatus, int]] = {}
+def _counts_by_queue(counts: Sequence[Count]) -> dict[str, dict[JobStatus, int]]:
+    counts_by_queue: dict[str, dict[JobStatus, int]] = {}
     for entry in counts:
-        tally = tallies.setdefault(entry.queue, dict.fromkeys(JobStatus, 0))
-        tally[entry.status] += entry.jobs
-    return tallies
+        queue_counts = counts_by_queue.setdefault(entry.queue, dict.fromkeys(JobStatus, 0))
+        queue_counts[entry.status] += entry.jobs
+    return counts_by_queue
 
 
-def _queue(
+def _queue_view(
     config: QueueConfig,
     *,
     configured: bool,
@@ -210,9 +210,9 @@ def _queue(
         slots_live=sum(process.slots.get(name, 0) for process in serving),
         workers=len(serving),
         paused=config.paused,
-        throttled_until=moment(gate.until) if gate.closed(now) else None,
+        throttled_until=optional_datetime(gate.until) if gate.closed(now) else None,
         counts=counts,
-        lag_s=_span_s(oldest, now),
+        lag_s=_seconds_between(oldest, now),
         backoff_enabled=config.backoff_enabled,
         backoff_base_s=config.backoff_base_s,
         backoff_max_s=config.backoff_max_s,
@@ -224,7 +224,7 @@ def _queue(
     )
 
 
-def _worker(process: ProcessRecord, now: Instant) -> WorkerView:
+def _worker_view(process: ProcessRecord, now: Instant) -> WorkerView:
     return WorkerView(
         host_id=process.host_id,
         label=process.label,
@@ -240,12 +240,12 @@ def _worker(process: ProcessRecord, now: Instant) -> WorkerView:
         quiet=process.quiet,
         started_at=to_datetime(process.started_at),
         beat_at=to_datetime(process.beat_at),
-        beat_age_s=_span_s(process.beat_at, now),
+        beat_age_s=_seconds_between(process.beat_at, now),
         lease_s=process.lease_s,
     )
 
 
-def _job(
+def _job_view(
     record: JobRecord,
     lines: Sequence[LogLine],
     *,
@@ -260,8 +260,8 @@ def _job(
         queue=record.queue,
         status=record.status,
         why=reasons,
-        payload=shown(record.payload, reveal),
-        result=None if record.result is None else shown(record.result, reveal),
+        payload=decode_redacted(record.payload, reveal),
+        result=None if record.result is None else decode_redacted(record.result, reveal),
         priority=record.priority,
         attempts=record.attempts,
         max_attempts=record.max_attempts,
@@ -269,26 +269,28 @@ def _job(
         throttles=record.throttles,
         enqueued_at=to_datetime(record.enqueued_at),
         run_at=to_datetime(record.run_at),
-        started_at=moment(record.started_at),
-        finished_at=moment(record.finished_at),
-        expires_at=moment(record.expires_at),
-        cancel_requested_at=moment(record.cancel_requested_at),
+        started_at=optional_datetime(record.started_at),
+        finished_at=optional_datetime(record.finished_at),
+        expires_at=optional_datetime(record.expires_at),
+        cancel_requested_at=optional_datetime(record.cancel_requested_at),
         timeout_s=record.timeout_s,
         ran_s=_ran_s(record, now),
         progress=record.progress,
-        progress_note=_told(record.progress_note, reveal),
-        last_error=_told(record.last_error, reveal),
+        progress_note=_redacted(record.progress_note, reveal),
+        last_error=_redacted(record.last_error, reveal),
         errors=tuple(
             ErrorView(
                 at=to_datetime(error.at),
                 attempt=error.attempt,
-                message=_told(error.message, reveal) or "",
+                message=_redacted(error.message, reveal) or "",
             )
             for error in record.errors
         ),
         logs=tuple(
             LogView(
-                at=to_datetime(line.at), level=line.level, message=_told(line.message, reveal) or ""
+                at=to_datetime(line.at),
+                level=line.level,
+                message=_redacted(line.message, reveal) or "",
             )
             for line in lines
         ),
@@ -301,7 +303,7 @@ def _job(
     )
 
 
-def _told(text: str | None, reveal: bool) -> str | None:
+def _redacted(text: str | None, reveal: bool) -> str | None:
     return text if reveal or text is None else prose(text)
 
 
@@ -309,64 +311,64 @@ def _ran_s(record: JobRecord, now: Instant) -> float | None:
     if record.started_at is None:
         return None
     if record.status is JobStatus.RUNNING:
-        return _span_s(record.started_at, now)
+        return _seconds_between(record.started_at, now)
     if record.finished_at is None:
         return None
-    return _span_s(record.started_at, record.finished_at)
+    return _seconds_between(record.started_at, record.finished_at)
 
 
-def shown(data: bytes, reveal: bool) -> Any:
-    """A payload or result as people see it; without ``reveal``, secret-looking values hidden."""
+def decode_redacted(data: bytes, reveal: bool) -> Any:
+    """Decode a payload or result; without ``reveal``, secret-looking values are redacted."""
     value = json_payload.decode(data)
     return value if reveal else redact.value(value)
 
 
-def unhidden(value: Any, original: Any) -> Any:
-    """A value that was edited as ``shown``, with what was hidden put back."""
+def restore_redacted(value: Any, original: Any) -> Any:
+    """Put the original secrets back into an edited value that ``decode_redacted`` returned."""
     if isinstance(value, dict) and isinstance(original, dict):
-        fields, before = cast("dict[str, Any]", value), cast("dict[str, Any]", original)
+        fields, original_fields = cast("dict[str, Any]", value), cast("dict[str, Any]", original)
         return {
-            name: before[name]
-            if name in before and inner == HIDDEN and looks_secret(name)
-            else unhidden(inner, before.get(name))
+            name: original_fields[name]
+            if name in original_fields and inner == HIDDEN and is_secret_name(name)
+            else restore_redacted(inner, original_fields.get(name))
             for name, inner in fields.items()
         }
     if isinstance(value, list) and isinstance(original, list):
-        items, known = cast("list[Any]", value), cast("list[Any]", original)
+        items, original_items = cast("list[Any]", value), cast("list[Any]", original)
         return [
-            unhidden(item, known[place] if place < len(known) else None)
-            for place, item in enumerate(items)
+            restore_redacted(item, original_items[index] if index < len(original_items) else None)
+            for index, item in enumerate(items)
         ]
     if isinstance(value, str) and isinstance(original, str) and value == prose(original):
         return original
     return cast("Any", value)
 
 
-def _by_minute(told: Sequence[Minute], since: Instant, length: int) -> tuple[MinuteView, ...]:
-    rows: Mapping[Instant, list[Minute]] = {since + n * MINUTE: [] for n in range(length)}
-    for entry in told:
-        if entry.at in rows:
-            rows[entry.at].append(entry)
-    return tuple(_minute(at, entries) for at, entries in rows.items())
+def _minute_views(entries: Sequence[Minute], since: Instant, length: int) -> tuple[MinuteView, ...]:
+    by_minute: Mapping[Instant, list[Minute]] = {since + n * MINUTE: [] for n in range(length)}
+    for entry in entries:
+        if entry.at in by_minute:
+            by_minute[entry.at].append(entry)
+    return tuple(_minute_view(at, minutes) for at, minutes in by_minute.items())
 
 
-def _minute(at: Instant, entries: Sequence[Minute]) -> MinuteView:
-    whole = merge_minutes(entries, at=at, queue="", kind="")
-    waited, ran = spans(whole.waited), spans(whole.ran)
+def _minute_view(at: Instant, minutes: Sequence[Minute]) -> MinuteView:
+    total = merge_minutes(minutes, at=at, queue="", kind="")
+    waited, ran = duration_stats(total.waited), duration_stats(total.ran)
     return MinuteView(
         at=to_datetime(at),
-        enqueued=whole.enqueued,
-        started=whole.started,
-        done=whole.done,
-        retried=whole.retried,
-        dead=whole.dead,
-        cancelled=whole.cancelled,
-        throttled=whole.throttled,
+        enqueued=total.enqueued,
+        started=total.started,
+        done=total.done,
+        retried=total.retried,
+        dead=total.dead,
+        cancelled=total.cancelled,
+        throttled=total.throttled,
         mean_run_s=ran.mean_s,
         run_p95_s=ran.p95_s,
         wait_p95_s=waited.p95_s,
     )
 
 
-def _span_s(start: Instant | None, end: Instant) -> float:
+def _seconds_between(start: Instant | None, end: Instant) -> float:
     return 0.0 if start is None else round(max(0, end - start) / SECOND, 3)

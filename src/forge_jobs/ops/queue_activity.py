@@ -1,4 +1,4 @@
-"""What each queue did in the last minutes: enough for the small picture beside its name."""
+"""Successes and failures of each queue in the last minutes, for its sparkline."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,33 +11,35 @@ from .store_time import store_now
 from .views import View
 
 
-class Flow(View, frozen=True, kw_only=True):
-    """One minute of a queue: what ended well, and what went wrong (retried or dead)."""
+class QueueMinute(View, frozen=True, kw_only=True):
+    """One minute of a queue; ``failed`` counts retried and dead jobs."""
 
     at: datetime
-    good: int = 0
-    bad: int = 0
+    succeeded: int = 0
+    failed: int = 0
 
 
-async def flows(
+async def queue_activity(
     store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK
-) -> Mapping[str, tuple[Flow, ...]]:
-    """By queue, oldest minute first, the present one last; a queue that did nothing is absent."""
+) -> Mapping[str, tuple[QueueMinute, ...]]:
+    """By queue, oldest minute first, the current one last; idle queues are absent."""
     now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     since = until - minutes * MINUTE
-    seen: dict[str, dict[Instant, list[int]]] = {}
-    for part in await store.metrics.minutes(since=since, until=until):
-        sums = seen.setdefault(part.queue, {}).setdefault(part.at, [0, 0])
-        sums[0] += part.done
-        sums[1] += part.retried + part.dead
+    sums_by_queue: dict[str, dict[Instant, list[int]]] = {}
+    for entry in await store.metrics.minutes(since=since, until=until):
+        sums = sums_by_queue.setdefault(entry.queue, {}).setdefault(entry.at, [0, 0])
+        sums[0] += entry.done
+        sums[1] += entry.retried + entry.dead
     return {
-        queue: tuple(_flow(at, told.get(at)) for at in range(since, until, MINUTE))
-        for queue, told in seen.items()
-        if any(good or bad for good, bad in told.values())
+        queue: tuple(
+            _queue_minute(at, sums_by_minute.get(at)) for at in range(since, until, MINUTE)
+        )
+        for queue, sums_by_minute in sums_by_queue.items()
+        if any(succeeded or failed for succeeded, failed in sums_by_minute.values())
     }
 
 
-def _flow(at: Instant, sums: list[int] | None) -> Flow:
-    good, bad = sums or (0, 0)
-    return Flow(at=to_datetime(at), good=good, bad=bad)
+def _queue_minute(at: Instant, sums: list[int] | None) -> QueueMinute:
+    succeeded, failed = sums or (0, 0)
+    return QueueMinute(at=to_datetime(at), succeeded=succeeded, failed=failed)

@@ -1,4 +1,4 @@
-"""Rate limits for people: what handlers ask permits of, and what an operator may do to it."""
+"""Rate limits that handlers take permits from: read models and operator actions."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,13 @@ from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
-from .store_time import entry_time
+from .store_time import audit_time
 from .views import View
 
 
 class RateLimitView(View, frozen=True, kw_only=True):
-    """A scope of ``ctx.rate_limit``: ``available`` permits now, of at most ``burst``; with none,
-    the next one is there in ``next_in_s``."""
+    """A scope of ``ctx.rate_limit``: ``available`` permits of at most ``burst``. Without any, the
+    next permit is available in ``next_in_s``."""
 
     scope: str
     rate: str
@@ -28,11 +28,11 @@ class RateLimitView(View, frozen=True, kw_only=True):
 
 async def rate_limits(store: Store) -> tuple[RateLimitView, ...]:
     """All scopes, by name."""
-    return tuple(_view(bucket) for bucket in await store.schedules.buckets())
+    return tuple(_rate_limit_view(bucket) for bucket in await store.schedules.buckets())
 
 
 class RateLimitActions:
-    """A person (or program) who changes rate limits; ``actor`` names them in the audit."""
+    """Changes rate limits of one store; ``actor`` is the name in the audit."""
 
     def __init__(
         self, store: Store, *, actor: str, audit: Audit | None = None, clock: Clock = SYSTEM_CLOCK
@@ -45,38 +45,43 @@ class RateLimitActions:
     async def set_rate(
         self, scope: str, rate: str | None = None, *, burst: float | None = None
     ) -> RateLimitView:
-        """Set rate and burst; a new scope is created full. What is not given stays, or follows
-        the rate. Workers follow within seconds, and code never overwrites it."""
+        """Set rate and burst; a new scope starts with a full bucket. Without ``rate`` it stays;
+        without ``burst`` the capacity follows a new rate, or stays. Workers apply the change within
+        seconds, and code never overwrites it."""
         names.key_text("scope", scope)
-        known = {bucket.scope: bucket for bucket in await self._store.schedules.buckets()}
-        bucket = known.get(scope)
+        buckets = {bucket.scope: bucket for bucket in await self._store.schedules.buckets()}
+        bucket = buckets.get(scope)
         if rate is None and bucket is None:
             raise NotFound(f"there is no rate limit {scope!r} yet: say its rate, for example 50/m")
         per_s = bucket.refill_per_s if rate is None and bucket is not None else 0.0
-        size = 1.0 if bucket is None else bucket.capacity
+        capacity = 1.0 if bucket is None else bucket.capacity
         if rate is not None:
             per_s, _ = rate_of(rate)
-            size = max(1.0, float(rate.partition("/")[0]))
-        made = await self._store.schedules.put_token_bucket(
-            scope, capacity=size if burst is None else burst, refill_per_s=per_s
+            capacity = max(1.0, float(rate.partition("/")[0]))
+        bucket = await self._store.schedules.put_token_bucket(
+            scope, capacity=capacity if burst is None else burst, refill_per_s=per_s
         )
-        await self._note("set limit", scope, {"per_s": made.refill_per_s, "burst": made.capacity})
-        return _view(made)
+        await self._record_action(
+            "set limit", scope, {"per_s": bucket.refill_per_s, "burst": bucket.capacity}
+        )
+        return _rate_limit_view(bucket)
 
     async def drain(self, scope: str) -> RateLimitView:
-        """Let nobody have a permit until the bucket has refilled: the other side said no."""
-        known = await self._store.schedules.buckets()
-        if all(bucket.scope != scope for bucket in known):
-            listed = ", ".join(bucket.scope for bucket in known) or "none"
-            raise NotFound(f"there is no rate limit {scope!r} (known: {listed})")
+        """Empty the bucket: no permit until it has refilled. For when the remote side refuses."""
+        buckets = await self._store.schedules.buckets()
+        if all(bucket.scope != scope for bucket in buckets):
+            scopes = ", ".join(bucket.scope for bucket in buckets) or "none"
+            raise NotFound(f"there is no rate limit {scope!r} (known: {scopes})")
         await self._store.schedules.drain(scope)
-        await self._note("drain limit", scope)
+        await self._record_action("drain limit", scope)
         views = await rate_limits(self._store)
         return next(view for view in views if view.scope == scope)
 
-    async def _note(self, action: str, subject: str, detail: Mapping[str, float] = {}) -> None:
+    async def _record_action(
+        self, action: str, subject: str, detail: Mapping[str, float] = {}
+    ) -> None:
         entry = AuditEntry(
-            at=await entry_time(self._store, self._clock),
+            at=await audit_time(self._store, self._clock),
             actor=self._actor,
             action=action,
             subject=subject,
@@ -85,7 +90,7 @@ class RateLimitActions:
         await self._audit.record(entry)
 
 
-def _view(bucket: TokenBucket) -> RateLimitView:
+def _rate_limit_view(bucket: TokenBucket) -> RateLimitView:
     available = int(bucket.tokens + 1e-6)
     wait_s = 0.0
     if not available and bucket.refill_per_s > 0:

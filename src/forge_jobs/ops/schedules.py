@@ -1,6 +1,7 @@
-"""Schedules for people: looking at them, and everything an operator may do to them.
+"""Cron schedules: read models and operator actions.
 
-An edit never brings a tick back: each one is stored only if the schedule is still as it was read.
+Edits use optimistic concurrency: a change is stored only if the schedule still has the version that
+was read. So an edit beside a fire cannot bring a fired tick back.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,35 +11,33 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload as json_payload
 from forge_jobs.core.errors import BadOption, Conflict, NotFound
 from forge_jobs.core.instant import SECOND, to_datetime
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import apply_limit
-from forge_jobs.core.limits import task_limit
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.schedule_ticks import checked, first_tick, job_for
+from forge_jobs.core.schedule_ticks import checked, first_tick
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
+from forge_jobs.store.published_kinds import PublishedKinds
 from forge_jobs.store.schedules import FIRES_KEPT, Fire, FireOutcome, Schedule
 from forge_jobs.store.store import Store
 
 from .audit import Audit, AuditEntry, StoreAudit
-from .queries import shown, unhidden
-from .store_time import entry_time
-from .views import View, moment
+from .queries import decode_redacted, restore_redacted
+from .store_time import audit_time
+from .views import View, optional_datetime
 
-_TRIES = 20
-_SAID = CronSpec.__struct_fields__
+_MAX_TRIES = 20
+_SPEC_FIELDS = CronSpec.__struct_fields__
 _Detail = Mapping[str, str | int | float | bool | None]
-_NOTHING: _Detail = {}
+_NO_DETAIL: _Detail = {}
 
 
 class ScheduleView(View, frozen=True, kw_only=True):
-    """A schedule as people read it.
+    """A schedule for display.
 
-    ``declared``: code declares it; ``edited``: what an operator set holds instead. ``queue`` None:
-    the queue of the kind. ``error`` says why it was disabled, if nobody did that.
+    ``declared``: code declares it; ``edited``: an operator's values override the declaration.
+    ``queue`` None: the queue of the kind. ``error``: why the scheduler disabled it.
     """
 
     name: str
@@ -62,7 +61,7 @@ class ScheduleView(View, frozen=True, kw_only=True):
 
 
 class FireView(View, frozen=True, kw_only=True):
-    """A tick of the past. ``missed``: earlier ticks that were let go with it, counted to 100."""
+    """A past tick. ``missed``: earlier ticks that were skipped with it, counted up to 100."""
 
     tick: datetime
     at: datetime
@@ -73,7 +72,7 @@ class FireView(View, frozen=True, kw_only=True):
 
 
 class ScheduleChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """New values for some fields of a schedule; UNSET ones stay."""
+    """New values for some fields of a schedule; UNSET ones do not change."""
 
     expression: str | UnsetType = UNSET
     zone: str | UnsetType = UNSET
@@ -88,7 +87,7 @@ class ScheduleChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScheduleActions:
-    """The schedules of one store in the hands of ``actor``."""
+    """Reads and changes the schedules of one store; ``actor`` is the name in the audit."""
 
     def __init__(
         self,
@@ -103,133 +102,139 @@ class ScheduleActions:
         self._audit = audit or StoreAudit(store)
         self._clock = clock
 
-    # --------------------------------------------------------------------------------------- look
+    # -------------------------------------------------------------------------------------- reads
 
     async def all(self) -> tuple[ScheduleView, ...]:
         """All schedules, by name."""
-        return tuple(schedule_view(one) for one in await self._store.schedules.all())
+        return tuple(schedule_view(schedule) for schedule in await self._store.schedules.all())
 
     async def get(self, name: str) -> ScheduleView:
         """One schedule, or NotFound."""
-        return schedule_view(await self._known(name))
+        return schedule_view(await self._get(name))
 
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> tuple[FireView, ...]:
         """Its last fires, newest first; NotFound for an unknown schedule."""
-        await self._known(name)
-        most = max(0, min(limit, FIRES_KEPT))
-        return tuple(map(fire_view, await self._store.schedules.history(name, limit=most)))
+        await self._get(name)
+        max_fires = max(0, min(limit, FIRES_KEPT))
+        return tuple(map(fire_view, await self._store.schedules.history(name, limit=max_fires)))
 
     async def payload(self, name: str, edited: object) -> bytes:
-        """An edited payload for the schedule, in which hidden secrets stand for what they hide."""
-        known = await self._known(name)
-        whole = unhidden(edited, json_payload.decode(known.payload))
-        return json_payload.encode(whole, what=f"schedule {name!r}: the payload")
+        """Encode an edited payload, with redacted values replaced by the stored secrets."""
+        current = await self._get(name)
+        restored = restore_redacted(edited, json_payload.decode(current.payload))
+        return json_payload.encode(restored, what=f"schedule {name!r}: the payload")
 
-    # ---------------------------------------------------------------------------------------- act
+    # ------------------------------------------------------------------------------------- writes
 
-    async def create(self, said: CronSpec, *, enabled: bool = True) -> ScheduleView:
-        """Store a new schedule; Conflict when there is one of that name."""
-        checked(said, where=f"schedule {said.name!r}")
-        fresh = Schedule(**asdict(said), enabled=enabled)
+    async def create(self, spec: CronSpec, *, enabled: bool = True) -> ScheduleView:
+        """Store a new schedule; Conflict if the name is taken."""
+        checked(spec, where=f"schedule {spec.name!r}")
+        schedule = Schedule(**asdict(spec), enabled=enabled)
         if enabled:
-            fresh = replace(fresh, next_at=first_tick(said, await self._now()))
-        if not await self._store.schedules.put(fresh, expect=0):
+            schedule = replace(schedule, next_at=first_tick(spec, await self._now()))
+        if not await self._store.schedules.put(schedule, expect=0):
             raise Conflict(
-                f"there is a schedule {said.name!r} already: change it with `forge cron set`, "
+                f"there is a schedule {spec.name!r} already: change it with `forge cron set`, "
                 "or choose another name"
             )
-        await self._note("create schedule", said.name, {"expression": said.expression})
-        return await self.get(said.name)
+        await self._record_action("create schedule", spec.name, {"expression": spec.expression})
+        return await self.get(spec.name)
 
     async def edit(self, name: str, change: ScheduleChange) -> ScheduleView:
-        """Change what a schedule says; what code declares no longer holds for it afterwards.
+        """Change some fields; they override what code declares from then on.
 
-        One that was disabled because it could not be read is in use again.
+        A schedule that was disabled because of an error is enabled again.
         """
-        asked = asdict(change)
-        given = {field: value for field, value in asked.items() if value is not UNSET}
-        if not given:
+        changes = asdict(change)
+        new_values = {field: value for field, value in changes.items() if value is not UNSET}
+        if not new_values:
             raise BadOption(f"schedule {name!r}: say what to change, for example its expression")
 
-        def edited(known: Schedule) -> Schedule:
-            enabled = known.enabled or known.error is not None
-            return replace(known, **given, edited=known.declared, enabled=enabled, error=None)
+        def apply_edit(current: Schedule) -> Schedule:
+            enabled = current.enabled or current.error is not None
+            return replace(
+                current, **new_values, edited=current.declared, enabled=enabled, error=None
+            )
 
-        await self._change(name, edited)
-        detail = {field: value for field, value in given.items() if not isinstance(value, bytes)}
-        await self._note("edit schedule", name, detail)
+        await self._change(name, apply_edit)
+        detail = {
+            field: value for field, value in new_values.items() if not isinstance(value, bytes)
+        }
+        await self._record_action("edit schedule", name, detail)
         return await self.get(name)
 
     async def enable(self, name: str) -> ScheduleView:
-        """Fire from the next tick on; ticks while it was disabled are not missed ones."""
-        await self._change(name, lambda known: replace(known, enabled=True, error=None))
-        await self._note("enable schedule", name)
+        """Fire from the next tick on; ticks while it was disabled do not count as missed."""
+        await self._change(name, lambda current: replace(current, enabled=True, error=None))
+        await self._record_action("enable schedule", name)
         return await self.get(name)
 
     async def disable(self, name: str) -> ScheduleView:
-        """Fire no more until it is enabled again, whatever was wrong with it before."""
-        await self._change(name, lambda known: replace(known, enabled=False, error=None))
-        await self._note("disable schedule", name)
+        """Do not fire until it is enabled again; clears its error."""
+        await self._change(name, lambda current: replace(current, enabled=False, error=None))
+        await self._record_action("disable schedule", name)
         return await self.get(name)
 
     async def delete(self, name: str) -> None:
-        """Remove a schedule; its jobs stay. One that code declares comes back with the next worker
-        that starts: disable it instead."""
+        """Delete a schedule; its jobs stay. The next worker that starts creates a declared schedule
+        again: disable it instead."""
         if not await self._store.schedules.delete(name):
             raise _not_found(name)
-        await self._note("delete schedule", name)
+        await self._record_action("delete schedule", name)
 
     async def trigger(
         self,
         name: str,
         *,
         queue_of: Callable[[str], str | None] = lambda kind: None,
-        prepared: Callable[[NewJob], NewJob] = lambda job: job,
+        prepare: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> Fire:
-        """Store its job now, by the rules of a tick: same queue, limits and overlap policy.
-        ``prepared`` is what hooks make of it."""
-        known = await self._known(name)
-        queue = known.queue or queue_of(known.kind)
-        if queue is None:
-            queue = (await self._store.queues.kinds()).get(known.kind, DEFAULT_QUEUE)
-        limits = {limit.name: limit for limit in await self._store.limits.all()}
-        job = apply_limit(job_for(known, queue=queue), limits.get(task_limit(known.kind)))
-        fire = await self._store.schedules.trigger(name, prepared(job))
+        """Enqueue its job now, with the queue, limits and overlap policy of a tick. ``queue_of``
+        names the queue that the program's own task declares for a kind; ``prepare`` applies the
+        enqueue hooks."""
+        schedule = await self._get(name)
+        kinds = await PublishedKinds.read(self._store)
+        job = kinds.scheduled_job(schedule, declared=queue_of(schedule.kind))
+        fire = await self._store.schedules.trigger(name, prepare(job))
         if fire is None:
             raise _not_found(name)
-        await self._note("run schedule", name, {"job": fire.job_id, "outcome": fire.outcome})
+        await self._record_action(
+            "run schedule", name, {"job": fire.job_id, "outcome": fire.outcome}
+        )
         return fire
 
     # -------------------------------------------------------------------------------------- parts
 
     async def _change(self, name: str, change: Callable[[Schedule], Schedule]) -> None:
-        for _ in range(_TRIES):
-            known = await self._known(name)
-            wanted = change(known)
-            if wanted.enabled or _says_otherwise(known, wanted):
-                checked(wanted, where=f"schedule {name!r}")
-            if not wanted.enabled:
-                wanted = replace(wanted, next_at=None)
-            elif not known.enabled or _moves(known, wanted) or known.next_at is None:
-                next_at = first_tick(wanted, await self._now(), last_at=known.last_at)
-                wanted = replace(wanted, next_at=next_at)
-            if await self._store.schedules.put(wanted, expect=known.version):
+        for _ in range(_MAX_TRIES):
+            current = await self._get(name)
+            changed = change(current)
+            if changed.enabled or _spec_changed(current, changed):
+                checked(changed, where=f"schedule {name!r}")
+            if not changed.enabled:
+                changed = replace(changed, next_at=None)
+            elif (
+                not current.enabled or _timing_changed(current, changed) or current.next_at is None
+            ):
+                next_at = first_tick(changed, await self._now(), last_at=current.last_at)
+                changed = replace(changed, next_at=next_at)
+            if await self._store.schedules.put(changed, expect=current.version):
                 return
         raise Conflict(f"schedule {name!r} changes all the time: try again")
 
-    async def _known(self, name: str) -> Schedule:
-        known = await self._store.schedules.get(name)
-        if known is None:
+    async def _get(self, name: str) -> Schedule:
+        schedule = await self._store.schedules.get(name)
+        if schedule is None:
             raise _not_found(name)
-        return known
+        return schedule
 
     async def _now(self) -> int:
         return await self._store.now()
 
-    async def _note(self, action: str, subject: str, detail: _Detail = _NOTHING) -> None:
+    async def _record_action(self, action: str, subject: str, detail: _Detail = _NO_DETAIL) -> None:
         await self._audit.record(
             AuditEntry(
-                at=await entry_time(self._store, self._clock),
+                at=await audit_time(self._store, self._clock),
                 actor=self._actor,
                 action=action,
                 subject=subject,
@@ -238,32 +243,32 @@ class ScheduleActions:
         )
 
 
-def schedule_view(known: Schedule) -> ScheduleView:
-    """A stored schedule as people read it."""
+def schedule_view(schedule: Schedule) -> ScheduleView:
+    """The view of a stored schedule."""
     return ScheduleView(
-        name=known.name,
-        expression=known.expression,
-        tz=known.zone,
-        kind=known.kind,
-        queue=known.queue,
-        payload=shown(known.payload, reveal=False),
-        missed=known.missed,
-        missed_limit=known.missed_limit,
-        overlap=known.overlap,
-        jitter_s=known.jitter_s,
-        max_attempts=known.max_attempts,
-        enabled=known.enabled,
-        declared=known.declared,
-        edited=known.edited,
-        next_at=moment(known.next_at),
-        last_at=moment(known.last_at),
-        error=known.error,
-        updated_at=to_datetime(known.updated_at),
+        name=schedule.name,
+        expression=schedule.expression,
+        tz=schedule.zone,
+        kind=schedule.kind,
+        queue=schedule.queue,
+        payload=decode_redacted(schedule.payload, reveal=False),
+        missed=schedule.missed,
+        missed_limit=schedule.missed_limit,
+        overlap=schedule.overlap,
+        jitter_s=schedule.jitter_s,
+        max_attempts=schedule.max_attempts,
+        enabled=schedule.enabled,
+        declared=schedule.declared,
+        edited=schedule.edited,
+        next_at=optional_datetime(schedule.next_at),
+        last_at=optional_datetime(schedule.last_at),
+        error=schedule.error,
+        updated_at=to_datetime(schedule.updated_at),
     )
 
 
 def fire_view(fire: Fire) -> FireView:
-    """A fire as people read it."""
+    """The view of a stored fire."""
     return FireView(
         tick=to_datetime(fire.tick),
         at=to_datetime(fire.at),
@@ -274,12 +279,12 @@ def fire_view(fire: Fire) -> FireView:
     )
 
 
-def _moves(known: Schedule, wanted: Schedule) -> bool:
-    return (known.expression, known.zone) != (wanted.expression, wanted.zone)
+def _timing_changed(current: Schedule, changed: Schedule) -> bool:
+    return (current.expression, current.zone) != (changed.expression, changed.zone)
 
 
-def _says_otherwise(known: Schedule, wanted: Schedule) -> bool:
-    return any(getattr(known, name) != getattr(wanted, name) for name in _SAID)
+def _spec_changed(current: Schedule, changed: Schedule) -> bool:
+    return any(getattr(current, name) != getattr(changed, name) for name in _SPEC_FIELDS)
 
 
 def _not_found(name: str) -> NotFound:

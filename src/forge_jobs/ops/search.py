@@ -1,7 +1,7 @@
-"""Searching what no index knows: pieces of payloads, and several queues or kinds at once.
+"""Searches by conditions that no index serves: text in payloads, several queues or kinds at once.
 
-A search looks through the newest jobs of a filter, a bounded number per call, and says how many it
-has looked at; its cursor goes on behind the last one. Secret-looking values are not found.
+A call reads a bounded number of jobs of a filter, newest first, and returns how many it read and a
+cursor to continue. Secret-looking values in payloads are not searched.
 """
 
 from typing import Final
@@ -13,29 +13,29 @@ from forge_jobs.core.job import JobRecord
 from forge_jobs.core.selection import Cursor, Filter
 from forge_jobs.store.store import Store
 
-from .views import JobLine, View, job_line
+from .views import JobSummary, View, job_summary
 
-MAX_LOOK: Final = 5_000
-_STEP: Final = 500
+MAX_JOBS_READ: Final = 5_000
+_MAX_BATCH: Final = 500
 
 
-class Found(View, frozen=True, kw_only=True):
-    """What a search came upon, newest first; ``next`` goes on where it stopped."""
+class SearchPage(View, frozen=True, kw_only=True):
+    """Matching jobs, newest first; ``next`` continues where the search stopped."""
 
-    jobs: tuple[JobLine, ...]
-    looked: int
+    jobs: tuple[JobSummary, ...]
+    jobs_read: int
     next: str | None
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the jobs of a filter must also be; empty conditions hold for all of them."""
+class SearchConditions(msgspec.Struct, frozen=True, kw_only=True):
+    """Conditions beyond the filter; an empty one holds for every job."""
 
     payload: str = ""
     queues: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
-    def fits(self, record: JobRecord) -> bool:
-        """Whether a job is meant."""
+    def matches(self, record: JobRecord) -> bool:
+        """Whether the job has one of the queues and one of the kinds."""
         if self.queues and record.queue not in self.queues:
             return False
         return not self.kinds or record.kind in self.kinds
@@ -44,33 +44,35 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 async def search(
     store: Store,
     filter: Filter,
-    wanted: Wanted,
+    conditions: SearchConditions,
     *,
     limit: int = 50,
     after: Cursor | None = None,
-    most: int = MAX_LOOK,
-) -> Found:
-    """Up to ``limit`` jobs among the next ``most`` of the filter."""
-    if wanted.payload:
-        filter = replace(filter, payload=wanted.payload)
-    if not wanted.queues and not wanted.kinds:
+    max_read: int = MAX_JOBS_READ,
+) -> SearchPage:
+    """Up to ``limit`` matches among the next ``max_read`` jobs of the filter."""
+    if conditions.payload:
+        filter = replace(filter, payload=conditions.payload)
+    if not conditions.queues and not conditions.kinds:
         page = await store.jobs.page(filter, limit=limit, after=after)
-        lines = tuple(job_line(record) for record in page.jobs)
-        return Found(jobs=lines, looked=page.rows_read, next=page.next)
-    found: list[JobLine] = []
-    looked = 0
-    while looked < most:
-        step = min(_STEP, most - looked)
-        page = await store.jobs.page(filter, limit=step, after=after)
-        for place, record in enumerate(page.jobs, 1):
-            if wanted.fits(record):
-                found.append(job_line(record))
-            if len(found) == limit and place < len(page.jobs):
-                # the cursor of a page lies behind its last job: ask for one that ends here
-                short = await store.jobs.page(filter, limit=place, after=after)
-                return Found(jobs=tuple(found), looked=looked + place, next=short.next)
-        looked += page.rows_read
+        summaries = tuple(job_summary(record) for record in page.jobs)
+        return SearchPage(jobs=summaries, jobs_read=page.rows_read, next=page.next)
+    found: list[JobSummary] = []
+    jobs_read = 0
+    while jobs_read < max_read:
+        batch_size = min(_MAX_BATCH, max_read - jobs_read)
+        page = await store.jobs.page(filter, limit=batch_size, after=after)
+        for position, record in enumerate(page.jobs, 1):
+            if conditions.matches(record):
+                found.append(job_summary(record))
+            if len(found) == limit and position < len(page.jobs):
+                # a cursor points behind the last job of its page: read a page that ends here
+                prefix = await store.jobs.page(filter, limit=position, after=after)
+                return SearchPage(
+                    jobs=tuple(found), jobs_read=jobs_read + position, next=prefix.next
+                )
+        jobs_read += page.rows_read
         after = page.next
         if after is None or page.stopped or len(found) == limit:
             break
-    return Found(jobs=tuple(found), looked=looked, next=after)
+    return SearchPage(jobs=tuple(found), jobs_read=jobs_read, next=after)

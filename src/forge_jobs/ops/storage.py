@@ -1,4 +1,4 @@
-"""The database as operators watch it: how large it is, and how fast it answered workers."""
+"""Size of the database and its latency as workers measured it, for the health page."""
 
 import asyncio
 from datetime import datetime
@@ -10,55 +10,57 @@ from forge_jobs.core.vitals import Vitals
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.store.store import Store
 
-from .metrics import Spans, spans
+from .metrics import DurationStats, duration_stats
 from .store_time import store_now
 from .views import View
 
-# Tables or files by name; the rest is small everywhere.
-_PARTS: Final = 6
+# The largest tables or files; the others are small.
+_MAX_PARTS: Final = 6
 
 
-class Answered(View, frozen=True, kw_only=True):
+class StoreMinute(View, frozen=True, kw_only=True):
     """One minute of exchanges between workers and the store."""
 
     at: datetime
-    took: Spans
+    took: DurationStats
     errors: int
 
 
-class Storage(View, frozen=True, kw_only=True):
-    """``parts`` are the largest tables or files, in bytes; ``took`` is of the last five minutes."""
+class StorageView(View, frozen=True, kw_only=True):
+    """``parts`` are the largest tables or files in bytes; ``took`` covers the last five minutes."""
 
     total_bytes: int
     log_bytes: int
     parts: tuple[tuple[str, int], ...]
-    took: Spans
-    minutes: tuple[Answered, ...]
+    took: DurationStats
+    minutes: tuple[StoreMinute, ...]
 
 
-async def storage(store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK) -> Storage:
-    """The size now, and the last minutes with the present one."""
+async def read_storage(
+    store: Store, *, minutes: int = 30, clock: Clock = SYSTEM_CLOCK
+) -> StorageView:
+    """The current size, and the last minutes including the current one."""
     now = await store_now(store, clock)
     until = now - now % MINUTE + MINUTE
     since = until - minutes * MINUTE
-    size, told = await asyncio.gather(
+    size, samples = await asyncio.gather(
         store.maintenance.size(), store.metrics.vitals(since=since, until=until)
     )
-    by_minute: dict[Instant, list[Vitals]] = {at: [] for at in range(since, until, MINUTE)}
-    for part in told:
-        by_minute[part.at // MINUTE * MINUTE].append(part)
-    lately = [part.exchange for part in told if part.at >= until - 6 * MINUTE]
-    return Storage(
+    samples_by_minute: dict[Instant, list[Vitals]] = {at: [] for at in range(since, until, MINUTE)}
+    for sample in samples:
+        samples_by_minute[sample.at // MINUTE * MINUTE].append(sample)
+    recent = [sample.exchange for sample in samples if sample.at >= until - 6 * MINUTE]
+    return StorageView(
         total_bytes=size.total,
         log_bytes=size.log,
-        parts=size.parts[:_PARTS],
-        took=spans(merged(lately)),
+        parts=size.parts[:_MAX_PARTS],
+        took=duration_stats(merged(recent)),
         minutes=tuple(
-            Answered(
+            StoreMinute(
                 at=to_datetime(at),
-                took=spans(merged(part.exchange for part in parts)),
-                errors=sum(part.errors for part in parts),
+                took=duration_stats(merged(sample.exchange for sample in minute_samples)),
+                errors=sum(sample.errors for sample in minute_samples),
             )
-            for at, parts in by_minute.items()
+            for at, minute_samples in samples_by_minute.items()
         ),
     )

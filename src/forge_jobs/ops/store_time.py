@@ -1,4 +1,4 @@
-"""What time it is for whoever compares with times in the store, or writes one there."""
+"""The current time for comparisons with times in the store: the store clock."""
 
 from forge_jobs.core.errors import StoreError
 from forge_jobs.core.instant import Instant
@@ -7,17 +7,17 @@ from forge_jobs.store.store import Store
 
 
 async def store_now(store: Store, clock: Clock) -> Instant:
-    """The store's time (the server's, where there is one), unless a test has put a clock in place.
+    """The store clock (the server's, where there is one), unless a test passes its own clock.
 
-    This machine may be set wrong: an age or a range of minutes that is counted from its clock would
-    be off by as much.
+    This machine's clock may be wrong: ages and ranges of minutes computed from it would be off by
+    the difference.
     """
     return await store.now() if is_machine_time(clock) else clock.now()
 
 
-async def entry_time(store: Store, clock: Clock) -> Instant:
-    """The same for an entry of the audit. What it tells of is done by then, so that a store that
-    went away meanwhile is no error: the entry gets this machine's time."""
+async def audit_time(store: Store, clock: Clock) -> Instant:
+    """The time of an audit entry. The action is already committed, so if the store cannot be
+    reached the entry gets this machine's time."""
     try:
         return await store_now(store, clock)
     except StoreError:

@@ -1,6 +1,7 @@
-"""The read models: frozen, ready to print, and the same as JSON on every surface.
+"""Read models: frozen structs with the same JSON on the command line and over HTTP.
 
-Moments are aware datetimes (RFC 3339 in JSON), durations are seconds and end in ``_s``.
+Times are aware datetimes (RFC 3339 in JSON), durations are seconds and end in ``_s``. A column of
+the jobs page starts here: a field of ``JobSummary``, set in ``job_summary``.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ Counts = Mapping[JobStatus, int]
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """Anything that is shown."""
+    """Base of the read models."""
 
     def to_json(self) -> bytes:
         """The view as one JSON object."""
@@ -27,7 +28,7 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Reason(View, frozen=True, kw_only=True):
-    """Why a job is not running, or why a queue stands still. ``code`` is stable."""
+    """Why a job is not running, or why a queue starts no jobs. ``code`` is stable."""
 
     code: str
     text: str
@@ -36,12 +37,11 @@ class Reason(View, frozen=True, kw_only=True):
 
 
 class QueueView(View, frozen=True, kw_only=True):
-    """A queue with its settings, its counts and who serves it.
+    """A queue with its settings, counts and workers.
 
-    ``configured`` is False for a queue that has jobs but no settings yet. ``slots`` is what
-    operators allow over the cluster, ``slots_live`` what living workers have taken up.
-    ``scopes_closed`` are throttles of scopes that tasks of the queue declare; its other tasks
-    go on.
+    ``configured`` is False for a queue that has jobs but no settings yet. ``slots`` is the
+    cluster-wide number, ``slots_live`` the slots that live workers use. ``scopes_closed`` are
+    closed scopes that some tasks of the queue declare; its other tasks still start.
     """
 
     name: str
@@ -64,7 +64,7 @@ class QueueView(View, frozen=True, kw_only=True):
 
 
 class WorkerView(View, frozen=True, kw_only=True):
-    """A living worker process."""
+    """A live worker process."""
 
     host_id: str
     label: str
@@ -85,8 +85,8 @@ class WorkerView(View, frozen=True, kw_only=True):
 
 
 class MinuteView(View, frozen=True, kw_only=True):
-    """What happened within one minute, over all kinds; ``mean_run_s`` and the percentiles (within
-    7 %) are those of the runs that ended in it."""
+    """Counters of one minute over all kinds; ``mean_run_s`` and the percentiles (within 7 %) are
+    of the runs that ended in it."""
 
     at: datetime
     enqueued: int
@@ -102,7 +102,7 @@ class MinuteView(View, frozen=True, kw_only=True):
 
 
 class Overview(View, frozen=True, kw_only=True):
-    """The whole store at a glance."""
+    """Counts, queues, workers and recent minutes of a store."""
 
     at: datetime
     store: Mapping[str, str]
@@ -113,7 +113,7 @@ class Overview(View, frozen=True, kw_only=True):
     minutes: tuple[MinuteView, ...]
 
 
-class JobLine(View, frozen=True, kw_only=True):
+class JobSummary(View, frozen=True, kw_only=True):
     """A job in a list."""
 
     id: str
@@ -134,10 +134,10 @@ class JobLine(View, frozen=True, kw_only=True):
 
 class JobsPage(View, frozen=True, kw_only=True):
     """One page of jobs, newest first; ``next`` is the cursor of the following page. ``stopped``:
-    few jobs match, and one look goes through a bounded number of them; ``next`` looks further.
-    ``looked``: at how many."""
+    the page is short because one call reads a bounded number of jobs; ``next`` continues.
+    ``looked``: how many jobs were read."""
 
-    jobs: tuple[JobLine, ...]
+    jobs: tuple[JobSummary, ...]
     next: str | None
     stopped: bool = False
     looked: int = 0
@@ -152,7 +152,7 @@ class ErrorView(View, frozen=True, kw_only=True):
 
 
 class LogView(View, frozen=True, kw_only=True):
-    """One line a handler wrote."""
+    """One log line of a handler."""
 
     at: datetime
     level: str
@@ -160,7 +160,7 @@ class LogView(View, frozen=True, kw_only=True):
 
 
 class JobView(View, frozen=True, kw_only=True):
-    """Everything about one job. Payload fields with secret-looking names may be hidden."""
+    """Everything about one job. Payload fields with secret-looking names may be redacted."""
 
     id: str
     kind: str
@@ -195,14 +195,14 @@ class JobView(View, frozen=True, kw_only=True):
     trace: str | None
 
 
-def moment(instant: Instant | None) -> datetime | None:
-    """The datetime of an instant that may be absent."""
+def optional_datetime(instant: Instant | None) -> datetime | None:
+    """Convert an instant to a datetime; None stays None."""
     return None if instant is None else to_datetime(instant)
 
 
-def job_line(record: JobRecord) -> JobLine:
-    """A record as a line of a list."""
-    return JobLine(
+def job_summary(record: JobRecord) -> JobSummary:
+    """The summary of a record."""
+    return JobSummary(
         id=record.id,
         kind=record.kind,
         queue=record.queue,
@@ -212,8 +212,8 @@ def job_line(record: JobRecord) -> JobLine:
         max_attempts=record.max_attempts,
         enqueued_at=to_datetime(record.enqueued_at),
         run_at=to_datetime(record.run_at),
-        started_at=moment(record.started_at),
-        finished_at=moment(record.finished_at),
+        started_at=optional_datetime(record.started_at),
+        finished_at=optional_datetime(record.finished_at),
         last_error=None if record.last_error is None else prose(record.last_error),
         progress=record.progress,
         tags=record.tags,

@@ -1,4 +1,4 @@
-"""Why is this job not running? An answer for every job that waits, the main reason first."""
+"""Explains why a job is not running: the reasons, the main one first."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from forge_jobs.store.processes import ProcessRecord
 from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
 
-from .held import held, limited
+from .held import held_reason, limit_reasons
 from .store_time import store_now
 from .views import Reason
 
-AHEAD_CAP = 10_000
+OLDER_JOBS_CAP = 10_000
 
 
 async def why(
     store: Store, record: JobRecord, *, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[Reason, ...]:
-    """What keeps the job from running; for a running or ended one, that it runs or ended."""
+    """What keeps the job from running; for a running or terminal job, its state."""
     match record.status:
         case JobStatus.DONE | JobStatus.DEAD | JobStatus.CANCELLED:
-            return (_ended(record),)
+            return (_ended_reason(record),)
         case JobStatus.RUNNING:
-            return _running(record, await store.processes.all())
+            return _running_reasons(record, await store.processes.all())
         case JobStatus.HELD:
-            return (await held(store, record),)
+            return (await held_reason(store, record),)
         case JobStatus.SCHEDULED | JobStatus.FAILED | JobStatus.PENDING:
-            return await _waiting(store, record, await store_now(store, clock))
+            return await _waiting_reasons(store, record, await store_now(store, clock))
         case _:
             assert_never(record.status)
 
@@ -40,7 +40,7 @@ async def why(
 def queue_blocks(
     name: str, config: QueueConfig | None, serving: Sequence[ProcessRecord], now: Instant
 ) -> tuple[Reason, ...]:
-    """What keeps every job of a queue from starting; empty when the queue is open and served."""
+    """What keeps every job of a queue from starting; empty if the queue is open and served."""
     blocks: list[Reason] = []
     if config is not None and config.paused:
         blocks.append(
@@ -86,60 +86,62 @@ def queue_blocks(
     return tuple(blocks)
 
 
-async def _waiting(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
+async def _waiting_reasons(store: Store, record: JobRecord, now: Instant) -> tuple[Reason, ...]:
     config, processes = await asyncio.gather(store.queues.get(record.queue), store.processes.all())
     serving = [process for process in processes if record.queue in process.queues]
     blocks = queue_blocks(record.queue, config, serving, now)
     if record.status is not JobStatus.PENDING and record.run_at > now:
-        return (_not_due(record), *blocks)
+        return (_not_due_reason(record), *blocks)
     if blocks:
         return blocks
-    bounds = await limited(store, record, now)
-    if bounds:
-        return bounds
-    return (await _in_line(store, record, config),)
+    limiting = await limit_reasons(store, record, now)
+    if limiting:
+        return limiting
+    return (await _pending_reason(store, record, config),)
 
 
-def _not_due(record: JobRecord) -> Reason:
+def _not_due_reason(record: JobRecord) -> Reason:
     remedy = f"forge jobs run-now {record.id}"
     until = to_datetime(record.run_at)
     if record.status is JobStatus.FAILED:
-        tries = f"attempt {record.attempts} of {record.max_attempts} failed"
-        return Reason(code="retry", text=f"{tries}; it is tried again", until=until, remedy=remedy)
+        attempt = f"attempt {record.attempts} of {record.max_attempts} failed"
+        return Reason(
+            code="retry", text=f"{attempt}; it is tried again", until=until, remedy=remedy
+        )
     if record.missing_since is not None:
         text = f"no worker that took it knows the kind {record.kind!r}; it is offered again"
-        cure = "start a worker whose app registers this kind"
-        return Reason(code="missing_kind", text=text, until=until, remedy=cure)
+        remedy = "start a worker whose app registers this kind"
+        return Reason(code="missing_kind", text=text, until=until, remedy=remedy)
     if record.throttled_since is not None:
         text = "its handler said that a limit was hit; it is tried again"
         return Reason(code="throttled_job", text=text, until=until, remedy=remedy)
     return Reason(code="scheduled", text="it is scheduled", until=until, remedy=remedy)
 
 
-async def _in_line(store: Store, record: JobRecord, config: QueueConfig | None) -> Reason:
-    ahead = Filter(
+async def _pending_reason(store: Store, record: JobRecord, config: QueueConfig | None) -> Reason:
+    older = Filter(
         queue=record.queue, statuses=(JobStatus.PENDING,), enqueued_until=record.enqueued_at
     )
     running = Filter(queue=record.queue, statuses=(JobStatus.RUNNING,))
     slots = None if config is None else config.slots
-    before, busy = await asyncio.gather(
-        store.metrics.count(ahead, cap=AHEAD_CAP),
+    older_count, running_count = await asyncio.gather(
+        store.metrics.count(older, cap=OLDER_JOBS_CAP),
         store.metrics.count(running, cap=max(slots or 0, 1)),
     )
-    others = f"{before.jobs:,}{'+' if before.more else ''}"
-    if slots is not None and busy.jobs >= slots:
+    older_text = f"{older_count.jobs:,}{'+' if older_count.more else ''}"
+    if slots is not None and running_count.jobs >= slots:
         return Reason(
             code="busy",
             text=f"all {slots} slots of queue {record.queue!r} are busy; "
-            f"{others} pending jobs of the queue are older",
+            f"{older_text} pending jobs of the queue are older",
             remedy=f"forge queues set {record.queue} --workers {slots * 2}",
         )
-    if before.jobs:
-        return Reason(code="in_line", text=f"{others} pending jobs of its queue are older")
+    if older_count.jobs:
+        return Reason(code="in_line", text=f"{older_text} pending jobs of its queue are older")
     return Reason(code="next", text="nothing is in its way: it is about to start")
 
 
-def _running(record: JobRecord, processes: Sequence[ProcessRecord]) -> tuple[Reason, ...]:
+def _running_reasons(record: JobRecord, processes: Sequence[ProcessRecord]) -> tuple[Reason, ...]:
     owner = next((process for process in processes if process.key == record.owner), None)
     if owner is None:
         text = "its worker is gone; it is taken over within the lease and 5 seconds"
@@ -149,8 +151,8 @@ def _running(record: JobRecord, processes: Sequence[ProcessRecord]) -> tuple[Rea
     return (Reason(code="running", text=f"it runs on {owner.label} (pid {owner.pid})"),)
 
 
-def _ended(record: JobRecord) -> Reason:
+def _ended_reason(record: JobRecord) -> Reason:
     remedy = None if record.status is JobStatus.DONE else f"forge jobs retry {record.id}"
-    ended = to_datetime(record.finished_at) if record.finished_at is not None else None
-    age = f" at {ended:%Y-%m-%d %H:%M:%S} UTC" if ended is not None else ""
-    return Reason(code="ended", text=f"it ended as {record.status}{age}", remedy=remedy)
+    ended_at = to_datetime(record.finished_at) if record.finished_at is not None else None
+    ended_text = f" at {ended_at:%Y-%m-%d %H:%M:%S} UTC" if ended_at is not None else ""
+    return Reason(code="ended", text=f"it ended as {record.status}{ended_text}", remedy=remedy)

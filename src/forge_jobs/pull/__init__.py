@@ -1,6 +1,6 @@
-"""The pull-style queue: scripts that fetch their work themselves, with no worker process.
+"""The pull queue: scripts dequeue their jobs themselves, without a worker process.
 
-``JobQueue`` is the object; the nine functions of the original are the same in another dress.
+``JobQueue`` is the interface; the nine ``job_…`` functions are the same as plain functions.
 """
 
 from forge_jobs.core.errors import LeaseLost

@@ -1,9 +1,9 @@
-"""Seats: who holds a job that was dequeued, for as long as its lease lasts.
+"""Claim leases: who owns a job that was dequeued, and until when.
 
-A seat is a process of the store's process contract whose lease is the job's: liveness, fence and
-crash accounting are the same as for workers. A seat holds one job at a time and serves again when
-that job has ended, so that a script that works one job after the other registers once. Whoever
-holds very many at once lets some of them share.
+A claim lease is a registered process (``ProcessStore``) whose process lease is the lease of the
+job. Liveness, fencing and crash counts therefore work as they do for workers. A claim lease owns
+one job at a time and is used again when that job has finished, so a script that works one job after
+the other registers once. Beyond ``_MAX_LEASES`` jobs held at the same time, some share one.
 """
 
 import asyncio
@@ -21,189 +21,204 @@ from forge_jobs.store.jobs import Exchange
 from forge_jobs.store.processes import NewProcess, ProcessStats
 from forge_jobs.store.store import Store
 
-# The store is given this much more than was asked for, so that a seat whose last beat is no older
-# than that can be used again without another one.
+# The registered lease is longer than the requested one by this share. A claim lease whose last
+# heartbeat is no older than that can own the next job without another heartbeat.
 _SLACK: Final = 0.1
 _FORGOTTEN_AFTER_LEASES: Final = 3
-_LEAVE_S: Final = 2.0
-_MAX_SEATS: Final = 64
+_DEREGISTER_S: Final = 2.0
+_MAX_LEASES: Final = 64
 _BUSY: Final = ProcessStats(running=1)
 
 
 class ClaimLease:
-    """One owner of claims. ``beaten`` is when its lease was last renewed, as the clock runs;
-    ``holds`` are its claims; ``unsure``: the answer to one got lost, so that it may hold a job
-    nobody knows of. ``turn``: on the I/O loop, one exchange at a time."""
+    """One owner of claims.
 
-    __slots__ = ("beaten", "holds", "key", "lease_s", "number", "turn", "unsure")
+    ``renewed_at`` is when the last good heartbeat was sent, by the monotonic clock. ``in_doubt``:
+    the reply to an exchange was lost, so the store may know a claim of this owner that this process
+    does not. ``exchange_lock`` lets one exchange at a time run on the I/O loop.
+    """
 
-    def __init__(self, key: int, lease_s: float, beaten: float) -> None:
-        self.key = key
+    __slots__ = (
+        "claims", "exchange_lock", "in_doubt", "last_number", "lease_s", "owner", "renewed_at",
+    )  # fmt: skip
+
+    def __init__(self, owner: int, lease_s: float, renewed_at: float) -> None:
+        self.owner = owner
         self.lease_s = lease_s
-        self.beaten = beaten
-        self.number = 0
-        self.unsure = False
-        self.holds: set[Claim] = set()
-        self.turn = asyncio.Lock()
+        self.renewed_at = renewed_at
+        self.last_number = 0
+        self.in_doubt = False
+        self.claims: set[Claim] = set()
+        self.exchange_lock = asyncio.Lock()
 
     def is_fresh(self, now: float) -> bool:
-        """Whether its lease still has as long to run as was asked for."""
-        return now - self.beaten <= self.lease_s * _SLACK
+        """Whether at least ``lease_s`` of the registered lease are left."""
+        return now - self.renewed_at <= self.lease_s * _SLACK
 
     def next_number(self) -> int:
         """The number of its next exchange."""
-        self.number += 1
-        return self.number
+        self.last_number += 1
+        return self.last_number
 
 
 class ClaimLeases:
-    """The seats of one process for one queue."""
+    """The claim leases of one process for one queue; safe for many threads."""
 
     def __init__(self, access: StoreAccess, queue: str, clock: Clock, entropy: Entropy) -> None:
         self._access = access
         self._queue = queue
         self._clock = clock
         self._entropy = entropy
-        self.forget()
+        self.forget_parent()
 
-    def forget(self) -> None:
-        """In a forked child: every seat belongs to the parent."""
-        self._guard = threading.Lock()
-        self._free: list[ClaimLease] = []
-        self._taken: dict[int, ClaimLease] = {}
+    def forget_parent(self) -> None:
+        """In a forked child: every claim lease belongs to the parent."""
+        self._lock = threading.Lock()
+        self._idle: list[ClaimLease] = []
+        self._in_use: dict[int, ClaimLease] = {}
 
-    def take(self, lease_s: float) -> ClaimLease:
-        """A seat whose lease has at least ``lease_s`` to run."""
-        seat = self._free_one(lease_s) or self._shared_one(lease_s)
-        if seat is None:
+    def acquire(self, lease_s: float) -> ClaimLease:
+        """A claim lease with at least ``lease_s`` left: an idle one, a shared one, or a new one."""
+        lease = self._take_idle(lease_s) or self._find_shareable(lease_s)
+        if lease is None:
             return self._register(lease_s)
-        if seat.is_fresh(self._clock.mono()):
-            return seat
-        key = seat.key
+        if lease.is_fresh(self._clock.mono()):
+            return lease
+        owner = lease.owner
         try:
-            alive = self._access.run(lambda store: self.heartbeat(store, key))
+            alive = self._access.run(lambda store: self.heartbeat(store, owner))
         except BaseException:
-            self.drop(seat)
+            self.abandon(lease)
             raise
         if alive:
-            return seat
-        self.lose(key)
+            return lease
+        self.discard(owner)
         return self._register(lease_s)
 
-    def got(self, seat: ClaimLease, claim: Claim | None) -> None:
-        """What a round brought; a seat without a job serves again."""
-        with self._guard:
+    def add_claim(self, lease: ClaimLease, claim: Claim | None) -> None:
+        """Record what an exchange claimed; None makes a claim lease without claims idle."""
+        with self._lock:
             if claim is not None:
-                seat.holds.add(claim)
-            elif not seat.holds and self._taken.pop(seat.key, None) is not None:
-                self._free.append(seat)
+                lease.claims.add(claim)
+            elif not lease.claims and self._in_use.pop(lease.owner, None) is not None:
+                self._idle.append(lease)
 
-    def ended(self, key: int, claim: Claim, *, lost: bool = False) -> None:
-        """A claim is over; no effect if that was known, or for a seat of another process."""
-        with self._guard:
-            seat = self._taken.get(key)
-            if seat is None or claim not in seat.holds:
+    def remove_claim(self, owner: int, claim: Claim, *, lost: bool = False) -> None:
+        """Record that a claim is over; ``lost``: the store says that it was taken away.
+
+        No effect if that is recorded already, or if the owner belongs to another process.
+        """
+        with self._lock:
+            lease = self._in_use.get(owner)
+            if lease is None or claim not in lease.claims:
                 return
-            seat.holds.discard(claim)
-            if lost or not seat.holds:
-                del self._taken[key]
-            if not (lost or seat.holds or seat.unsure):
-                self._free.append(seat)
-        if seat.unsure and not seat.holds:
-            self.drop(seat)
+            lease.claims.discard(claim)
+            if lost or not lease.claims:
+                del self._in_use[owner]
+            if not (lost or lease.claims or lease.in_doubt):
+                self._idle.append(lease)
+        if lease.in_doubt and not lease.claims:
+            self.abandon(lease)
 
-    def fresh(self, key: int) -> ClaimLease | None:
-        """A seat of ours that may claim once more as it is; None for any other."""
-        with self._guard:
-            seat = self._taken.get(key)
-        good = seat is not None and not seat.unsure and seat.is_fresh(self._clock.mono())
-        return seat if good else None
+    def reusable(self, owner: int) -> ClaimLease | None:
+        """The claim lease if it is ours and may claim again without a heartbeat."""
+        with self._lock:
+            lease = self._in_use.get(owner)
+        good = lease is not None and not lease.in_doubt and lease.is_fresh(self._clock.mono())
+        return lease if good else None
 
-    def of(self, key: int) -> ClaimLease | None:
-        """A seat of ours that is in use."""
-        return self._taken.get(key)
+    def in_use(self, owner: int) -> ClaimLease | None:
+        """The claim lease if it is ours and in use."""
+        return self._in_use.get(owner)
 
-    def lose(self, key: int) -> None:
-        """The store holds the seat for dead."""
-        with self._guard:
-            self._taken.pop(key, None)
+    def discard(self, owner: int) -> None:
+        """Forget a claim lease that the store has declared dead."""
+        with self._lock:
+            self._in_use.pop(owner, None)
 
-    def drop(self, seat: ClaimLease) -> None:
-        """Nobody knows what it holds: let the store take it back, without waiting for that. A seat
-        with other jobs is not used again; what it holds besides goes when they have ended."""
-        seat.unsure = True
-        if seat.holds:
+    def abandon(self, lease: ClaimLease) -> None:
+        """Give up a claim lease whose claims are in doubt: deregister it in the background, which
+        makes the store take back what it owns. One that still owns known claims is not used for new
+        ones, and is deregistered when they are over."""
+        lease.in_doubt = True
+        if lease.claims:
             return
-        self.lose(seat.key)
+        self.discard(lease.owner)
         with contextlib.suppress(Exception):
-            self._access.start(lambda: _leave(self._access.store, [seat.key]))
+            self._access.start(lambda: _deregister(self._access.store, [lease.owner]))
 
-    def undo(self, seat: ClaimLease, number: int) -> None:
-        """Hand back what the exchange of that number has claimed or is about to claim, without
-        waiting for that: its caller was interrupted and will never see it."""
-        seat.unsure = True
+    def undo(self, lease: ClaimLease, number: int) -> None:
+        """Release in the background what the exchange of that number has claimed or is about to
+        claim: its caller was interrupted and will never see the job."""
+        lease.in_doubt = True
         with contextlib.suppress(Exception):
-            self._access.start(lambda: self._undo(seat, number))
+            self._access.start(lambda: self._undo(lease, number))
 
-    async def _undo(self, seat: ClaimLease, number: int) -> None:
+    async def _undo(self, lease: ClaimLease, number: int) -> None:
         store = self._access.store
-        async with seat.turn:
-            owned = await store.jobs.owned(seat.key)
+        async with lease.exchange_lock:
+            owned = await store.jobs.owned(lease.owner)
             claims = [one.claim for one in owned if one.exchange == number]
             if claims:
-                await store.jobs.exchange(Exchange(owner=seat.key, number=0, release=claims))
-        with self._guard:
-            seat.holds.difference_update(claims)
-        # With all that it may still hold, unless others of this process share it.
-        self.drop(seat)
+                await store.jobs.exchange(Exchange(owner=lease.owner, number=0, release=claims))
+        with self._lock:
+            lease.claims.difference_update(claims)
+        # Whatever else it owns is in doubt too, unless other jobs of this process share it.
+        self.abandon(lease)
 
-    async def heartbeat(self, store: Store, key: int) -> bool:
-        """Renew the lease of a seat, also of another process's; False when it was lost."""
-        sent = self._clock.mono()
-        answer = await store.processes.heartbeat(key, _BUSY)
-        with self._guard:
-            seat = self._taken.get(key)
-        if seat is not None and answer.alive:
-            seat.beaten = sent
-        return answer.alive
+    async def heartbeat(self, store: Store, owner: int) -> bool:
+        """Renew a claim lease, also one of another process; False when it was lost."""
+        sent_at = self._clock.mono()
+        reply = await store.processes.heartbeat(owner, _BUSY)
+        with self._lock:
+            lease = self._in_use.get(owner)
+        if lease is not None and reply.alive:
+            lease.renewed_at = sent_at
+        return reply.alive
 
-    def leave(self) -> None:
-        """Give up the seats that hold nothing. What the others hold is lost with their lease:
-        handing it back unspent would let a job that ends its script be tried for ever."""
-        with self._guard:
-            free, self._free = self._free, []
-        if free:
-            keys = [seat.key for seat in free if not seat.holds]
-            self._access.start(lambda: _leave(self._access.store, keys)).result(_LEAVE_S)
+    def deregister_idle(self) -> None:
+        """Deregister the claim leases that own nothing.
 
-    def _free_one(self, lease_s: float) -> ClaimLease | None:
-        with self._guard:
-            for place in range(len(self._free) - 1, -1, -1):
-                if self._free[place].lease_s == lease_s:
-                    seat = self._free.pop(place)
-                    self._taken[seat.key] = seat
-                    return seat
+        Those that own a job stay until they expire: releasing the job without spending an attempt
+        would retry a job that kills its script for ever.
+        """
+        with self._lock:
+            idle, self._idle = self._idle, []
+        if idle:
+            owners = [lease.owner for lease in idle if not lease.claims]
+            self._access.start(lambda: _deregister(self._access.store, owners)).result(
+                _DEREGISTER_S
+            )
+
+    def _take_idle(self, lease_s: float) -> ClaimLease | None:
+        with self._lock:
+            for index in range(len(self._idle) - 1, -1, -1):
+                if self._idle[index].lease_s == lease_s:
+                    lease = self._idle.pop(index)
+                    self._in_use[lease.owner] = lease
+                    return lease
         return None
 
-    def _shared_one(self, lease_s: float) -> ClaimLease | None:
-        """Beyond so many, jobs dequeued within a tenth of a lease share a seat: no lease becomes
-        longer by that, unless one of them gets a heartbeat. On SQLite a seat is an open file."""
+    def _find_shareable(self, lease_s: float) -> ClaimLease | None:
+        """From ``_MAX_LEASES`` on, jobs dequeued within a tenth of a lease share one: no lease
+        becomes longer by that, unless one of the jobs gets a heartbeat. On SQLite a claim lease
+        costs an open file."""
         now = self._clock.mono()
-        with self._guard:
-            if len(self._taken) < _MAX_SEATS:
+        with self._lock:
+            if len(self._in_use) < _MAX_LEASES:
                 return None
-            for seat in reversed(self._taken.values()):
-                if seat.lease_s == lease_s and not seat.unsure and seat.is_fresh(now):
-                    return seat
+            for lease in reversed(self._in_use.values()):
+                if lease.lease_s == lease_s and not lease.in_doubt and lease.is_fresh(now):
+                    return lease
         return None
 
     def _register(self, lease_s: float) -> ClaimLease:
-        began = self._clock.mono()
-        with self._guard:
-            # Jobs that were dequeued here and never ended.
-            for seat in list(self._taken.values()):
-                if began - seat.beaten > seat.lease_s * _FORGOTTEN_AFTER_LEASES:
-                    del self._taken[seat.key]
+        started_at = self._clock.mono()
+        with self._lock:
+            # Jobs that were dequeued here and never finished: their leases have long expired.
+            for lease in list(self._in_use.values()):
+                if started_at - lease.renewed_at > lease.lease_s * _FORGOTTEN_AFTER_LEASES:
+                    del self._in_use[lease.owner]
         new = NewProcess(
             host_id=new_ulid(self._clock.now(), self._entropy),
             label=f"pull-{self._queue}-{os.getpid()}",
@@ -212,18 +227,19 @@ class ClaimLeases:
             hostname=socket.gethostname(),
             lease_s=lease_s * (1 + _SLACK),
         )
-        seat = ClaimLease(self._access.run(lambda store: _join(store, new)), lease_s, began)
-        with self._guard:
-            self._taken[seat.key] = seat
-        return seat
+        owner = self._access.run(lambda store: _register_process(store, new))
+        lease = ClaimLease(owner, lease_s, started_at)
+        with self._lock:
+            self._in_use[owner] = lease
+        return lease
 
 
-async def _join(store: Store, new: NewProcess) -> int:
-    # No service may be running to remove the rows of scripts that were killed.
+async def _register_process(store: Store, new: NewProcess) -> int:
+    # No service may be running that removes the rows of killed scripts.
     await store.processes.remove_dead()
     return await store.processes.register(new)
 
 
-async def _leave(store: Store, keys: list[int]) -> None:
-    for key in keys:
-        await store.processes.deregister(key)
+async def _deregister(store: Store, owners: list[int]) -> None:
+    for owner in owners:
+        await store.processes.deregister(owner)

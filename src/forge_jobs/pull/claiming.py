@@ -1,10 +1,9 @@
-"""Getting a job and ending it: the rounds of a pull queue with its store.
+"""Claims and finishes the jobs of a pull queue.
 
-There is no second way of claiming: each round is an exchange like a worker's, for one job.
+There is no second way of claiming: each call is an ``exchange`` like a worker's, for one job.
 """
 
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 from forge_jobs.client.store_access import StoreAccess
@@ -13,178 +12,176 @@ from forge_jobs.core.errors import Conflict, LeaseLost, NotFound, Refused, Store
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, JobRecord
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.direct import DirectJobs
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 from forge_jobs.store.store import Store
 
 from .claim_leases import ClaimLease, ClaimLeases
-from .job import shown
+from .job import status_of
 
 LOST_NOTE: Final = "the lease ended before the job was completed or failed"
-_MAX_REAPED: Final = 500
+_REAP_BATCH: Final = 500
 _REAP_EVERY_S: Final = 1.0
-# After an outage everybody looks expired: workers get one lease of theirs to show that they live.
-_PATIENCE_S: Final = 15.0
-_TRIES: Final = 3
-# Nobody else may be there to bring into the books what was counted.
-_FOLD_EVERY_S: Final = 10.0
-_MAX_FOLDED: Final = 1_000
-_MAX_FOLDS: Final = 100
+# After an outage every lease looks expired: workers get one lease of theirs to send a heartbeat.
+_OUTAGE_GRACE_S: Final = 15.0
+_MAX_TRIES: Final = 3
+# No worker may be running whose service merges the counters.
+_ROLL_UP_EVERY_S: Final = 10.0
+_ROLL_UP_BATCH: Final = 1_000
+_MAX_ROLL_UPS: Final = 100
 
 
-class Taken:
-    """What a round brought: perhaps a claim, and when to ask again if not."""
+class ClaimReply:
+    """The reply to a claim: perhaps a job, else when one may become due."""
 
-    __slots__ = ("claim", "next_due", "now", "seat")
+    __slots__ = ("job", "lease", "next_due", "now")
 
-    def __init__(self, seat: ClaimLease, answer: Exchanged) -> None:
-        self.seat = seat
-        self.claim: ClaimedJob | None = answer.claims[0] if answer.claims else None
-        self.now: Instant = answer.now
-        self.next_due: Instant | None = answer.next_due
+    def __init__(self, lease: ClaimLease, reply: Exchanged) -> None:
+        self.lease = lease
+        self.job: ClaimedJob | None = reply.claims[0] if reply.claims else None
+        self.now: Instant = reply.now
+        self.next_due: Instant | None = reply.next_due
 
 
-class Round:
-    """How far a call to get a job has come, for its undoing: whose claim it is, and its number."""
+class ClaimAttempt:
+    """The exchange that a call to get a job has sent: its owner and number, to undo the claim when
+    the call is interrupted."""
 
-    __slots__ = ("number", "seat")
+    __slots__ = ("lease", "number")
 
     def __init__(self) -> None:
-        self.seat: ClaimLease | None = None
+        self.lease: ClaimLease | None = None
         self.number = 0
 
 
-class Claiming:
-    """Rounds of one queue; safe for many threads."""
+class JobClaimer:
+    """The exchanges of one queue; safe for many threads."""
 
-    def __init__(self, access: StoreAccess, queue: str, seats: ClaimLeases, clock: Clock) -> None:
+    def __init__(self, access: StoreAccess, queue: str, leases: ClaimLeases, clock: Clock) -> None:
         self._access = access
         self._queue = queue
-        self._seats = seats
+        self._leases = leases
         self._clock = clock
-        self._direct: Callable[[Exchange], Exchanged] | None = None
-        self._reap_at = 0.0
-        self._judge_at = 0.0
-        self._fold_at = clock.mono() + _FOLD_EVERY_S
+        self._next_reap = 0.0
+        self._no_reap_before = 0.0
+        self._next_roll_up = clock.mono() + _ROLL_UP_EVERY_S
         self.control_version = 0
 
-    def opened(self) -> None:
-        """The store is there: find out whether it can be written on the calling thread."""
-        jobs = self._access.ready().jobs
-        self._direct = jobs.exchange_sync if isinstance(jobs, DirectJobs) else None
+    # ---------------------------------------------------------------- claim
 
-    # ---------------------------------------------------------------- getting
-
-    def take(self, kinds: tuple[str, ...], lease_s: float, round: Round) -> Taken:
-        """The best job that is due, if any. Lost claims are taken back first, at most once a
-        second while there is work, and always before saying that there is none."""
-        looked = self._clock.mono() >= self._reap_at
-        if looked:
+    def claim(self, kinds: tuple[str, ...], lease_s: float, attempt: ClaimAttempt) -> ClaimReply:
+        """Claim the first job that is due, if any. Lost claims are reaped first: at most once a
+        second while there is work, and always before the reply is that there is none."""
+        reaped = self._clock.mono() >= self._next_reap
+        if reaped:
             self.reap()
-        taken = self._claim(kinds, lease_s, round)
-        if taken.claim is None and not looked and self.reap():
-            taken = self._claim(kinds, lease_s, round)
-        return taken
+        reply = self._claim(kinds, lease_s, attempt)
+        if reply.job is None and not reaped and self.reap():
+            reply = self._claim(kinds, lease_s, attempt)
+        return reply
 
     def reap(self) -> bool:
-        """Take back what nobody holds any more; whether anything came back."""
+        """Take jobs from owners whose lease has ended; whether any became pending."""
         now = self._clock.mono()
-        if now < self._judge_at:
+        if now < self._no_reap_before:
             return False
-        self._reap_at = now + _REAP_EVERY_S
-        if now >= self._fold_at and self._direct is None:
-            # Stores that are written on the calling thread do it by themselves.
-            self._fold_at = now + _FOLD_EVERY_S
+        self._next_reap = now + _REAP_EVERY_S
+        if now >= self._next_roll_up and not self._access.ready().capabilities.sync_calls:
+            # Stores that are written on the calling thread roll up by themselves.
+            self._next_roll_up = now + _ROLL_UP_EVERY_S
             self._access.start(self._roll_up)
         found, more = False, True
         while more:
             try:
                 reaped = self._access.run(
-                    lambda store: store.jobs.reap(crash_note=LOST_NOTE, limit=_MAX_REAPED)
+                    lambda store: store.jobs.reap(crash_note=LOST_NOTE, limit=_REAP_BATCH)
                 )
             except StoreError:
-                self._judge_at = self._clock.mono() + _PATIENCE_S
+                self._no_reap_before = self._clock.mono() + _OUTAGE_GRACE_S
                 raise
             found, more = found or reaped.pending > 0, reaped.more
         return found
 
     async def _roll_up(self) -> None:
-        """Aside: no caller waits for it, and what it cannot do now it does later."""
+        """In the background: no caller waits for it, and a later call does what this one cannot."""
         store = await self._access.aready()
         with contextlib.suppress(StoreError):
-            for _ in range(_MAX_FOLDS):
-                if not await store.metrics.roll_up(limit=_MAX_FOLDED):
+            for _ in range(_MAX_ROLL_UPS):
+                if not await store.metrics.roll_up(limit=_ROLL_UP_BATCH):
                     return
 
-    def undo(self, round: Round) -> None:
-        """An error or a signal ended the call: what it has claimed goes back, unspent."""
-        if round.seat is not None:
-            self._seats.undo(round.seat, round.number)
+    def undo(self, attempt: ClaimAttempt) -> None:
+        """Release what an interrupted call has claimed, without spending an attempt."""
+        if attempt.lease is not None:
+            self._leases.undo(attempt.lease, attempt.number)
 
-    def _claim(self, kinds: tuple[str, ...], lease_s: float, round: Round) -> Taken:
+    def _claim(self, kinds: tuple[str, ...], lease_s: float, attempt: ClaimAttempt) -> ClaimReply:
         want = (Want(self._queue, 1, 0, kinds),)
-        for _ in range(_TRIES):
-            round.seat = None
-            seat = self._seats.take(lease_s)
-            round.number = number = seat.next_number()
-            round.seat = seat
-            answer = self._exchange(Exchange(owner=seat.key, number=number, want=want))
-            if answer.alive:
-                return self._got(seat, answer)
-            self._seats.lose(seat.key)
+        for _ in range(_MAX_TRIES):
+            attempt.lease = None
+            lease = self._leases.acquire(lease_s)
+            attempt.number = number = lease.next_number()
+            attempt.lease = lease
+            reply = self._exchange(Exchange(owner=lease.owner, number=number, want=want))
+            if reply.alive:
+                return self._accept(lease, reply)
+            self._leases.discard(lease.owner)
         raise Unavailable(
             f"queue {self._queue!r}: leases end as soon as they begin; ask for a longer lease"
         )
 
-    # ---------------------------------------------------------------- ending
+    # ---------------------------------------------------------------- finish
 
-    def end(self, owner: int, finish: Finish, *, job_id: str, unsure: bool) -> None:
-        """Write the end of a claim, or say why it cannot be written."""
-        answer = self._exchange(Exchange(owner=owner, number=0, finish=(finish,)))
-        verdict = answer.verdicts[0]
-        self._seats.ended(owner, Claim(finish.key, finish.epoch), lost=verdict is Verdict.STALE)
+    def finish(self, owner: int, finish: Finish, *, job_id: str, in_doubt: bool) -> None:
+        """Write a finish, or raise LeaseLost or Refused.
+
+        ``in_doubt``: an earlier try got no reply, so the same finish may be written already.
+        """
+        reply = self._exchange(Exchange(owner=owner, number=0, finish=(finish,)))
+        verdict = reply.verdicts[0]
+        claim = Claim(finish.key, finish.epoch)
+        self._leases.remove_claim(owner, claim, lost=verdict is Verdict.STALE)
         if verdict is Verdict.STALE:
-            raise self.lost(job_id)
+            raise self.lease_lost(job_id)
         if verdict is Verdict.ALREADY:
             record = self.record(job_id)
-            if not unsure or record.status is not finish.status:
-                raise Refused(f"job {job_id} has ended before: it is {shown(record)}")
+            if not in_doubt or record.status is not finish.status:
+                raise Refused(f"job {job_id} has ended before: it is {status_of(record)}")
 
-    def end_and_take(
-        self, owner: int, finish: Finish, kinds: tuple[str, ...], round: Round
-    ) -> tuple[bool, Taken] | None:
-        """The end of one job and the claim of the next in one round; whether the end was written.
+    def finish_and_claim(
+        self, owner: int, finish: Finish, kinds: tuple[str, ...], attempt: ClaimAttempt
+    ) -> tuple[bool, ClaimReply] | None:
+        """Finish one job and claim the next in one exchange; whether the finish was applied.
 
-        None, with nothing done, when something else has to be done first.
+        None, with nothing done, when the lease needs a heartbeat or lost claims must be reaped.
         """
-        seat = self._seats.fresh(owner)
-        if seat is None or self._clock.mono() >= self._reap_at:
+        lease = self._leases.reusable(owner)
+        if lease is None or self._clock.mono() >= self._next_reap:
             return None
         want = (Want(self._queue, 1, 0, kinds),)
-        round.number = number = seat.next_number()
-        round.seat = seat
+        attempt.number = number = lease.next_number()
+        attempt.lease = lease
         request = Exchange(owner=owner, number=number, finish=(finish,), want=want)
-        answer = self._exchange(request)
-        written = answer.verdicts[0] is Verdict.APPLIED
-        taken = self._got(seat, answer)
-        if not answer.alive:
-            self._seats.lose(owner)
-        elif written:
-            self._seats.ended(owner, Claim(finish.key, finish.epoch))
-        return written, taken
+        exchanged = self._exchange(request)
+        applied = exchanged.verdicts[0] is Verdict.APPLIED
+        reply = self._accept(lease, exchanged)
+        if not exchanged.alive:
+            self._leases.discard(owner)
+        elif applied:
+            self._leases.remove_claim(owner, Claim(finish.key, finish.epoch))
+        return applied, reply
 
-    def _got(self, seat: ClaimLease, answer: Exchanged) -> Taken:
-        taken = Taken(seat, answer)
-        claim = taken.claim
-        self._seats.got(seat, None if claim is None else Claim(claim.key, claim.epoch))
-        return taken
+    def _accept(self, lease: ClaimLease, exchanged: Exchanged) -> ClaimReply:
+        reply = ClaimReply(lease, exchanged)
+        job = reply.job
+        self._leases.add_claim(lease, None if job is None else Claim(job.key, job.epoch))
+        return reply
 
     def release(self, owner: int, claim: Claim) -> None:
-        """Hand a claim back as if it had never been made; no effect when it was lost before."""
+        """Release a claim without spending the attempt; no effect when it was lost before."""
         self._exchange(Exchange(owner=owner, number=0, release=(claim,)))
-        self._seats.ended(owner, claim)
+        self._leases.remove_claim(owner, claim)
 
-    # ---------------------------------------------------------------- looking
+    # ---------------------------------------------------------------- query
 
     def record(self, job_id: str) -> JobRecord:
         """A job of this queue, or NotFound."""
@@ -193,32 +190,33 @@ class Claiming:
             raise NotFound(f"queue {self._queue!r} has no job {job_id!r}")
         return found
 
-    def lost(self, job_id: str) -> Conflict:
-        """What to say about a claim that is not valid any more."""
+    def lease_lost(self, job_id: str) -> Conflict:
+        """The error for a claim that is no longer valid."""
         with contextlib.suppress(NotFound):
+            status = status_of(self.record(job_id))
             return LeaseLost(
-                f"the lease of job {job_id} was lost: it is {shown(self.record(job_id))} now, and "
+                f"the lease of job {job_id} was lost: it is {status} now, and "
                 "this result was not stored; ask for a longer lease, or send heartbeats"
             )
         return LeaseLost(f"the lease of job {job_id} was lost and the job was deleted since")
 
     def _exchange(self, request: Exchange) -> Exchanged:
         try:
-            if self._direct is not None:
-                self._access.ready()
-                answer = self._direct(request)
+            store = self._access.ready()
+            if store.capabilities.sync_calls:
+                reply = store.exchange_sync(request)
             else:
-                answer = self._access.run(lambda store: self._exchange_there(store, request))
+                reply = self._access.run(lambda store: self._exchange_on_io(store, request))
         except StoreError:
-            self._judge_at = self._clock.mono() + _PATIENCE_S
+            self._no_reap_before = self._clock.mono() + _OUTAGE_GRACE_S
             raise
-        self.control_version = answer.control_version
-        return answer
+        self.control_version = reply.control_version
+        return reply
 
-    async def _exchange_there(self, store: Store, request: Exchange) -> Exchanged:
-        seat = self._seats.of(request.owner)
-        if seat is None or not request.want:
+    async def _exchange_on_io(self, store: Store, request: Exchange) -> Exchanged:
+        lease = self._leases.in_use(request.owner)
+        if lease is None or not request.want:
             return await store.jobs.exchange(request)
-        # It goes on when its caller is interrupted; what undoes it comes after it.
-        async with seat.turn:
+        # The exchange goes on when its caller is interrupted; ``undo`` waits for it here.
+        async with lease.exchange_lock:
             return await store.jobs.exchange(request)

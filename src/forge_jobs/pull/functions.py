@@ -1,4 +1,4 @@
-"""The nine functions of the original: a queue first, and errors that name the function."""
+"""The pull queue as nine functions: they take the queue, and their errors name the function."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def _named(function: Callable[P, R]) -> Callable[P, R]:
-    """Put the function's name before every error of ours that leaves it."""
+    """Put the function's name before the text of every ForgeError that leaves it."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -35,7 +35,7 @@ def _named(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _given(queue: object) -> JobQueue:
+def _checked(queue: object) -> JobQueue:
     if not isinstance(queue, JobQueue):
         raise BadOption(f"queue is missing: pass what job_queue_create gave, not {queue!r}")
     return queue
@@ -43,7 +43,7 @@ def _given(queue: object) -> JobQueue:
 
 @_named
 def job_queue_create(db: str | JobQueue, table: str = DEFAULT_TABLE) -> JobQueue:
-    """The queue ``table`` at an address, or beside another queue. Running it twice is harmless."""
+    """The queue ``table`` at an address, or in the store of another queue; created if missing."""
     if isinstance(db, JobQueue):
         return db.table(table)
     if not isinstance(db, str) or not db:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -62,9 +62,9 @@ def job_enqueue(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     dedupe_key: str | None = None,
 ) -> str:
-    """Store a job; its id. As in the original, a ``payload`` that is text is taken for JSON."""
+    """Store a job and return its id. A ``payload`` of type str or bytes is read as JSON text."""
     body = json.decode_text(payload) if isinstance(payload, str | bytes) else payload
-    return _given(queue).enqueue(
+    return _checked(queue).enqueue(
         type,
         body,
         priority=priority,
@@ -78,25 +78,25 @@ def job_enqueue(
 def job_dequeue(
     queue: JobQueue, types: Sequence[str] | None = None, *, lease: Duration = DEFAULT_LEASE
 ) -> Job | None:
-    """Claim the best job that is due; None when there is none."""
-    return _given(queue).dequeue(types, lease=lease)
+    """Claim the first job that is due; None when there is none."""
+    return _checked(queue).dequeue(types, lease=lease)
 
 
 @_named
 def job_complete(queue: JobQueue, job: Job | str, result: object = None) -> None:
-    """The job has succeeded."""
-    _given(queue).complete(job, result)
+    """Finish the job as completed."""
+    _checked(queue).complete(job, result)
 
 
 @_named
 def job_fail(queue: JobQueue, job: Job | str, message: str | BaseException = "") -> None:
-    """This attempt has failed."""
-    _given(queue).fail(job, message)
+    """Finish this attempt as failed."""
+    _checked(queue).fail(job, message)
 
 
 @_named
 def job_status_summary(counts: Mapping[str, int]) -> str:
-    """Counts per state as one line; asks no store (``queue.counts()`` does)."""
+    """Counts by status as one line; takes what ``queue.counts()`` returns."""
     return summary_text(counts)
 
 
@@ -111,8 +111,8 @@ def job_worker(
     lease: Duration = DEFAULT_LEASE,
     timeout: Duration | None = None,
 ) -> int:
-    """Handle jobs until ``stop`` is set; how many there were."""
-    return _given(queue).work(
+    """Handle jobs until ``stop`` is set; returns how many."""
+    return _checked(queue).work(
         handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
     )
 
@@ -129,13 +129,13 @@ def job_worker_pool(
     lease: Duration = DEFAULT_LEASE,
     timeout: Duration | None = None,
 ) -> int:
-    """The same on that many threads; returns when all have ended."""
-    return _given(queue).work_pool(
+    """``job_worker`` on ``workers`` threads; returns when all have stopped."""
+    return _checked(queue).work_pool(
         workers, handler, types=types, poll=poll, stop=stop, lease=lease, timeout=timeout
     )
 
 
 @_named
 def job_cleanup(queue: JobQueue, older_than: Duration, *, keep_dead: bool = False) -> int:
-    """Delete jobs that ended longer ago than that; how many."""
-    return _given(queue).cleanup(older_than, keep_dead=keep_dead)
+    """Delete jobs that ended longer than ``older_than`` ago; returns how many."""
+    return _checked(queue).cleanup(older_than, keep_dead=keep_dead)

@@ -8,23 +8,23 @@ from forge_jobs.store.store import Store
 from .held_jobs import HeldJobs
 from .job import Job
 
-_BEATS_PER_LEASE = 5
-_LOOK_S = 1.0
+_HEARTBEATS_PER_LEASE = 5
+_CONTROL_S = 1.0
 
 
 class Heartbeats:
-    """Renews the lease of the job that is being handled, and hears whether it was cancelled.
+    """Renews the lease of the running job, and reads whether it was cancelled.
 
-    After ``timeout_s`` it lets the lease run out: a function that blocks its thread cannot be
-    stopped, but it must not keep its job for ever.
+    After ``timeout_s`` it lets the lease expire: a function that blocks its thread cannot be
+    stopped, but it must not hold its job for ever.
     """
 
-    name = "pull-keeper"
+    name = "pull-heartbeats"
     runs_on = RunsOn.EVERY_PROCESS
 
     def __init__(
         self,
-        holding: HeldJobs,
+        held: HeldJobs,
         store: Store,
         *,
         clock: Clock,
@@ -32,23 +32,23 @@ class Heartbeats:
         lease_s: float,
         timeout_s: float | None,
     ) -> None:
-        self._holding = holding
+        self._held = held
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._beat_s = lease_s / _BEATS_PER_LEASE
+        self._interval_s = lease_s / _HEARTBEATS_PER_LEASE
         self._timeout_s = timeout_s
         self._job: Job | None = None
-        self._began = 0.0
-        self._beaten = 0.0
+        self._started_at = 0.0
+        self._sent_at = 0.0
 
-    def watch(self, job: Job | None) -> None:
-        """Keep this job alive from now on, instead of the last one."""
-        self._began = self._beaten = self._clock.mono()
+    def set_job(self, job: Job | None) -> None:
+        """Send heartbeats for this job from now on, instead of the last one."""
+        self._started_at = self._sent_at = self._clock.mono()
         self._job = job
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         await run_service(
             self,
             ServiceLoop(
@@ -57,18 +57,18 @@ class Heartbeats:
         )
 
     async def tick(self) -> Next:
-        """Beat if it is time, and look for a cancel request."""
-        job, following = self._job, Next.after(min(self._beat_s, _LOOK_S))
+        """Send a heartbeat if one is due, and read cancel requests."""
+        job, following = self._job, Next.after(min(self._interval_s, _CONTROL_S))
         if job is None or job.claim is None or job.signals.lost:
             return following
         now = self._clock.mono()
-        if self._timeout_s is not None and now - self._began > self._timeout_s:
+        if self._timeout_s is not None and now - self._started_at > self._timeout_s:
             return following
-        if now - self._beaten >= self._beat_s:
-            await self._holding.aheartbeat(self._store, job, job.claim)
-            self._beaten = now
+        if now - self._sent_at >= self._interval_s:
+            await self._held.aheartbeat(self._store, job, job.claim)
+            self._sent_at = now
         else:
-            await self._holding.look(self._store, job, job.claim)
+            await self._held.read_cancel(self._store, job, job.claim)
         return following
 
 

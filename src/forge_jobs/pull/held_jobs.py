@@ -1,4 +1,4 @@
-"""The jobs this process holds: how they end, are handed back, and are kept alive."""
+"""The jobs this process has dequeued and not finished: finish, release, heartbeat."""
 
 import threading
 
@@ -16,16 +16,16 @@ from forge_jobs.store.queues import QueueConfig
 from forge_jobs.store.store import Store
 
 from .claim_leases import ClaimLeases
-from .claiming import Claiming, Round, Taken
-from .job import Job, JobStatus, dequeued, shown
+from .claiming import ClaimAttempt, ClaimReply, JobClaimer
+from .job import Job, JobStatus, from_claim, status_of
 from .requests import id_text
 
 
 class HeldJobs:
-    """Every job that was dequeued here and has not ended, by id.
+    """Every held job, by id.
 
-    A Job carries its own claim, so that another process (a forked child) can end it too; an id
-    alone means the claim that was made here.
+    A Job carries its own claim, so another process (a forked child) can finish it too. An id alone
+    means the claim that was made here.
     """
 
     def __init__(
@@ -33,71 +33,67 @@ class HeldJobs:
         access: StoreAccess,
         queue: str,
         *,
-        seats: ClaimLeases,
-        claiming: Claiming,
+        leases: ClaimLeases,
+        claimer: JobClaimer,
         retry: Retry | None,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._access = access
         self._queue = queue
-        self._seats = seats
-        self._claiming = claiming
+        self._leases = leases
+        self._claimer = claimer
         self._retry = retry
         self._clock = clock
         self._entropy = entropy
         self._config: tuple[int, QueueConfig | None] = (-1, None)
-        self._held: dict[str, Job] = {}
+        self._jobs: dict[str, Job] = {}
         self.forget_parent()
 
     def forget_parent(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
 
-    def adopt(self, taken: Taken, lease_s: float) -> Job | None:
-        """The job that a round brought, if any."""
-        claim = taken.claim
+    def hold(self, reply: ClaimReply, lease_s: float) -> Job | None:
+        """The job of a claim reply, held from now on; None if nothing was claimed."""
+        claim = reply.job
         if claim is None:
             return None
-        job = dequeued(
+        job = from_claim(
             claim,
             job_id=ids.job_id(claim.key, claim.enqueued_at, self._access.store.tag),
-            owner=taken.seat.key,
-            now=taken.now,
-            lease_until=after(taken.now, lease_s),
+            owner=reply.lease.owner,
+            now=reply.now,
+            lease_until=after(reply.now, lease_s),
         )
-        job.signals.began = self._clock.mono()
-        with self._guard:
-            self._held[job.id] = job
+        job.signals.started_at = self._clock.mono()
+        with self._lock:
+            self._jobs[job.id] = job
         return job
 
-    def undo(self, round: Round) -> None:
-        """A call to get a job was interrupted: it goes back."""
-        self._claiming.undo(round)
-
     def find(self, job: Job | str) -> tuple[Job, ClaimedJob]:
-        """The job that is meant and the claim on it; LeaseLost, Refused or NotFound without one."""
+        """A held job and its claim; LeaseLost, Refused or NotFound where there is no claim."""
         if isinstance(job, Job):
             if job.claim is not None:
                 return job, job.claim
             job_id = job.id
         else:
             job_id = id_text(job)
-        with self._guard:
-            held = self._held.get(job_id)
+        with self._lock:
+            held = self._jobs.get(job_id)
         if held is not None and held.claim is not None:
             return held, held.claim
-        status = shown(self._claiming.record(job_id))
+        status = status_of(self._claimer.record(job_id))
         if status is JobStatus.RUNNING:
             raise LeaseLost(f"job {job_id} is running, but it was not dequeued here")
         raise Refused(f"job {job_id} is {status}, not running: dequeue it first")
 
     def done(self, job: Job, claim: ClaimedJob, result: bytes | None) -> Finish:
-        """The end of a success."""
+        """The finish of a success."""
         return done(claim, result=result, ran_s=self._ran_s(job))
 
-    def finish(self, job: Job, claim: ClaimedJob, outcome: AnyOutcome) -> Finish:
-        """The end that any other outcome leads to."""
+    def decide(self, job: Job, claim: ClaimedJob, outcome: AnyOutcome) -> Finish:
+        """The finish that any other outcome leads to."""
         return decide(
             claim,
             outcome,
@@ -107,78 +103,80 @@ class HeldJobs:
             ran_s=self._ran_s(job),
         )
 
-    def end(self, job: Job, finish: Finish) -> None:
-        """Write the end of a claim."""
+    def finish(self, job: Job, finish: Finish) -> None:
+        """Write a finish; raises LeaseLost or Refused."""
         assert job.owner is not None
         try:
-            self._claiming.end(job.owner, finish, job_id=job.id, unsure=job.signals.unsure)
-            self._let_go(job)
+            in_doubt = job.signals.in_doubt
+            self._claimer.finish(job.owner, finish, job_id=job.id, in_doubt=in_doubt)
+            self._forget(job)
         except Conflict:
-            self._let_go(job)
+            self._forget(job)
             raise
         except BaseException:
-            # No answer, or a signal before it could be told: the end may be written.
-            job.signals.unsure = True
+            # The reply was lost, or a signal interrupted the call: the finish may be written.
+            job.signals.in_doubt = True
             raise
 
-    def end_and_adopt(
+    def finish_and_claim(
         self, job: Job, finish: Finish, kinds: tuple[str, ...], lease_s: float
     ) -> tuple[bool, Job | None]:
-        """Write the end of a claim and get the next job, in one round if that can be; whether the
-        end was written. False with no job: ``end`` is the way, and tells what is the matter."""
+        """Write a finish and claim the next job in one exchange if possible; whether the finish was
+        applied. (False, None): call ``finish``, which raises the reason if there is one."""
         assert job.owner is not None
-        round = Round()
+        attempt = ClaimAttempt()
         try:
-            found = self._claiming.end_and_take(job.owner, finish, kinds, round)
+            found = self._claimer.finish_and_claim(job.owner, finish, kinds, attempt)
             if found is None:
                 return False, None
-            written, taken = found
-            if written:
-                self._let_go(job)
-            return written, self.adopt(taken, lease_s)
+            applied, reply = found
+            if applied:
+                self._forget(job)
+            return applied, self.hold(reply, lease_s)
         except BaseException:
-            job.signals.unsure = True
-            self.undo(round)
+            job.signals.in_doubt = True
+            self._claimer.undo(attempt)
             raise
 
     def release(self, job: Job, claim: ClaimedJob) -> None:
-        """Hand a claim back as if it had never been made."""
+        """Release a claim without spending the attempt."""
         assert job.owner is not None
-        self._claiming.release(job.owner, Claim(claim.key, claim.epoch))
-        self._let_go(job)
+        self._claimer.release(job.owner, Claim(claim.key, claim.epoch))
+        self._forget(job)
 
     def heartbeat(self, job: Job, claim: ClaimedJob) -> bool:
-        """Begin the lease of a job anew; False when it was cancelled, LeaseLost when too late."""
+        """Renew the lease of a job; False when it was cancelled, LeaseLost when it is too late."""
         if not self._access.run(lambda store: self.aheartbeat(store, job, claim)):
-            raise self._claiming.lost(job.id)
+            raise self._claimer.lease_lost(job.id)
         return not job.signals.cancelled
 
     async def aheartbeat(self, store: Store, job: Job, claim: ClaimedJob) -> bool:
-        """The same on the I/O thread; False when it is too late."""
+        """``heartbeat`` on the I/O thread; False when the lease was lost."""
         assert job.owner is not None
-        if not await self._seats.heartbeat(store, job.owner):
+        if not await self._leases.heartbeat(store, job.owner):
             job.signals.lost = True
-            self._seats.lose(job.owner)
+            self._leases.discard(job.owner)
             return False
-        await self.look(store, job, claim)
+        await self.read_cancel(store, job, claim)
         return True
 
-    async def look(self, store: Store, job: Job, claim: ClaimedJob) -> None:
-        """Hear whether somebody cancelled the job."""
+    async def read_cancel(self, store: Store, job: Job, claim: ClaimedJob) -> None:
+        """Read whether somebody cancelled the job."""
         assert job.owner is not None
         control = await store.processes.control(job.owner)
         job.signals.cancelled = claim.key in control.cancels
 
-    def _let_go(self, job: Job) -> None:
-        with self._guard:
-            if self._held.get(job.id) is job:
-                del self._held[job.id]
+    def _forget(self, job: Job) -> None:
+        with self._lock:
+            if self._jobs.get(job.id) is job:
+                del self._jobs[job.id]
 
     def _ran_s(self, job: Job) -> float:
-        return max(self._clock.mono() - job.signals.began, 0.0) if job.signals.began else 0.0
+        started_at = job.signals.started_at
+        return max(self._clock.mono() - started_at, 0.0) if started_at else 0.0
 
     def _store_now(self, job: Job) -> Instant:
-        """Store time: from the answer that brought the job, by the steady clock."""
+        """Store time: that of the claim's reply, plus what has passed by the monotonic clock."""
         if job.started_at is None:
             return self._clock.now()
         return after(from_datetime(job.started_at, field="started_at"), self._ran_s(job))
@@ -186,7 +184,7 @@ class HeldJobs:
     def _backoff(self) -> Backoff:
         if self._retry is not None:
             return self._retry.backoff
-        version = self._claiming.control_version
+        version = self._claimer.control_version
         if self._config[0] != version:
             found = self._access.run(lambda store: store.queues.get(self._queue))
             self._config = (version, found)

@@ -1,4 +1,4 @@
-"""A job of a pull queue, in the words of pull queues."""
+"""The Job of a pull queue and its status, in the words of pull queues."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ from forge_jobs.core.status import JobStatus as StoredStatus
 
 
 class JobStatus(StrEnum):
-    """Where a job stands. ``failed``: an attempt ended badly and another one is to come."""
+    """The status of a job. ``failed``: an attempt failed and the job waits for its retry."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -24,7 +24,7 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-SHOWN: Final = {
+STATUS_OF_STATE: Final = {
     StoredStatus.SCHEDULED: JobStatus.PENDING,
     StoredStatus.PENDING: JobStatus.PENDING,
     StoredStatus.HELD: JobStatus.PENDING,
@@ -37,24 +37,28 @@ SHOWN: Final = {
 
 
 class Signals:
-    """What has happened to a claim while its handler runs."""
+    """What has happened to a claim while its handler runs.
 
-    __slots__ = ("began", "cancelled", "lost", "unsure")
+    ``started_at`` is by the monotonic clock, 0 for a job that was only read. ``in_doubt``: a finish
+    was sent and its reply was lost, so it may be written.
+    """
+
+    __slots__ = ("cancelled", "in_doubt", "lost", "started_at")
 
     def __init__(self) -> None:
-        # By the steady clock; 0 for a job that was only looked up.
-        self.began = 0.0
+        self.started_at = 0.0
         self.cancelled = False
         self.lost = False
-        # The answer to an end that was sent got lost: it may have been written.
-        self.unsure = False
+        self.in_doubt = False
 
 
 class Job(Struct, frozen=True, kw_only=True, eq=False):
-    """A job as it was when it was dequeued or looked up.
+    """A job as it was when ``dequeue`` claimed it or ``get`` read it.
 
-    ``attempts`` counts the attempts that were started, the running one included. ``claim`` is the
-    right to end the job; a job that was only looked up has none.
+    ``id``, ``type`` and ``payload`` say what to do. ``attempts`` counts the attempts that were
+    started, the running one included. ``lease_until`` is when the lease ends without a heartbeat.
+    ``result`` and ``error`` are those of a job that has ended. ``claim`` is the right to finish the
+    job; a job from ``get`` has none.
     """
 
     id: str
@@ -80,17 +84,17 @@ class Job(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the handler should stop: somebody cancelled the job, or its lease was lost."""
+        """Whether the handler should stop: the job was cancelled, or its lease was lost."""
         return self.signals.cancelled or self.signals.lost
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.type} {self.status} {self.attempts}/{self.max_attempts}>"
 
 
-def dequeued(
+def from_claim(
     claim: ClaimedJob, *, job_id: str, owner: int, now: Instant, lease_until: Instant
 ) -> Job:
-    """A job that was just claimed."""
+    """The Job for a new claim."""
     return Job(
         id=job_id,
         type=claim.kind,
@@ -109,22 +113,22 @@ def dequeued(
     )
 
 
-def looked_up(record: JobRecord) -> Job:
-    """A job as the store shows it to anybody."""
+def from_record(record: JobRecord) -> Job:
+    """The Job for a record; it has no claim."""
     signals = Signals()
     signals.cancelled = record.cancel_requested_at is not None
     return Job(
         id=record.id,
         type=record.kind,
         payload=payload.decode(record.payload),
-        status=shown(record),
+        status=status_of(record),
         priority=record.priority,
         attempts=record.attempts,
         max_attempts=record.max_attempts,
         created_at=to_datetime(record.enqueued_at),
         scheduled_at=to_datetime(record.run_at),
-        started_at=_moment(record.started_at),
-        completed_at=_moment(record.finished_at),
+        started_at=_datetime(record.started_at),
+        completed_at=_datetime(record.finished_at),
         result=None if record.result is None else payload.decode(record.result),
         error=None if record.status is StoredStatus.DONE else record.last_error,
         owner=record.owner,
@@ -135,13 +139,14 @@ def looked_up(record: JobRecord) -> Job:
     )
 
 
-def shown(record: JobRecord) -> JobStatus:
-    """A waiting job that was started before is a failed one, also when its time has come."""
+def status_of(record: JobRecord) -> JobStatus:
+    """The status of a record. A waiting job that was started before is a failed one, also when its
+    retry is due."""
     waiting = record.status not in TERMINAL and record.status is not StoredStatus.RUNNING
     if waiting and record.attempts > 0:
         return JobStatus.FAILED
-    return SHOWN[record.status]
+    return STATUS_OF_STATE[record.status]
 
 
-def _moment(instant: Instant | None) -> datetime | None:
+def _datetime(instant: Instant | None) -> datetime | None:
     return None if instant is None else to_datetime(instant)

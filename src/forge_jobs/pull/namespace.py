@@ -1,4 +1,4 @@
-"""What a queue may be called: checked before anything else happens."""
+"""Names of pull queues, checked before the store is opened."""
 
 import re
 from typing import Final
@@ -13,7 +13,7 @@ _RULE: Final = (
 
 
 def table_name(value: object) -> str:
-    """The name of a pull queue, or BadName. Every such name is also the name of a queue."""
+    """The name of a pull queue, or BadName. Every such name is a valid queue name too."""
     if (
         not isinstance(value, str)
         or _NAME.fullmatch(value) is None

@@ -1,4 +1,4 @@
-"""JobQueue: a durable queue for scripts that fetch their work themselves."""
+"""JobQueue: a durable queue for scripts that dequeue their jobs themselves."""
 
 import atexit
 import contextlib
@@ -12,7 +12,6 @@ from typing import Final
 from forge_jobs import config
 from forge_jobs.backends.url import open_store
 from forge_jobs.client.store_access import StoreAccess
-from forge_jobs.client.transaction import enqueue_in
 from forge_jobs.core import payload as json
 from forge_jobs.core.errors import ForgeError, NotFound, Refused
 from forge_jobs.core.instant import SECOND, Duration, seconds
@@ -22,14 +21,15 @@ from forge_jobs.core.selection import Acted, Selection
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.enqueuer import Enqueuer
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 
 from .claim_leases import ClaimLeases
-from .claiming import Claiming, Round
+from .claiming import ClaimAttempt, JobClaimer
 from .held_jobs import HeldJobs
-from .job import SHOWN, Job, JobStatus, looked_up, shown
+from .job import STATUS_OF_STATE, Job, JobStatus, from_record, status_of
 from .namespace import DEFAULT_TABLE, table_name
 from .requests import (
     DEFAULT_LEASE,
@@ -40,18 +40,27 @@ from .requests import (
     type_names,
 )
 from .summary import summary_text
-from .work import DEFAULT_POLL, Handler, WorkLoop, WorkPlan, run_pool
+from .work import DEFAULT_POLL, Handler, WorkLoop, WorkOptions, run_pool
 
-_PURGED_AT_ONCE: Final = 500
+_PURGE_BATCH: Final = 500
 _REASON: Final = "cancelled by a script"
-_FOR_EVER: Final = QueueChange(retain_done_s=None, retain_dead_s=None, retain_cancelled_s=None)
+_KEEP_FOR_EVER: Final = QueueChange(retain_done_s=None, retain_dead_s=None, retain_cancelled_s=None)
 
 
 class JobQueue:
-    """A named queue in a store: enqueue, dequeue, complete or fail, from any script.
+    """A durable queue for scripts: enqueue, dequeue, complete or fail.
 
-    No worker and no service is needed: ``dequeue`` itself brings in what has come due and what
-    lost its lease. One object serves many threads; a forked child may go on using it.
+    ::
+
+        queue = JobQueue.open("sqlite:///jobs.db")
+        queue.enqueue("resize", {"path": "a.png"})
+        job = queue.dequeue(["resize"], lease="5m")
+        if job is not None:
+            queue.complete(job, result={"ok": True})
+
+    No worker process is needed: ``dequeue`` promotes jobs that are due and takes back jobs whose
+    lease has ended. One object serves many threads, and a forked child may go on using it. Use it
+    as a context manager or call ``close``.
     """
 
     def __init__(
@@ -65,24 +74,24 @@ class JobQueue:
     ) -> None:
         self.name = table_name(table)
         self.access = access
+        self._enqueuer = Enqueuer(access)
         self.clock = clock
         self.entropy = entropy
         self.retry_rule = retry
-        self._seats = ClaimLeases(access, self.name, clock, entropy)
-        self._claiming = Claiming(access, self.name, self._seats, clock)
-        self.holding = HeldJobs(
+        self._leases = ClaimLeases(access, self.name, clock, entropy)
+        self._claimer = JobClaimer(access, self.name, self._leases, clock)
+        self.held = HeldJobs(
             access,
             self.name,
-            seats=self._seats,
-            claiming=self._claiming,
+            leases=self._leases,
+            claimer=self._claimer,
             retry=retry,
             clock=clock,
             entropy=entropy,
         )
         access.at_fork(self._forget_parent)
-        access.run(self._prepare)
-        self._claiming.opened()
-        _LIVING.add(self)
+        access.run(self._ensure_queue)
+        _OPEN_QUEUES.add(self)
 
     @classmethod
     def open(
@@ -94,10 +103,11 @@ class JobQueue:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
     ) -> "JobQueue":
-        """The queue ``table`` in the store at ``url`` (without one: as for ``Forge``).
+        """Open the queue ``table`` in the store at ``url``; creates what is missing.
 
-        Creates what is missing; opening twice is fine. ``retry`` says how long a failed job waits;
-        without it the queue's own settings do, else 15 s, doubling up to 1 h.
+        Without ``url`` the address is found as by ``Forge()``: FORGE_URL, DATABASE_URL, forge.toml,
+        else ``sqlite:///forge.db``. ``retry`` sets how long a failed job waits for its retry;
+        without it the queue's settings count, else 15 s, doubling up to 1 h.
         """
         name = table_name(table)
         address = config.load().url if url is None else url
@@ -110,7 +120,7 @@ class JobQueue:
             raise
 
     def table(self, name: str, *, retry: Retry | None = None) -> "JobQueue":
-        """Another queue in the same store, over the same connections: closing one closes both."""
+        """Another queue in the same store and on the same connections: closing one closes both."""
         return JobQueue(self.access, name, retry=retry, clock=self.clock, entropy=self.entropy)
 
     def __repr__(self) -> str:
@@ -128,15 +138,16 @@ class JobQueue:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store. A job that is still held is lost with its lease, not handed back."""
+        """Close the store. A job that is still held is not released: its lease ends by itself and
+        the attempt is spent."""
         if not self.access.closed:
-            self.leave()
+            self.deregister_idle()
         self.access.close()
 
-    def leave(self) -> None:
-        """Give up the seats that hold nothing; the next dequeue takes new ones."""
+    def deregister_idle(self) -> None:
+        """Deregister the claim leases that own no job; the next ``dequeue`` registers a new one."""
         with contextlib.suppress(ForgeError, TimeoutError):
-            self._seats.leave()
+            self._leases.deregister_idle()
 
     # ---------------------------------------------------------------- enqueue
 
@@ -151,10 +162,12 @@ class JobQueue:
         dedupe_key: str | None = None,
         tx: object = None,
     ) -> str:
-        """Store a job; its id. Lower ``priority`` goes first; ``scheduled_at`` in the past is now.
+        """Store a job and return its id; the job is durable then.
 
-        With ``dedupe_key`` the id of the living job of this type that has the key, if there is one.
-        With ``tx`` (an open connection to the same database) it exists once that commits.
+        ``payload`` is any JSON value. Lower ``priority`` is dequeued first. ``scheduled_at`` (an
+        aware datetime) delays the job; one in the past means now. With ``dedupe_key``, if a live
+        job of this type has the key, nothing is stored and the id of that job is returned. With
+        ``tx`` (a connection to the same database) the job exists once its transaction commits.
         """
         job = new_job(
             self.name,
@@ -166,8 +179,8 @@ class JobQueue:
             dedupe_key=dedupe_key,
         )
         if tx is not None:
-            return enqueue_in(self.access.ready(), tx, (job,))[0].id
-        return self.access.enqueue((job,))[0].id
+            return self._enqueuer.enqueue_in(tx, (job,))[0].id
+        return self._enqueuer.enqueue((job,))[0].id
 
     def enqueue_many(
         self,
@@ -178,7 +191,7 @@ class JobQueue:
         scheduled_at: datetime | None = None,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     ) -> list[str]:
-        """Store many jobs in one transaction; their ids in the order of the payloads."""
+        """Store many jobs in one transaction; returns their ids in the order of the payloads."""
         jobs = [
             new_job(
                 self.name,
@@ -190,87 +203,89 @@ class JobQueue:
             )
             for body in payloads
         ]
-        return [stored.id for stored in self.access.enqueue(jobs)] if jobs else []
+        return [stored.id for stored in self._enqueuer.enqueue(jobs)] if jobs else []
 
     # ---------------------------------------------------------------- dequeue
 
     def dequeue(
         self, types: Sequence[str] | None = None, *, lease: Duration = DEFAULT_LEASE
     ) -> Job | None:
-        """Claim the best job that is due, of these types or of any; None when there is none.
+        """Claim the first job that is due, of these types or of any; None when there is none.
 
-        It is this script's until ``lease`` has passed without ``heartbeat``, ``complete`` or
-        ``fail``; then the next dequeue of anybody takes it back and the attempt is spent.
+        The order is priority, then due time. The claim lasts until ``lease`` has passed without a
+        ``heartbeat``. After that the next ``dequeue`` of any script takes the job back; the attempt
+        is spent.
         """
-        return self.take(type_names(types), lease_seconds(lease))[0]
+        return self.claim_next(type_names(types), lease_seconds(lease))[0]
 
-    def take(self, kinds: tuple[str, ...], lease_s: float) -> tuple[Job | None, float | None]:
-        """``dequeue`` with checked arguments; also in how many seconds to ask again, if known."""
-        round = Round()
+    def claim_next(self, kinds: tuple[str, ...], lease_s: float) -> tuple[Job | None, float | None]:
+        """``dequeue`` with checked arguments; without a job, in how many seconds one may be due."""
+        attempt = ClaimAttempt()
         try:
-            taken = self._claiming.take(kinds, lease_s, round)
-            job, due = self.holding.adopt(taken, lease_s), taken.next_due
+            reply = self._claimer.claim(kinds, lease_s, attempt)
+            job, due = self.held.hold(reply, lease_s), reply.next_due
             if job is not None or due is None:
                 return job, None
-            return None, max(due - taken.now, 0) / SECOND
+            return None, max(due - reply.now, 0) / SECOND
         except BaseException:
-            # Its caller will never see the job.
-            self.holding.undo(round)
+            # The caller will never see the job.
+            self._claimer.undo(attempt)
             raise
 
     def complete(self, job: Job | str, result: object = None) -> None:
-        """The job has succeeded; ``result`` is kept with it.
+        """Finish the job as completed; ``result`` (any JSON value) is stored with it.
 
-        Raises LeaseLost when somebody else may have it by now, Refused when it is not running,
-        NotFound for an unknown id.
+        Raises LeaseLost when the lease has ended and another script may have the job, Refused when
+        the job is not running, NotFound for an unknown id.
         """
         body = None
         if result is not None:
             body = json.encode(result, limit=json.MAX_RESULT_BYTES, what="result")
-        held, claim = self.holding.find(job)
-        self.holding.end(held, self.holding.done(held, claim, body))
+        held, claim = self.held.find(job)
+        self.held.finish(held, self.held.done(held, claim, body))
 
     def fail(
         self, job: Job | str, error: str | BaseException = "", *, permanent: bool = False
     ) -> None:
-        """This attempt has failed; the job is tried again later while attempts are left.
+        """Finish this attempt as failed; the job is retried later while attempts are left.
 
-        ``permanent``: it never can succeed and is dead at once. Raises as ``complete`` does.
+        ``permanent``: the job can never succeed and becomes dead at once. Raises as ``complete``
+        does.
         """
         text = error_text(error) if isinstance(error, BaseException) else storable(error)
-        held, claim = self.holding.find(job)
+        held, claim = self.held.find(job)
         outcome = Dead(text) if permanent else Failed(text)
-        self.holding.end(held, self.holding.finish(held, claim, outcome))
+        self.held.finish(held, self.held.decide(held, claim, outcome))
 
     def release(self, job: Job | str) -> None:
-        """Hand the job back unfinished: due at once, the attempt not counted. No effect once its
-        lease was lost."""
-        self.holding.release(*self.holding.find(job))
+        """Release the job unfinished: it is due at once and the attempt is not spent. No effect
+        when its lease was lost."""
+        self.held.release(*self.held.find(job))
 
     def heartbeat(self, job: Job | str) -> bool:
-        """Begin the lease anew. False: somebody cancelled the job, so better stop and ``fail`` it.
+        """Renew the lease of a job. False: the job was cancelled, so stop and ``fail`` it.
 
-        Raises LeaseLost when it is too late.
+        Raises LeaseLost when the lease has ended before.
         """
-        return self.holding.heartbeat(*self.holding.find(job))
+        return self.held.heartbeat(*self.held.find(job))
 
-    # ---------------------------------------------------------------- looking and acting
+    # ---------------------------------------------------------------- query and manage
 
     def get(self, job_id: str) -> Job | None:
-        """The job as it is now, or None."""
+        """Read a job; None for an unknown id."""
         try:
-            return looked_up(self._claiming.record(id_text(job_id)))
+            return from_record(self._claimer.record(id_text(job_id)))
         except NotFound:
             return None
 
     def counts(self) -> dict[str, int]:
-        """Jobs by state. A failed job whose time has come is in line again: counted as pending."""
+        """Number of jobs by status. A failed job whose retry is due counts as pending."""
         known = dict.fromkeys((status.value for status in JobStatus), 0)
         for row in self.access.run(lambda store: store.metrics.counts()):
             if row.queue == self.name:
-                known[SHOWN[row.status].value] += row.jobs
+                known[STATUS_OF_STATE[row.status].value] += row.jobs
         if known[JobStatus.CANCELLED] == 0:
-            # The original knows no such state: shown only where somebody used it.
+            # Included only where it is used: the nine functions know no such status.
             del known[JobStatus.CANCELLED]
         return known
 
@@ -279,35 +294,35 @@ class JobQueue:
         return summary_text(self.counts())
 
     def cancel(self, job: Job | str) -> None:
-        """End a waiting job; ask a running one to stop. Refused for one that has ended."""
-        one = self._one(job)
-        acted = self.access.run(lambda store: store.jobs.cancel(one, reason=_REASON, limit=1))
-        self._acted(one, acted, "cancelled")
+        """Cancel a waiting job, or ask a running one to stop. Refused for one that has ended."""
+        chosen = self._selection(job)
+        acted = self.access.run(lambda store: store.jobs.cancel(chosen, reason=_REASON, limit=1))
+        self._check_acted(chosen, acted, "cancelled")
 
     def retry(self, job: Job | str) -> None:
-        """Bring a failed, dead or cancelled job back, due now, with all its attempts."""
-        one = self._one(job)
-        acted = self.access.run(lambda store: store.jobs.retry(one, limit=1))
-        self._acted(one, acted, "retried")
+        """Make a failed, dead or cancelled job pending, due now and with all its attempts."""
+        chosen = self._selection(job)
+        acted = self.access.run(lambda store: store.jobs.retry(chosen, limit=1))
+        self._check_acted(chosen, acted, "retried")
 
     def cleanup(self, older_than: Duration = "7d", *, keep_dead: bool = False) -> int:
-        """Delete jobs that ended longer ago than that; how many. Zero means all that have ended.
+        """Delete jobs that ended longer than ``older_than`` ago; returns how many.
 
-        A failed job waits for its retry and is never deleted.
+        Zero deletes all jobs that have ended. A failed job waits for its retry and is not deleted.
         """
         span_s = seconds(older_than, field="older_than")
-        keep = Retention(
+        retention = Retention(
             queue=self.name,
             done_s=span_s,
             dead_s=None if keep_dead else span_s,
             cancelled_s=span_s,
         )
-        gone = 0
+        deleted = 0
         while True:
-            step = self.access.run(lambda store: store.jobs.purge(keep, limit=_PURGED_AT_ONCE))
-            gone += step
-            if step < _PURGED_AT_ONCE:
-                return gone
+            step = self.access.run(lambda store: store.jobs.purge(retention, limit=_PURGE_BATCH))
+            deleted += step
+            if step < _PURGE_BATCH:
+                return deleted
 
     # ---------------------------------------------------------------- work
 
@@ -321,13 +336,15 @@ class JobQueue:
         lease: Duration = DEFAULT_LEASE,
         timeout: Duration | None = None,
     ) -> int:
-        """Dequeue and handle jobs one after the other until ``stop`` is set; how many there were.
+        """Dequeue and handle jobs one after the other until ``stop`` is set; returns how many.
 
-        What the handler returns is the result; what it raises fails the job. Heartbeats are sent
-        meanwhile. Ctrl-C hands the job back without counting the attempt.
+        ``handler`` takes a Job, as ``def`` or ``async def``. What it returns is the result; what it
+        raises fails the job. Heartbeats are sent while it runs, for at most ``timeout``. An idle
+        queue is read every ``poll``, and at once after a notification. Ctrl-C releases the job
+        without spending the attempt.
         """
-        plan = WorkPlan.checked(self, handler, types, poll, stop, lease, timeout)
-        return WorkLoop(plan).run()
+        options = WorkOptions.checked(self, handler, types, poll, stop, lease, timeout)
+        return WorkLoop(options).run()
 
     def work_pool(
         self,
@@ -340,44 +357,44 @@ class JobQueue:
         lease: Duration = DEFAULT_LEASE,
         timeout: Duration | None = None,
     ) -> int:
-        """``work`` on that many threads; returns when all have ended.
+        """``work`` on ``workers`` threads; returns when all have stopped.
 
-        If one of them breaks (not its job: itself) all stop, and its error is raised.
+        An error of a loop itself, not of a job, stops all of them and is raised.
         """
-        plan = WorkPlan.checked(self, handler, types, poll, stop, lease, timeout)
-        return run_pool(plan, workers)
+        options = WorkOptions.checked(self, handler, types, poll, stop, lease, timeout)
+        return run_pool(options, workers)
 
     # ---------------------------------------------------------------- parts
 
-    def _one(self, job: Job | str) -> Selection:
+    def _selection(self, job: Job | str) -> Selection:
         job_id = job.id if isinstance(job, Job) else id_text(job)
-        return Selection(ids=(self._claiming.record(job_id).id,))
+        return Selection(ids=(self._claimer.record(job_id).id,))
 
-    def _acted(self, one: Selection, acted: Acted, verb: str) -> None:
+    def _check_acted(self, chosen: Selection, acted: Acted, verb: str) -> None:
         if acted.changed + acted.requested == 0:
-            (job_id,) = one.ids
-            status = shown(self._claiming.record(job_id))
+            (job_id,) = chosen.ids
+            status = status_of(self._claimer.record(job_id))
             raise Refused(f"job {job_id} is {status} and cannot be {verb}")
 
     def _forget_parent(self) -> None:
-        self._seats.forget()
-        self.holding.forget_parent()
+        self._leases.forget_parent()
+        self.held.forget_parent()
 
-    async def _prepare(self, store: Store) -> None:
-        """A queue of its own: no worker has slots for it, and nothing is forgotten by itself."""
+    async def _ensure_queue(self, store: Store) -> None:
+        """Create the queue with no slots, so that no worker claims from it, and no retention."""
         if await store.queues.get(self.name) is None:
             await store.queues.ensure(self.name, slots=0)
-            await store.queues.change(self.name, _FOR_EVER)
+            await store.queues.change(self.name, _KEEP_FOR_EVER)
 
 
-_LIVING: "weakref.WeakSet[JobQueue]" = weakref.WeakSet()
+_OPEN_QUEUES: "weakref.WeakSet[JobQueue]" = weakref.WeakSet()
 
 
 def _at_exit() -> None:
-    for queue in list(_LIVING):
-        # The end of the program is no place for complaints: an idle seat's lease ends by itself.
+    for queue in list(_OPEN_QUEUES):
+        # Errors at exit help nobody: an idle claim lease expires by itself.
         with contextlib.suppress(Exception):
-            queue.leave()
+            queue.deregister_idle()
 
 
 atexit.register(_at_exit)

@@ -1,4 +1,4 @@
-"""What callers ask for, checked: names, leases, and the request for a new job."""
+"""Checks the arguments of a pull queue: types, leases, ids, and the request for a new job."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,11 +26,11 @@ def new_job(
     max_attempts: int,
     dedupe_key: str | None = None,
 ) -> NewJob:
-    """The request to store one job, or an error that names the argument."""
-    asked: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
+    """The request for one job, or an error that names the argument."""
+    options: dict[str, Any] = {"priority": priority, "max_attempts": max_attempts}
     if dedupe_key is not None:
-        asked["dedupe_key"] = dedupe_key
-    fields = job_fields(asked, where="enqueue(...)")
+        options["dedupe_key"] = dedupe_key
+    fields = job_fields(options, where="enqueue(...)")
     if scheduled_at is not None:
         if not isinstance(scheduled_at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadOption(f"scheduled_at={scheduled_at!r} is no datetime: pass an aware one")
@@ -40,7 +40,7 @@ def new_job(
 
 
 def type_name(value: object) -> str:
-    """The type of a job, or an error."""
+    """The type of a job, or BadOption or BadName."""
     if value is None or value == "":
         raise BadOption("type is empty: say what kind of job it is, for example 'resize'")
     try:
@@ -50,7 +50,7 @@ def type_name(value: object) -> str:
 
 
 def type_names(values: Sequence[str] | None) -> tuple[str, ...]:
-    """The types to look for; empty means any."""
+    """The types to dequeue; empty means any."""
     if isinstance(values, str):
         raise BadOption(f"types={values!r} is one string: pass a list, for example [{values!r}]")
     return tuple(type_name(value) for value in values or ())
@@ -58,7 +58,7 @@ def type_names(values: Sequence[str] | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def lease_seconds(value: Duration) -> float:
-    """How long a job may go without a sign of life."""
+    """How long a job may go without a heartbeat, in seconds."""
     span_s = seconds(value, field="lease")
     if span_s < _MIN_LEASE_S:
         raise BadOption(f"lease={value!r} is too short: a job needs at least one second")
@@ -66,7 +66,7 @@ def lease_seconds(value: Duration) -> float:
 
 
 def id_text(value: object) -> str:
-    """A job's id, or an error."""
+    """The id of a job, or BadOption."""
     if not isinstance(value, str) or not value:
         raise BadOption(f"job id {value!r} is empty or no text: pass a Job or the id of one")
     return value

@@ -1,4 +1,4 @@
-"""Counts as one line for people. Pure: it asks no store."""
+"""Counts by status as one line of text."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ _ORDER: Final = (
 
 
 def summary_text(counts: Mapping[str, int]) -> str:
-    """One line; states it does not know come last, in the order given.
+    """One line; unknown statuses come last, in the order given.
 
     >>> summary_text({"completed": 12, "pending": 3, "parked": 1})
     'pending 3, running 0, failed 0, completed 12, dead 0, parked 1 (total 16)'
@@ -23,5 +23,5 @@ def summary_text(counts: Mapping[str, int]) -> str:
         return "no jobs"
     known = {str(status): counts.get(status, 0) for status in _ORDER}
     rest = {str(status): jobs for status, jobs in counts.items() if str(status) not in known}
-    told = ", ".join(f"{status} {jobs}" for status, jobs in {**known, **rest}.items())
-    return f"{told} (total {total})"
+    parts = ", ".join(f"{status} {jobs}" for status, jobs in {**known, **rest}.items())
+    return f"{parts} (total {total})"

@@ -1,4 +1,4 @@
-"""The worker loop and the pool: dequeue, call the handler, write what came of it."""
+"""The worker loop of a pull queue, and the pool of loops: dequeue, call the handler, finish."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,16 @@ Handler = Callable[[Job], Any]
 DEFAULT_POLL: Final = "1s"
 _LOG: Final = logging.getLogger("forge_jobs.pull")
 _POLL_S: Final = 1.0
-# Two things may end a wait, the caller's flag and a wake-up, and only one can be waited for.
-_SLICE_S: Final = 0.05
-_AGAIN_S: Final = (0.1, 0.5, 1.0, 2.0)
+# A wait ends by the caller's event or by a notification, but a thread can wait for one event only:
+# it waits in slices.
+_WAIT_SLICE_S: Final = 0.05
+_RETRY_S: Final = (0.1, 0.5, 1.0, 2.0)
 _MAX_WORKERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkPlan:
-    """What a loop does, checked."""
+class WorkOptions:
+    """The checked arguments of ``work`` and ``work_pool``."""
 
     queue: "JobQueue"
     handler: Handler
@@ -58,8 +59,8 @@ class WorkPlan:
         stop: threading.Event | None,
         lease: Duration,
         timeout: Duration | None,
-    ) -> "WorkPlan":
-        """An error that names the argument, before anything is started."""
+    ) -> "WorkOptions":
+        """The options, or BadOption that names the argument, before anything is started."""
         if not callable(handler):
             raise BadOption(f"handler={handler!r} cannot be called: pass a function of one Job")
         if stop is not None and not isinstance(stop, threading.Event):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -77,129 +78,133 @@ class WorkPlan:
 
 
 class WorkLoop:
-    """One worker: one job at a time on the calling thread."""
+    """One worker: runs one job at a time on the calling thread."""
 
-    def __init__(self, plan: WorkPlan, halt: threading.Event | None = None) -> None:
-        self._plan = plan
-        self._queue = plan.queue
-        self._halt = halt or threading.Event()
+    def __init__(self, options: WorkOptions, stop_all: threading.Event | None = None) -> None:
+        self._options = options
+        self._queue = options.queue
+        self._pool_stop = stop_all or threading.Event()
         self._wake = threading.Event()
-        self._keeper = Heartbeats(
-            plan.queue.holding,
-            plan.queue.access.ready(),
-            clock=plan.queue.clock,
-            entropy=plan.queue.entropy,
-            lease_s=plan.lease_s,
-            timeout_s=plan.timeout_s,
+        self._heartbeats = Heartbeats(
+            options.queue.held,
+            options.queue.access.ready(),
+            clock=options.queue.clock,
+            entropy=options.queue.entropy,
+            lease_s=options.lease_s,
+            timeout_s=options.timeout_s,
         )
         self._runner: asyncio.Runner | None = None
-        # The job that came with the end of the last one.
-        self._following: Job | None = None
+        # The job that the finish of the last one claimed.
+        self._next_job: Job | None = None
 
     def run(self) -> int:
-        """Work until told to stop; how many jobs were handled."""
+        """Work until ``stop`` is set; returns how many jobs were handled."""
         access, handled = self._queue.access, 0
-        heard: Subscription | None = None
-        keeping: ThreadResult[None] | None = None
+        subscription: Subscription | None = None
+        beating: ThreadResult[None] | None = None
         job: Job | None = None
         try:
-            heard = access.run(lambda store: store.subscribe([self._queue.name], self._wake.set))
-            keeping = access.start(self._keeper.run)
+            subscription = access.run(
+                lambda store: store.subscribe([self._queue.name], self._wake.set)
+            )
+            beating = access.start(self._heartbeats.run)
             while not self._stopping():
                 job = job or self._next()
                 if job is not None:
-                    handled, job = handled + 1, self._handle(job)
+                    handled, job = handled + 1, self._run_job(job)
             if job is not None:
-                # It came with the end of the last one and was not begun.
+                # It was claimed with the finish of the last one and has not started.
                 self._queue.release(job)
             return handled
         except BaseException:
-            self._hand_back(job)
+            self._release_held(job)
             raise
         finally:
-            if keeping is not None:
-                keeping.cancel()
+            if beating is not None:
+                beating.cancel()
             if self._runner is not None:
                 self._runner.close()
-            if heard is not None:
-                self._unsubscribe(heard)
+            if subscription is not None:
+                self._unsubscribe(subscription)
 
-    def _hand_back(self, job: Job | None) -> None:
-        """Interrupted, perhaps between two steps: no effect on a job that was ended before."""
-        for held in (job, self._following):
+    def _release_held(self, job: Job | None) -> None:
+        """Release what is held after an interrupt; no effect on a job that was finished before."""
+        for held in (job, self._next_job):
             if held is not None:
-                # If the store is away its lease ends by itself.
+                # If the store cannot be reached, the lease ends by itself.
                 with contextlib.suppress(ForgeError):
                     self._queue.release(held)
 
-    def _unsubscribe(self, heard: Subscription) -> None:
-        # The store may be gone by now; the wake-up is gone with it.
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        # If the store cannot be reached, the subscription is gone with it.
         try:
-            self._queue.access.run(lambda _: heard.close())
+            self._queue.access.run(lambda _: subscription.close())
         except ForgeError as error:
-            _LOG.debug("a wake-up could not be cancelled", extra={"error": error_text(error)})
+            _LOG.debug("the subscription could not be closed", extra={"error": error_text(error)})
 
     def _stopping(self) -> bool:
-        return self._plan.stop.is_set() or self._halt.is_set()
+        return self._options.stop.is_set() or self._pool_stop.is_set()
 
     def _next(self) -> Job | None:
         self._wake.clear()
         try:
-            job, due_s = self._queue.take(self._plan.kinds, self._plan.lease_s)
+            job, due_in_s = self._queue.claim_next(self._options.kinds, self._options.lease_s)
         except StoreError as error:
             self._log("dequeue failed; trying again", error=error_text(error))
-            self._wait(self._plan.poll_s, wakes=False)
+            self._wait(self._options.poll_s, wakes=False)
             return None
         if job is None:
-            poll_s = self._plan.poll_s
-            self._wait(poll_s if due_s is None else min(max(due_s, _SLICE_S), poll_s))
+            poll_s = self._options.poll_s
+            self._wait(poll_s if due_in_s is None else min(max(due_in_s, _WAIT_SLICE_S), poll_s))
         return job
 
     def _wait(self, left_s: float, *, wakes: bool = True) -> None:
         while left_s > 0 and not self._stopping():
-            flag = self._wake if wakes else self._plan.stop
-            if flag.wait(min(left_s, _SLICE_S)):
+            flag = self._wake if wakes else self._options.stop
+            if flag.wait(min(left_s, _WAIT_SLICE_S)):
                 return
-            left_s -= _SLICE_S
+            left_s -= _WAIT_SLICE_S
 
     # ---------------------------------------------------------------- one job
 
-    def _handle(self, job: Job) -> Job | None:
-        """Run one job to its end; perhaps the next one."""
+    def _run_job(self, job: Job) -> Job | None:
+        """Run one job and write its finish; the next job if one was claimed with it."""
         assert job.claim is not None
-        self._keeper.watch(job)
+        self._heartbeats.set_job(job)
         try:
-            finish = self._outcome(job, job.claim)
+            finish = self._finish_of(job, job.claim)
         except KeyboardInterrupt:
-            # If the store is away its lease ends by itself.
+            # If the store cannot be reached, the lease ends by itself.
             with contextlib.suppress(StoreError):
                 self._queue.release(job)
             raise
         except BaseException as error:
-            # It ends this worker, and would end the next one too: the attempt counts.
-            self._settle(job, self._queue.holding.finish(job, job.claim, Failed(error_text(error))))
+            # It stops this worker and would stop the next one too: the attempt is spent.
+            self._write_finish(
+                job, self._queue.held.decide(job, job.claim, Failed(error_text(error)))
+            )
             raise
         else:
-            return self._swap(job, finish)
+            return self._finish_and_claim(job, finish)
         finally:
-            self._keeper.watch(None)
+            self._heartbeats.set_job(None)
 
-    def _outcome(self, job: Job, claim: ClaimedJob) -> Finish:
-        holding = self._queue.holding
+    def _finish_of(self, job: Job, claim: ClaimedJob) -> Finish:
+        held = self._queue.held
         try:
-            value = self._called(job)
+            value = self._call_handler(job)
         except JobOutcome as chosen:
             value = chosen
         except (Exception, asyncio.CancelledError) as error:
             rule = self._queue.retry_rule
             retried = rule is None or rule.allows(error)
             text = error_text(error)
-            return holding.finish(job, claim, Failed(text) if retried else Dead(text))
+            return held.decide(job, claim, Failed(text) if retried else Dead(text))
         match value:
             case Failed() | Dead() | Throttled() | Snooze():
                 if isinstance(value, Failed | Dead):
                     value.message = storable(value.message)
-                return holding.finish(job, claim, value)
+                return held.decide(job, claim, value)
             case Done(value=result):
                 pass
             case result:
@@ -209,53 +214,53 @@ class WorkLoop:
                 result, limit=payload.MAX_RESULT_BYTES, what="result"
             )  # fmt: skip
         except ForgeError as error:
-            # Running it again would repeat its effects for the sake of a value nobody can store.
-            return holding.finish(job, claim, Dead(storable(error)))
-        return holding.done(job, claim, body)
+            # A retry would repeat the effects of the job for a result that cannot be stored.
+            return held.decide(job, claim, Dead(storable(error)))
+        return held.done(job, claim, body)
 
-    def _called(self, job: Job) -> Any:
-        value = self._plan.handler(job)
+    def _call_handler(self, job: Job) -> Any:
+        value = self._options.handler(job)
         if not inspect.isawaitable(value):
             return value
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(_within(value, self._plan.timeout_s))
+        return self._runner.run(_with_timeout(value, self._options.timeout_s))
 
-    def _swap(self, job: Job, finish: Finish) -> Job | None:
-        """The end of this job and the next one: one round instead of two while all is well."""
-        written, self._following = False, None
+    def _finish_and_claim(self, job: Job, finish: Finish) -> Job | None:
+        """Finish this job and claim the next one: one exchange instead of two where possible."""
+        written, self._next_job = False, None
         if not self._stopping():
             try:
-                written, self._following = self._queue.holding.end_and_adopt(
-                    job, finish, self._plan.kinds, self._plan.lease_s
+                written, self._next_job = self._queue.held.finish_and_claim(
+                    job, finish, self._options.kinds, self._options.lease_s
                 )
             except StoreError as error:
                 self._log("the outcome of a job may be lost", job, error=error_text(error))
             except BaseException:
-                # Interrupted: the handler has ended, and what came of it is known.
+                # Interrupted after the handler returned: its outcome is known and is written.
                 with contextlib.suppress(ForgeError):
-                    self._queue.holding.end(job, finish)
+                    self._queue.held.finish(job, finish)
                 raise
         if not written:
-            self._settle(job, finish)
+            self._write_finish(job, finish)
         elif finish.error is not None:
             self._log(f"job {finish.status}", job, error=finish.error)
-        return self._following
+        return self._next_job
 
-    def _settle(self, job: Job, finish: Finish) -> None:
-        """Write the end; while the store is away, again and again until the lease is over."""
-        until, tries = self._queue.clock.mono() + self._plan.lease_s, 0
+    def _write_finish(self, job: Job, finish: Finish) -> None:
+        """Write the finish; while the store cannot be reached, retry until the lease has ended."""
+        until, retries = self._queue.clock.mono() + self._options.lease_s, 0
         while True:
             try:
-                self._queue.holding.end(job, finish)
+                self._queue.held.finish(job, finish)
             except (Conflict, NotFound) as error:
                 self._log("the outcome of a job was refused", job, error=error_text(error))
             except StoreError as error:
                 if self._queue.clock.mono() < until:
                     self._log("the outcome cannot be written; trying again", job,
                               error=error_text(error))  # fmt: skip
-                    self._queue.clock.pause(_AGAIN_S[min(tries, len(_AGAIN_S) - 1)])
-                    tries += 1
+                    self._queue.clock.pause(_RETRY_S[min(retries, len(_RETRY_S) - 1)])
+                    retries += 1
                     continue
                 self._log("the outcome of a job was never written", job, error=error_text(error))
             else:
@@ -263,14 +268,14 @@ class WorkLoop:
                     self._log(f"job {finish.status}", job, error=finish.error)
             return
 
-    def _log(self, message: str, job: Job | None = None, **facts: object) -> None:
-        about: dict[str, object] = {"queue": self._queue.name, **facts}
+    def _log(self, message: str, job: Job | None = None, **fields: object) -> None:
+        extra: dict[str, object] = {"queue": self._queue.name, **fields}
         if job is not None:
-            about |= {"job_id": job.id, "kind": job.type, "attempts": job.attempts}
-        _LOG.warning(message, extra=about)
+            extra |= {"job_id": job.id, "kind": job.type, "attempts": job.attempts}
+        _LOG.warning(message, extra=extra)
 
 
-async def _within(work: Any, timeout_s: float | None) -> Any:
+async def _with_timeout(work: Any, timeout_s: float | None) -> Any:
     try:
         async with asyncio.timeout(timeout_s):
             return await work
@@ -280,24 +285,24 @@ async def _within(work: Any, timeout_s: float | None) -> Any:
         raise Failed(f"timed out after {timeout_s:g} s") from error
 
 
-def run_pool(plan: WorkPlan, workers: int) -> int:
-    """Loops on threads; the first that breaks stops all, and its error is raised."""
+def run_pool(options: WorkOptions, workers: int) -> int:
+    """Run ``workers`` loops on threads; an error of one loop stops all of them and is raised."""
     whole = isinstance(workers, int) and not isinstance(workers, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not whole or not 1 <= workers <= _MAX_WORKERS:
         raise BadOption(f"workers={workers!r} must be a whole number from 1 to {_MAX_WORKERS}")
-    halt = threading.Event()
+    stop_all = threading.Event()
     handled: list[int] = []
-    broken: list[BaseException] = []
+    errors: list[BaseException] = []
 
-    def serve() -> None:
+    def work() -> None:
         try:
-            handled.append(WorkLoop(plan, halt).run())
+            handled.append(WorkLoop(options, stop_all).run())
         except BaseException as error:
-            broken.append(error)
-            halt.set()
+            errors.append(error)
+            stop_all.set()
 
     threads = [
-        threading.Thread(target=serve, name=f"forge-pull-{number}", daemon=True)
+        threading.Thread(target=work, name=f"forge-pull-{number}", daemon=True)
         for number in range(workers)
     ]
     try:
@@ -306,12 +311,12 @@ def run_pool(plan: WorkPlan, workers: int) -> int:
         for thread in threads:
             thread.join()
     except BaseException:
-        # Ctrl-C reaches this thread alone: the others finish the jobs they have.
-        halt.set()
+        # Ctrl-C reaches this thread only: the others finish the jobs they hold.
+        stop_all.set()
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
         raise
-    if broken:
-        raise broken[0]
+    if errors:
+        raise errors[0]
     return sum(handled)

@@ -1,4 +1,4 @@
-"""The store contracts: protocols that every backend implements, without code.
+"""The store contracts: protocols that every backend implements.
 
 A backend is built from the docstrings of this package and checked by ``testing.conformance``.
 
@@ -14,6 +14,8 @@ module         contract           subject
 ``settings``   ``SettingStore``   small named values with a version and an optional expiry
 ``store``      ``Maintenance``    schema, size and diagnosis of the database
 ``store``      ``Store``          one of each above; open, close, store clock, notifications
-``direct``     ``DirectJobs``     optional: ``exchange`` without an event loop
 =============  =================  =========================================================
+
+Two modules have code, the same for every backend: ``enqueuer`` stores jobs for all producers, and
+``published_kinds`` applies what workers have published about a kind.
 """

@@ -9,7 +9,7 @@ from msgspec import Struct
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 
-from .jobs import JobStore
+from .jobs import Exchange, Exchanged, JobStore
 from .limits import LimitStore
 from .metrics import MetricsStore
 from .processes import ProcessStore
@@ -24,24 +24,44 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """What a backend can do. Tests and callers ask for this, never for the backend's name.
 
     ``durable``: jobs survive the end of the process. ``multi_process``: several processes can share
-    the store. ``sync_enqueue``: ``enqueue_sync`` is implemented. ``transactions``: names of the
-    connection types that ``enqueue_in`` accepts. ``server_side``: a server does the work, so that
-    server and caller work at the same time.
+    the store. ``sync_calls``: ``enqueue_sync`` and ``exchange_sync`` are implemented.
+    ``transactions``: names of the connection types that ``enqueue_in`` accepts. ``server_side``: a
+    server does the work, so that server and caller work at the same time.
     """
 
     name: str
     durable: bool
     multi_process: bool
-    sync_enqueue: bool
+    sync_calls: bool
     transactions: tuple[str, ...] = ()
     server_side: bool = False
 
 
 class SchemaStatus(Struct, frozen=True):
-    """The version of the stored schema (None without one) and the version this code needs."""
+    """Which schema a store has and which this code wants.
+
+    ``current``: the last migration applied, the *additive* number; None while there is no schema
+    of ours. ``wanted``: the last migration that this code knows. ``compatible``: the last migration
+    that older code cannot live with; code that knows fewer migrations must not use the store.
+    ``outdated_functions``: server functions that are missing or older than this code's.
+    """
 
     current: int | None
     wanted: int
+    compatible: int = 0
+    outdated_functions: tuple[str, ...] = ()
+
+    @property
+    def is_too_new(self) -> bool:
+        """Whether this code must not use the store."""
+        return self.compatible > self.wanted
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store has everything this code needs; it may have more."""
+        return (
+            self.current is not None and self.current >= self.wanted and not self.outdated_functions
+        )
 
 
 class Severity(StrEnum):
@@ -147,13 +167,23 @@ class Store(Protocol):
 
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """``jobs.enqueue`` on the calling thread, without an event loop. Opens the store if it is
-        not open. Only where ``capabilities.sync_enqueue``."""
+        not open. Only where ``capabilities.sync_calls``."""
+        ...
+
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        """``jobs.exchange`` on the calling thread, without an event loop. Opens the store if it is
+        not open; may block until other writers are done. Only where ``capabilities.sync_calls``."""
         ...
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs inside the caller's open transaction: they exist if and only if it commits.
-        BadOption for a connection type this backend does not support, or one to another database.
+        BadOption for a connection type this backend does not support, one to another database, or
+        one that must be awaited.
         """
+        ...
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """``enqueue_in`` for coroutines; also takes the connections that must be awaited."""
         ...
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:

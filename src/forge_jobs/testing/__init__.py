@@ -1,9 +1,8 @@
-"""For tests of jobs and of backends: inline mode, time that moves on request, conformance.
+"""Tools for tests: inline mode, controlled time, assertions, and the conformance suite of backends.
 
-In users' own tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``.
-
-Nothing in the package imports this room. ``forge_jobs.testing.conformance`` is what a backend must
-pass, and the only part that needs pytest.
+For users' tests: ``inline``, ``frozen``, ``moving``, ``assert_enqueued``, ``refute_enqueued``,
+``enqueued``. ``forge_jobs.testing.conformance`` is the suite that every backend must pass, and the
+only part that needs pytest. Nothing else in the package imports this room.
 """
 
 from importlib import import_module

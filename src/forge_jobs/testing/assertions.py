@@ -1,4 +1,4 @@
-"""What was enqueued: assertions for users' own tests."""
+"""Assertions on enqueued jobs, for users' tests."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -13,8 +13,8 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 
 Where = Callable[[JobRecord], bool]
-_PAGE = 500
-_SHOWN = 10
+_PAGE_JOBS = 500
+_MAX_LISTED = 10
 
 
 def enqueued(
@@ -27,16 +27,16 @@ def enqueued(
     tag: str | None = None,
     where: Where | None = None,
 ) -> list[Job[Any]]:
-    """Every job in the store that fits, oldest first, whatever became of it.
+    """All jobs in the store that match, oldest first, in whatever state they are.
 
-    ``arguments`` are some of its arguments by name; ``where`` is any further condition on its
+    ``arguments`` are some of a job's arguments by name; ``where`` is a further condition on its
     record.
     """
-    found = _found(forge, task, queue, status, tag)
+    records = _records(forge, task, queue, status, tag)
     return [
-        Job(forge.sender, record.id, None, False, record.status).take(record)
-        for record in found
-        if _fits(record, arguments) and (where is None or where(record))
+        Job(forge.client, record.id, None, False, record.status).update(record)
+        for record in records
+        if _matches(record, arguments) and (where is None or where(record))
     ]
 
 
@@ -51,10 +51,9 @@ def assert_enqueued(
     tag: str | None = None,
     where: Where | None = None,
 ) -> list[Job[Any]]:
-    """Fail unless exactly ``times`` such jobs were enqueued (None: at least one).
+    """Fail unless exactly ``times`` matching jobs were enqueued (None: at least one); returns them.
 
-    ``assert_enqueued(forge, send, {"to": "a@b.c"})`` asks for one ``send`` to that address. Returns
-    the jobs.
+    ``assert_enqueued(forge, send, {"to": "a@b.c"})`` expects one ``send`` to that address.
     """
     jobs = enqueued(forge, task, arguments, queue=queue, status=status, tag=tag, where=where)
     if len(jobs) == times or (times is None and jobs):
@@ -67,12 +66,12 @@ def assert_enqueued(
         "tag": tag,
         "where": where,
     }
-    asked = "".join(
+    given = "".join(
         f", {name}={value!r}" for name, value in conditions.items() if value is not None
     )
     raise AssertionError(
-        f"expected {wanted} of {_kind(task)!r}{asked}, found {len(jobs)}. "
-        f"Enqueued of that kind: {_listing(_found(forge, task, None, None, None))}"
+        f"expected {wanted} of {_kind(task)!r}{given}, found {len(jobs)}. "
+        f"Enqueued of that kind: {_listing(_records(forge, task, None, None, None))}"
     )
 
 
@@ -86,13 +85,13 @@ def refute_enqueued(
     tag: str | None = None,
     where: Where | None = None,
 ) -> None:
-    """Fail if such a job was enqueued."""
+    """Fail if a matching job was enqueued."""
     assert_enqueued(
         forge, task, arguments, times=0, queue=queue, status=status, tag=tag, where=where
     )
 
 
-def _found(
+def _records(
     forge: Forge,
     task: "Task[..., Any] | str | None",
     queue: str | None,
@@ -110,27 +109,27 @@ def _found(
         records: list[JobRecord] = []
         cursor = None
         while True:
-            page = await store.jobs.page(wanted, limit=_PAGE, after=cursor)
+            page = await store.jobs.page(wanted, limit=_PAGE_JOBS, after=cursor)
             records.extend(page.jobs)
             cursor = page.next
             if cursor is None:
                 return records
 
-    return sorted(forge.sender.access.run(read), key=lambda record: record.key)
+    return sorted(forge.client.access.run(read), key=lambda record: record.key)
 
 
 def _kind(task: "Task[..., Any] | str") -> str:
     return task if isinstance(task, str) else task.kind
 
 
-def _fits(record: JobRecord, arguments: Mapping[str, Any] | None) -> bool:
+def _matches(record: JobRecord, arguments: Mapping[str, Any] | None) -> bool:
     if not arguments:
         return True
-    held = payload.decode(record.payload)
-    if not isinstance(held, dict):
+    decoded = payload.decode(record.payload)
+    if not isinstance(decoded, dict):
         return False
-    stored = cast("dict[str, Any]", held)
-    # Through JSON and back, so that a tuple or a dataclass compares with what was stored.
+    stored = cast("dict[str, Any]", decoded)
+    # Encoded and decoded, so that a tuple or a dataclass compares equal to what was stored.
     wanted = payload.decode(payload.encode(dict(arguments)))
     return all(name in stored and stored[name] == value for name, value in wanted.items())
 
@@ -140,7 +139,7 @@ def _listing(records: list[JobRecord]) -> str:
         return "none"
     lines = [
         f"\n  {record.status} in {record.queue}: {record.payload.decode()}"
-        for record in records[:_SHOWN]
+        for record in records[:_MAX_LISTED]
     ]
-    more = f"\n  … and {len(records) - _SHOWN} more" if len(records) > _SHOWN else ""
+    more = f"\n  … and {len(records) - _MAX_LISTED} more" if len(records) > _MAX_LISTED else ""
     return "".join(lines) + more

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""MovableClock: a clock that stands still until a test moves it."""
 
 import asyncio
 import heapq
@@ -7,22 +7,22 @@ import threading
 from collections.abc import Callable
 
 SECOND = 1_000_000
-SOME_MORNING = 1_767_258_000 * SECOND
+DEFAULT_START = 1_767_258_000 * SECOND
 
 
 class MovableClock:
-    """Time under a test's control, for one or many threads.
+    """A clock under a test's control; safe for many threads.
 
-    ``now`` and ``mono`` change only by ``advance`` and ``jump``. A wait ends as soon as the clock
-    has been moved past its end, and at the latest after that much real time: a part that polls
-    keeps polling although the clock stands still, and nothing can hang on it.
+    ``now`` and ``mono`` change only by ``advance`` and ``jump``. A sleep ends when the clock was
+    moved past its end, and at the latest after its length in real time: code that polls goes on
+    polling while the clock stands still, and no sleep can hang.
     """
 
-    def __init__(self, now: int = SOME_MORNING) -> None:
-        self._guard = threading.Lock()
+    def __init__(self, now: int = DEFAULT_START) -> None:
+        self._lock = threading.Lock()
         self._now = now
         self._mono = 1_000 * SECOND
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._sleepers: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
     def now(self) -> int:
@@ -32,22 +32,22 @@ class MovableClock:
         return self._mono / SECOND
 
     def advance(self, seconds: float) -> None:
-        """Let that much time pass; whoever waits for less is woken."""
+        """Let that much time pass; sleeps that have ended by then return."""
         if seconds < 0:
             raise ValueError("time does not run backwards: use jump to set the wall clock back")
         step = round(seconds * SECOND)
-        with self._guard:
+        with self._lock:
             self._now += step
             self._mono += step
-            woken: list[Callable[[], None]] = []
-            while self._waiting and self._waiting[0][0] <= self._mono:
-                woken.append(heapq.heappop(self._waiting)[2])
-        for wake in woken:
+            wakers: list[Callable[[], None]] = []
+            while self._sleepers and self._sleepers[0][0] <= self._mono:
+                wakers.append(heapq.heappop(self._sleepers)[2])
+        for wake in wakers:
             wake()
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward or back, as an administrator would; no time passes."""
-        with self._guard:
+        """Set the wall clock forward or back; the monotonic clock does not change."""
+        with self._lock:
             self._now += round(seconds * SECOND)
 
     async def sleep(self, seconds: float) -> None:
@@ -58,31 +58,31 @@ class MovableClock:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(moved.set)
 
-        entry = self._enter(seconds, wake)
+        entry = self._add_sleeper(seconds, wake)
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
                 await moved.wait()
         except TimeoutError:
             pass
         finally:
-            self._forget(entry)
+            self._remove_sleeper(entry)
 
     def pause(self, seconds: float) -> None:
         moved = threading.Event()
-        entry = self._enter(seconds, moved.set)
+        entry = self._add_sleeper(seconds, moved.set)
         moved.wait(max(seconds, 0.0))
-        self._forget(entry)
+        self._remove_sleeper(entry)
 
-    def _enter(
+    def _add_sleeper(
         self, seconds: float, wake: Callable[[], None]
     ) -> tuple[int, int, Callable[[], None]]:
-        with self._guard:
+        with self._lock:
             entry = (self._mono + round(seconds * SECOND), next(self._order), wake)
-            heapq.heappush(self._waiting, entry)
+            heapq.heappush(self._sleepers, entry)
         return entry
 
-    def _forget(self, entry: tuple[int, int, Callable[[], None]]) -> None:
-        with self._guard:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-                heapq.heapify(self._waiting)
+    def _remove_sleeper(self, entry: tuple[int, int, Callable[[], None]]) -> None:
+        with self._lock:
+            if entry in self._sleepers:
+                self._sleepers.remove(entry)
+                heapq.heapify(self._sleepers)

@@ -1,4 +1,4 @@
-"""Inline mode: whatever is enqueued runs before ``enqueue`` returns, with the real engine."""
+"""Inline mode: jobs run before ``enqueue`` returns, in the real engine; for users' tests."""
 
 import asyncio
 import threading
@@ -11,49 +11,51 @@ from forge_jobs.core.errors import JobFailed, Refused
 from forge_jobs.core.job import Enqueued
 from forge_jobs.core.status import JobStatus
 
-_BAD = frozenset({JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
+_NOT_DONE = frozenset({JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED})
 _draining: ContextVar[bool] = ContextVar("forge_draining", default=False)
 
 
 @contextmanager
 def inline(forge: Forge, *, raises: bool = True) -> Generator[None, None, None]:
-    """Within this block, jobs run as soon as they are enqueued, and so does what they enqueue.
+    """Within this block, ``enqueue`` runs the job, and the jobs it enqueues, before it returns.
 
-    Jobs are stored, claimed and finished as ever; one that is due later stays scheduled. With
-    ``raises`` a job that did not succeed raises JobFailed from the call that enqueued it.
+    Jobs are stored, claimed and finished as by a worker; one that is due later stays scheduled.
+    With ``raises`` a job that did not succeed raises JobFailed from the call that enqueued it.
     """
-    if forge.sender.at_once is not None:
+    if forge.client.inline_mode is not None:
         raise Refused("inline mode is on already for this Forge")
-    forge.sender.at_once = _InPlace(forge, raises=raises)
+    forge.client.inline_mode = _DrainAtOnce(forge, raises=raises)
     try:
         yield
     finally:
-        forge.sender.at_once = None
+        forge.client.inline_mode = None
 
 
-class _InPlace:
+class _DrainAtOnce:
+    """Drains the store after every enqueue."""
+
     def __init__(self, forge: Forge, *, raises: bool) -> None:
         self._forge = forge
         self._raises = raises
 
     def run(self, stored: Sequence[Enqueued]) -> None:
         if _draining.get():
-            return  # a running job enqueued it: the drain that runs that job takes it too
+            return  # enqueued by a running job: the drain that runs that job runs this one too
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            asyncio.run(self._drained(stored))
+            asyncio.run(self._drain(stored))
             return
         failure: list[BaseException] = []
 
-        def elsewhere() -> None:
+        def drain_in_thread() -> None:
             try:
-                asyncio.run(self._drained(stored))
+                asyncio.run(self._drain(stored))
             except BaseException as error:
                 failure.append(error)
 
-        # The loop of this thread is busy with the caller, so another one does the work.
-        thread = threading.Thread(target=elsewhere, name="forge-inline")
+        # The event loop of this thread is busy with the caller: drain on another thread.
+        thread = threading.Thread(target=drain_in_thread, name="forge-inline")
         thread.start()
         thread.join()
         if failure:
@@ -61,9 +63,9 @@ class _InPlace:
 
     async def arun(self, stored: Sequence[Enqueued]) -> None:
         if not _draining.get():
-            await self._drained(stored)
+            await self._drain(stored)
 
-    async def _drained(self, stored: Sequence[Enqueued]) -> None:
+    async def _drain(self, stored: Sequence[Enqueued]) -> None:
         token = _draining.set(True)
         try:
             await self._forge.drain()
@@ -74,5 +76,5 @@ class _InPlace:
         store = await self._forge.aready()
         ids = [item.id for item in stored]
         for job_id, peek in zip(ids, await store.jobs.peek(ids), strict=True):
-            if peek is not None and peek.status in _BAD:
+            if peek is not None and peek.status in _NOT_DONE:
                 raise JobFailed(job_id, peek.status, peek.error)

@@ -1,4 +1,4 @@
-"""Time in users' own tests: standing still, or running with jumps."""
+"""Controlled time for users' tests: ``frozen`` stands still, ``moving`` runs and can jump."""
 
 import asyncio
 import threading
@@ -14,22 +14,22 @@ from forge_jobs.testing.clock import MovableClock
 
 
 class Time:
-    """The hand on the clock of a Forge."""
+    """Controls the clock of a Forge."""
 
     def __init__(self, clock: "MovableClock | RunningClock") -> None:
         self._clock = clock
 
     def now(self) -> datetime:
-        """The present moment as the Forge sees it."""
+        """The time as the Forge reads it."""
         return to_datetime(self._clock.now())
 
     def advance(self, span: Duration) -> datetime:
-        """Let time pass: ``advance("1h")``."""
+        """Let time pass: ``advance("1h")``; returns the new time."""
         self._clock.advance(seconds(span, field="advance"))
         return self.now()
 
     def move_to(self, moment: datetime) -> datetime:
-        """Let time pass until then; it never runs backwards."""
+        """Let time pass until ``moment``; BadOption for a moment in the past."""
         ahead = from_datetime(moment, field="move_to") - self._clock.now()
         if ahead < 0:
             raise BadOption(
@@ -42,22 +42,24 @@ class Time:
 
 @contextmanager
 def frozen(forge: Forge, at: datetime | None = None) -> Generator[Time, None, None]:
-    """Within this block the time of ``forge`` stands still, until ``advance`` moves it."""
+    """Within this block the clock of ``forge`` stands still until ``advance`` moves it."""
     start = SYSTEM_CLOCK.now() if at is None else from_datetime(at, field="at")
-    with _in_place(forge, MovableClock(start)) as time:
+    with _replaced_clock(forge, MovableClock(start)) as time:
         yield time
 
 
 @contextmanager
 def moving(forge: Forge, at: datetime | None = None) -> Generator[Time, None, None]:
-    """Within this block the time of ``forge`` runs as ever, from ``at``, and jumps on request."""
+    """Within this block the clock of ``forge`` starts at ``at``, runs, and jumps by ``advance``."""
     start = SYSTEM_CLOCK.now() if at is None else from_datetime(at, field="at")
-    with _in_place(forge, RunningClock(start)) as time:
+    with _replaced_clock(forge, RunningClock(start)) as time:
         yield time
 
 
 @contextmanager
-def _in_place(forge: Forge, clock: "MovableClock | RunningClock") -> Generator[Time, None, None]:
+def _replaced_clock(
+    forge: Forge, clock: "MovableClock | RunningClock"
+) -> Generator[Time, None, None]:
     before = forge.clock.source
     forge.clock.follow(clock)
     try:
@@ -67,25 +69,25 @@ def _in_place(forge: Forge, clock: "MovableClock | RunningClock") -> Generator[T
 
 
 class RunningClock:
-    """Real time with an offset; a jump wakes whoever waits for less."""
+    """Real time with an offset; ``advance`` ends the sleeps that are over by then."""
 
     def __init__(self, now: int) -> None:
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._wakers: dict[object, Callable[[], None]] = {}
-        self._ahead = now - SYSTEM_CLOCK.now()
-        self._passed_s = 0.0
+        self._offset_us = now - SYSTEM_CLOCK.now()
+        self._advanced_s = 0.0
 
     def now(self) -> int:
-        return SYSTEM_CLOCK.now() + self._ahead
+        return SYSTEM_CLOCK.now() + self._offset_us
 
     def mono(self) -> float:
-        return SYSTEM_CLOCK.mono() + self._passed_s
+        return SYSTEM_CLOCK.mono() + self._advanced_s
 
     def advance(self, span_s: float) -> None:
         """Let that much time pass at once."""
-        with self._guard:
-            self._ahead += round(span_s * SECOND)
-            self._passed_s += span_s
+        with self._lock:
+            self._offset_us += round(span_s * SECOND)
+            self._advanced_s += span_s
             wakers = list(self._wakers.values())
         for wake in wakers:
             wake()
@@ -98,7 +100,7 @@ class RunningClock:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(moved.set)
 
-        with self._guard:
+        with self._lock:
             self._wakers[key] = wake
         try:
             while True:
@@ -110,16 +112,16 @@ class RunningClock:
                     return
                 moved.clear()
         finally:
-            with self._guard:
+            with self._lock:
                 del self._wakers[key]
 
     def pause(self, seconds: float) -> None:
         moved, end, key = threading.Event(), self.mono() + seconds, object()
-        with self._guard:
+        with self._lock:
             self._wakers[key] = moved.set
         try:
             while moved.wait(max(end - self.mono(), 0.0)):
                 moved.clear()
         finally:
-            with self._guard:
+            with self._lock:
                 del self._wakers[key]

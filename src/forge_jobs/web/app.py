@@ -1,4 +1,4 @@
-"""The ASGI app: every page, form and route behind the same checks."""
+"""The ASGI app: the routes of pages, forms and API, each behind authentication and a role."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -19,22 +19,22 @@ from forge_jobs.ops.sessions import Sessions
 from . import error_responses, login, page_files
 from .access.credentials import Credentials
 from .access.identity import Identify, Identity, Role
-from .access.methods import AccessMethod, OwnCheck, PasswordsAndTokens, ThisMachineOnly
+from .access.methods import AccessMethod, CustomCheck, PasswordsAndTokens, ThisMachineOnly
 from .api import route as api_route
 from .api.all import ROUTES
 from .api.openapi import openapi_path
-from .guard import Guard, TooLarge, broken, too_large
-from .layout import Frame
-from .live import Hub
+from .guard import Guard, TooLarge, internal_error, too_large
+from .layout import Layout
+from .live import LiveHub
 from .pages.all import FORMS, PAGES
-from .pages.page import Form, Page
+from .pages.page import FormSpec, PageSpec
 from .request_context import NotAllowed, RequestContext
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
 
-Answer = Callable[[RequestContext, Request], Awaitable[Response]]
-Handle = Callable[[Request], Awaitable[Response]]
+ContextHandler = Callable[[RequestContext, Request], Awaitable[Response]]
+RequestHandler = Callable[[Request], Awaitable[Response]]
 
 
 def mission_control(
@@ -46,12 +46,12 @@ def mission_control(
     title: str = "Mission Control",
     root: str = "",
 ) -> "MissionControl":
-    """Pages and API for this Forge.
+    """Pages and API for this Forge, as an ASGI application.
 
-    Without ``auth`` only this machine gets in, as admin. ``auth`` is ``Credentials``, or a callable
-    from request to an identity or a role. ``read_only`` leaves out every route that changes
-    something. ``hosts`` are the names it may be reached by; all, when empty. ``root`` is the path
-    it is mounted at, for frameworks whose mounts do not tell (Litestar, Django).
+    Without ``auth`` only requests from this machine are accepted, as admin. ``auth`` is
+    ``Credentials``, or a callable from a request to an identity or a role. ``read_only`` omits
+    every route that writes. ``hosts`` are the accepted host names; empty accepts all. ``root`` is
+    the mount path, for frameworks that do not set ``root_path`` (Litestar, Django).
     """
     match auth:
         case None:
@@ -61,13 +61,13 @@ def mission_control(
         case _ if hasattr(auth, "identify"):
             access = auth  # pyright: ignore[reportAssignmentType]
         case _:
-            access = OwnCheck(auth)  # pyright: ignore[reportArgumentType]
-    page_files.warn()
+            access = CustomCheck(auth)  # pyright: ignore[reportArgumentType]
+    page_files.log_missing()
     return MissionControl(forge, access, read_only=read_only, hosts=hosts, title=title, root=root)
 
 
 class MissionControl:
-    """One Mission Control; an ASGI application."""
+    """One Mission Control: an ASGI application over one Forge."""
 
     def __init__(
         self,
@@ -83,29 +83,31 @@ class MissionControl:
         self.access = access
         self.read_only = read_only
         self._root = root.rstrip("/")
-        self.hub = Hub(forge.clock, self._stamp)
+        self.hub = LiveHub(forge.clock, self._stamp)
         self.operations = Operations(forge.clock, SECRET_ENTROPY)
-        self.chronicle = ChartCache(forge.clock)
-        self.frame = Frame(title, PAGES, read_only=read_only, login=access.login)
-        self._door = login.Door(access, forge.clock)
+        self.chart_cache = ChartCache(forge.clock)
+        self.layout = Layout(title, PAGES, read_only=read_only, login=access.login)
+        self._login_throttle = login.LoginThrottle(access, forge.clock)
         self._app = Guard(
-            Starlette(routes=self._routes(), exception_handlers={TooLarge: too_large, 500: broken}),
-            by_token=access.by_token,
+            Starlette(
+                routes=self._routes(), exception_handlers={TooLarge: too_large, 500: internal_error}
+            ),
+            identified_by_token=access.identified_by_token,
             hosts=hosts,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(_below(self._root, scope) if self._root else scope, receive, send)
+        await self._app(_scope_below(self._root, scope) if self._root else scope, receive, send)
 
     async def aclose(self) -> None:
-        """End what goes on in the background: bulk work stops after its present step, and the
-        audit says how far it came."""
+        """Stop background tasks. Bulk operations stop after their current batch, and the audit
+        records how far they came."""
         await self.operations.close()
-        await self.chronicle.close()
+        await self.chart_cache.close()
 
     def _routes(self) -> list[BaseRoute]:
         return [
-            Route("/healthz", _alive, methods=["GET"]),
+            Route("/healthz", _liveness, methods=["GET"]),
             Route("/readyz", self._ready, methods=["GET"]),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/logout", self._logout, methods=["POST"]),
@@ -114,104 +116,107 @@ class MissionControl:
             *(self._page_route(page) for page in PAGES),
             *(self._form_route(form) for form in FORMS if not self.read_only),
             *self._api_routes(),
-            Route("/api/{rest:path}", _NoSuchRoute()),
+            Route("/api/{rest:path}", _UnknownRoute()),
         ]
 
-    # ------------------------------------------------------------------------------ who is there
+    # ----------------------------------------------------------------- authentication and role
 
-    async def _desk(self, request: Request) -> RequestContext | None:
+    async def _request_context(self, request: Request) -> RequestContext | None:
         identity = await self.access.identify(request)
         if identity is None:
             return None
-        return await self._desk_of(identity, request.scope.get("root_path", ""))
+        return await self._context_for(identity, request.scope.get("root_path", ""))
 
-    async def _desk_of(self, identity: Identity, root: str) -> RequestContext:
+    async def _context_for(self, identity: Identity, root: str) -> RequestContext:
         store = await self.forge.aready()
         return RequestContext(
-            self.forge, store, identity, self.operations, self.chronicle, self.read_only, root
+            self.forge, store, identity, self.operations, self.chart_cache, self.read_only, root
         )
 
     async def _stamp(self) -> str:
-        """Changes with everything that pages show: the store, and what this process does itself."""
+        """A text that changes with everything pages show: writes to the store, background reads
+        of charts, running operations."""
         store = await self.forge.aready()
-        return f"{await store.metrics.stamp()} {self.chronicle.caught_up} {self.operations.running}"
+        own = f"{self.chart_cache.background_reads} {self.operations.running}"
+        return f"{await store.metrics.stamp()} {own}"
 
-    def _page_guard(self, role: Role, answer: Answer) -> Handle:
-        async def checked(request: Request) -> Response:
+    def _page_guard(self, role: Role, handler: ContextHandler) -> RequestHandler:
+        async def guarded(request: Request) -> Response:
             try:
-                desk = await self._desk(request)
-                if desk is None:
-                    return login.turned_away(request, self.access, self.frame)
-                if desk.identity.role < role:
+                context = await self._request_context(request)
+                if context is None:
+                    return login.require_login(request, self.access)
+                if context.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
-                return await answer(desk, request)
+                return await handler(context, request)
             except ForgeError as error:
-                return self.frame.trouble(request, error)
+                return self.layout.error_page(request, error)
 
-        return checked
+        return guarded
 
-    def _api_guard(self, role: Role, answer: Answer) -> Handle:
-        async def checked(request: Request) -> Response:
+    def _api_guard(self, role: Role, handler: ContextHandler) -> RequestHandler:
+        async def guarded(request: Request) -> Response:
             try:
-                desk = await self._desk(request)
-                if desk is None:
+                context = await self._request_context(request)
+                if context is None:
                     text = "who are you? send a bearer token, or log in"
-                    return error_responses.plain(401, "unauthorized", text)
-                if desk.identity.role < role:
+                    return error_responses.problem_response(401, "unauthorized", text)
+                if context.identity.role < role:
                     raise NotAllowed(f"this needs the role {role.word}: ask an admin")
-                return await answer(desk, request)
+                return await handler(context, request)
             except ForgeError as error:
-                return error_responses.as_json(error)
+                return error_responses.error_response(error)
 
-        return checked
+        return guarded
 
-    # ------------------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------- pages, forms and routes
 
-    def _page_route(self, page: Page) -> Route:
-        async def show(desk: RequestContext, request: Request) -> Response:
-            shown = await page.view(desk, _given(request))
-            return HTMLResponse(self.frame.whole(page, desk, request, shown))
+    def _page_route(self, page: PageSpec) -> Route:
+        async def get(context: RequestContext, request: Request) -> Response:
+            variables = await page.view(context, _parameters(request))
+            return HTMLResponse(self.layout.render_page(page, context, request, variables))
 
-        return Route(page.path, self._page_guard(page.role, show), methods=["GET"])
+        return Route(page.path, self._page_guard(page.role, get), methods=["GET"])
 
-    def _form_route(self, form: Form) -> Route:
-        async def act(desk: RequestContext, request: Request) -> Response:
-            fields = await login.fields(request)
-            notice = await form.act(desk, {**fields, **request.path_params})
-            return self.frame.acted(request, notice, fields.get("back", "/"))
+    def _form_route(self, form: FormSpec) -> Route:
+        async def post(context: RequestContext, request: Request) -> Response:
+            fields = await login.form_fields(request)
+            notice = await form.act(context, {**fields, **request.path_params})
+            return self.layout.action_response(request, notice, fields.get("back", "/"))
 
-        return Route(form.path, self._page_guard(form.role, act), methods=["POST"])
+        return Route(form.path, self._page_guard(form.role, post), methods=["POST"])
 
     def _api_routes(self) -> list[Route]:
-        by_path: dict[str, dict[str, Handle]] = {}
-        for one in ROUTES:
-            if not (self.read_only and one.writes):
-                handle = self._api_guard(one.role, _calling(one))
-                by_path.setdefault(openapi_path(one), {})[one.method] = handle
-        return [Route(path, _ByMethod(methods)) for path, methods in by_path.items()]
+        by_path: dict[str, dict[str, RequestHandler]] = {}
+        for route in ROUTES:
+            if not (self.read_only and route.writes):
+                handler = self._api_guard(route.role, _api_handler(route))
+                by_path.setdefault(openapi_path(route), {})[route.method] = handler
+        return [Route(path, _MethodDispatch(methods)) for path, methods in by_path.items()]
 
-    async def _live(self, desk: RequestContext, request: Request) -> Response:
-        page, given = self.frame.named(request.query_params.get("view", "/"))
-        if desk.identity.role < page.role:
+    async def _live(self, context: RequestContext, request: Request) -> Response:
+        page, params = self.layout.find_page(request.query_params.get("view", "/"))
+        if context.identity.role < page.role:
             raise NotAllowed(f"this needs the role {page.role.word}: ask an admin")
         if not page.live:
             raise NotFound(f"{page.path} does not change by itself: open it as a page")
 
         async def render() -> str:
-            fresh = await self._desk_of(desk.identity, desk.root)
-            return self.frame.main(page, fresh, request, await page.view(fresh, given))
+            current = await self._context_for(context.identity, context.root)
+            variables = await page.view(current, params)
+            return self.layout.render_main(page, current, request, variables)
 
-        async def still() -> bool:
-            return await self.access.identify(request) == desk.identity
+        async def is_authorized() -> bool:
+            return await self.access.identify(request) == context.identity
 
-        key = f"{desk.identity.role.word} {request.query_params.get('view', '/')}"
+        key = f"{context.identity.role.word} {request.query_params.get('view', '/')}"
         return StreamingResponse(
-            self.hub.stream(key, render, still),
+            self.hub.stream(key, render, is_authorized),
             media_type="text/event-stream",
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
 
-    # ---------------------------------------------------------------------------- coming and going
+    # ------------------------------------------------------------------------- health and login
 
     async def _ready(self, request: Request) -> Response:
         try:
@@ -223,20 +228,20 @@ class MissionControl:
 
     async def _login(self, request: Request) -> Response:
         try:
-            return await login.answer(request, self.access, self.frame, self._door)
+            return await login.handle_login(request, self.access, self.layout, self._login_throttle)
         except ForgeError as error:
-            return self.frame.trouble(request, error)
+            return self.layout.error_page(request, error)
 
     async def _logout(self, request: Request) -> Response:
         try:
-            return await login.leave(request, self.access)
+            return await login.handle_logout(request, self.access)
         except ForgeError as error:
-            # the session may still hold: the cookie stays, so that it can be tried again
-            return self.frame.trouble(request, error)
+            # the session may still be valid: keep the cookie, so that logout can be repeated
+            return self.layout.error_page(request, error)
 
 
-def _below(root: str, scope: Scope) -> Scope:
-    """The scope as a mount would give it: the whole path, and where the mount is."""
+def _scope_below(root: str, scope: Scope) -> Scope:
+    """The scope as a mount would pass it: the full path, and the mount path as ``root_path``."""
     if scope["type"] != "http":
         return scope
     path = str(scope["path"])
@@ -245,44 +250,46 @@ def _below(root: str, scope: Scope) -> Scope:
     return {**scope, "root_path": root, "path": root + (rest or "/")}
 
 
-async def _alive(request: Request) -> Response:
+async def _liveness(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-def _calling(one: api_route.Route) -> Answer:
-    async def call(desk: RequestContext, request: Request) -> Response:
-        return await api_route.run(one, desk, request)
+def _api_handler(route: api_route.Route) -> ContextHandler:
+    async def call(context: RequestContext, request: Request) -> Response:
+        return await api_route.handle(route, context, request)
 
     return call
 
 
-class _ByMethod:
-    """All methods of one path; another one is told which there are."""
+class _MethodDispatch:
+    """Dispatches one path by method; another method gets 405 with ``Allow``."""
 
-    def __init__(self, methods: dict[str, Handle]) -> None:
+    def __init__(self, methods: dict[str, RequestHandler]) -> None:
         self._methods = methods
         if "GET" in methods:
             self._methods["HEAD"] = methods["GET"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        handle = self._methods.get(request.method)
-        if handle is not None:
-            await (await handle(request))(scope, receive, send)
+        handler = self._methods.get(request.method)
+        if handler is not None:
+            await (await handler(request))(scope, receive, send)
             return
         allowed = ", ".join(sorted(self._methods))
         text = f"{request.method} is not for this path: use {allowed}"
-        answer = error_responses.plain(405, "method_not_allowed", text, {"allow": allowed})
-        await answer(scope, receive, send)
+        response = error_responses.problem_response(
+            405, "method_not_allowed", text, {"allow": allowed}
+        )
+        await response(scope, receive, send)
 
 
-class _NoSuchRoute:
-    """The rest of /api, whatever the method."""
+class _UnknownRoute:
+    """Answers every other path below /api with 404 as JSON."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         text = "there is no such route: see /api/openapi.json"
-        await error_responses.plain(404, "not_found", text)(scope, receive, send)
+        await error_responses.problem_response(404, "not_found", text)(scope, receive, send)
 
 
-def _given(request: Request) -> dict[str, str]:
+def _parameters(request: Request) -> dict[str, str]:
     return {**dict(request.query_params), **request.path_params}

@@ -1,4 +1,4 @@
-"""Errors as answers: a status, a stable kind and a text for people, never a driver's words."""
+"""Maps errors to HTTP responses: status, stable kind and message, without driver details."""
 
 from typing import Final
 
@@ -19,12 +19,12 @@ _KINDS: Final[tuple[tuple[type[ForgeError], int, str], ...]] = (
     (StoreError, 503, "storage"),
     (Invalid, 400, "validation"),
 )
-_AGAIN_S: Final = 5
+_RETRY_AFTER_S: Final = 5
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is wrong. ``kind`` follows the status, ``code`` is finer, both are stable; ``msg`` is
-    for people."""
+    """An error. ``kind`` follows the status, ``code`` is more specific, both are stable; ``msg`` is
+    a text for people."""
 
     kind: str
     code: str
@@ -41,25 +41,27 @@ def status_of(error: ForgeError) -> tuple[int, str]:
     return 409, "conflict"
 
 
-def as_json(error: ForgeError) -> Response:
-    """An error for programs."""
+def error_response(error: ForgeError) -> Response:
+    """The JSON response to an error."""
     status, kind = status_of(error)
     problem = Problem(
         kind=kind,
         code=error.code,
         msg=redact.prose(str(error)),
         field=getattr(error, "field", None),
-        retry_after_secs=_AGAIN_S if status == 503 else None,
+        retry_after_secs=_RETRY_AFTER_S if status == 503 else None,
     )
-    headers = {"retry-after": str(_AGAIN_S)} if status == 503 else {}
-    return _sent(status, problem, headers)
+    headers = {"retry-after": str(_RETRY_AFTER_S)} if status == 503 else {}
+    return _json_response(status, problem, headers)
 
 
-def plain(status: int, kind: str, text: str, headers: dict[str, str] | None = None) -> Response:
-    """An error that no exception stands for."""
-    return _sent(status, Problem(kind=kind, code=kind, msg=text), headers or {})
+def problem_response(
+    status: int, kind: str, text: str, headers: dict[str, str] | None = None
+) -> Response:
+    """A JSON error response without an exception."""
+    return _json_response(status, Problem(kind=kind, code=kind, msg=text), headers or {})
 
 
-def _sent(status: int, problem: Problem, headers: dict[str, str]) -> Response:
+def _json_response(status: int, problem: Problem, headers: dict[str, str]) -> Response:
     body = msgspec.json.encode(problem)
     return Response(body, status, media_type="application/json", headers=headers)

@@ -1,6 +1,6 @@
-"""What every request and answer goes through: size, origin, headers.
+"""ASGI middleware for every request: host name, body size, origin check, security headers.
 
-Plain ASGI, so that streams pass through untouched.
+Plain ASGI, so that streamed responses are not buffered.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import error_responses
 
-ByToken: TypeAlias = Callable[[Headers], bool]
+IdentifiedByToken: TypeAlias = Callable[[Headers], bool]
 
 MAX_BODY: Final = 2 << 20
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _KINDS: Final = {403: "forbidden", 413: "too_large", 421: "misdirected", 500: "internal"}
 _HEADERS: Final = {
     "content-security-policy": (
@@ -35,19 +35,21 @@ _HEADERS: Final = {
 
 
 class TooLarge(Exception):
-    """The body is larger than any route takes."""
+    """The body exceeds ``MAX_BODY``."""
 
 
 class Guard:
-    """Refuses what comes from other sites or is too large, and puts the headers on every answer.
+    """Refuses cross-site writes and large bodies, and sets the headers of every response.
 
-    ``by_token`` tells whether a bearer token alone says who a request comes from: only then is it
-    not asked which site sent it.
+    ``identified_by_token``: whether a bearer token alone identifies the request. Only then the
+    origin check is skipped.
     """
 
-    def __init__(self, app: ASGIApp, *, by_token: ByToken, hosts: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, *, identified_by_token: IdentifiedByToken, hosts: tuple[str, ...] = ()
+    ) -> None:
         self._app = app
-        self._by_token = by_token
+        self._identified_by_token = identified_by_token
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,9 +58,9 @@ class Guard:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _refused(scope, *refusal)(scope, receive, _dressed(send))
+            await _refusal_response(scope, *refusal)(scope, receive, _with_headers(send))
             return
-        await self._app(scope, _limited(receive), _dressed(send))
+        await self._app(scope, _with_size_limit(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -68,33 +70,34 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > MAX_BODY:
             return 413, f"the body is larger than {MAX_BODY:,} bytes"
-        if scope["method"] in _SAFE or self._by_token(headers):
+        if scope["method"] in _SAFE_METHODS or self._identified_by_token(headers):
             return None
         if not same_origin(headers, host):
             return 403, "this request came from another site"
         return None
 
 
-def _refused(scope: Scope, status: int, text: str) -> Response:
-    """For programs as JSON, for people as text."""
+def _refusal_response(scope: Scope, status: int, text: str) -> Response:
+    """JSON below /api, plain text elsewhere."""
     path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
     if path.startswith("/api/"):
-        return error_responses.plain(status, _KINDS[status], text)
+        return error_responses.problem_response(status, _KINDS[status], text)
     return PlainTextResponse(text + "\n", status)
 
 
 async def too_large(request: Request, error: Exception) -> Response:
-    """For a body whose size shows only while it is read."""
-    return _refused(request.scope, 413, f"the body is larger than {MAX_BODY:,} bytes")
+    """The response to a body without ``Content-Length`` that grew too large."""
+    return _refusal_response(request.scope, 413, f"the body is larger than {MAX_BODY:,} bytes")
 
 
-async def broken(request: Request, error: Exception) -> Response:
-    """For a mistake of ours; what it was goes to the log alone."""
-    return _refused(request.scope, 500, "an error inside Forge Jobs: see the log")
+async def internal_error(request: Request, error: Exception) -> Response:
+    """The response to an unexpected exception; details are only in the log."""
+    return _refusal_response(request.scope, 500, "an error inside Forge Jobs: see the log")
 
 
 def same_origin(headers: Headers, host: str) -> bool:
-    """Browsers say where a request comes from; programs without a browser say nothing."""
+    """Whether the request comes from this site. Browsers send ``Sec-Fetch-Site`` or ``Origin``;
+    programs send neither and pass."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site in ("same-origin", "none")
@@ -103,14 +106,14 @@ def same_origin(headers: Headers, host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """The name without its port."""
+    """The host name without its port."""
     if host.startswith("["):
         return host.partition("]")[0].strip("[").lower()
     return host.partition(":")[0].lower()
 
 
-def _dressed(send: Send) -> Send:
-    async def dress(message: Message) -> None:
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
@@ -118,19 +121,19 @@ def _dressed(send: Send) -> Send:
             headers.setdefault("cache-control", "no-store")
         await send(message)
 
-    return dress
+    return send_with_headers
 
 
-def _limited(receive: Receive) -> Receive:
-    seen = 0
+def _with_size_limit(receive: Receive) -> Receive:
+    received = 0
 
-    async def limited() -> Message:
-        nonlocal seen
+    async def receive_limited() -> Message:
+        nonlocal received
         message = await receive()
         if message["type"] == "http.request":
-            seen += len(message.get("body", b""))
-            if seen > MAX_BODY:
+            received += len(message.get("body", b""))
+            if received > MAX_BODY:
                 raise TooLarge
         return message
 
-    return limited
+    return receive_limited

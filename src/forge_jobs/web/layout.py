@@ -1,4 +1,4 @@
-"""The frame around every page: navigation, notices, trouble; and what all templates may use."""
+"""Renders pages inside the common layout: navigation, notices, error pages, shared variables."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,89 +17,103 @@ from forge_jobs.kit import redact
 from . import rendering
 from .access.identity import Role
 from .error_responses import status_of
-from .local import local_path
-from .pages.page import Given, Notice, Page, Shown
+from .local_path import local_path
+from .pages.page import Notice, PageSpec, Params, TemplateVars
 from .request_context import RequestContext
 
-_NOTICE: Final = "forge_notice"
+_NOTICE_COOKIE: Final = "forge_notice"
 _NOTICE_S: Final = 20
 _VERSION: Final = version("forge-jobs")
 
 
-class Frame:
-    """Renders pages. ``title`` names this Mission Control in every window."""
+class Layout:
+    """Renders pages with the variables that every template uses; ``title`` is the site's name."""
 
-    def __init__(self, title: str, pages: Sequence[Page], *, read_only: bool, login: bool) -> None:
+    def __init__(
+        self, title: str, pages: Sequence[PageSpec], *, read_only: bool, login: bool
+    ) -> None:
         self._title = title
         self._pages = pages
         self._read_only = read_only
         self._login = login
 
-    def whole(self, page: Page, desk: RequestContext, request: Request, shown: Shown) -> str:
-        """The page with its frame, for a first visit."""
-        return rendering.whole(page.template, self._names(page, desk, request, shown))
-
-    def main(self, page: Page, desk: RequestContext, request: Request, shown: Shown) -> str:
-        """The part of the page that lives."""
-        return rendering.main_part(page.template, self._names(page, desk, request, shown))
-
-    def login(self, request: Request, back: str, *, wrong: bool = False) -> str:
-        """The page that asks for the password."""
-        return rendering.whole(
-            "login.html",
-            {**self._common(request), "back": back, "wrong": wrong},
+    def render_page(
+        self, page: PageSpec, context: RequestContext, request: Request, variables: TemplateVars
+    ) -> str:
+        """The complete page, with navigation and scripts."""
+        return rendering.render_page(
+            page.template, self._page_variables(page, context, request, variables)
         )
 
-    def trouble(self, request: Request, error: ForgeError) -> Response:
-        """A page, or for a live part a notice, that says what is wrong."""
+    def render_main(
+        self, page: PageSpec, context: RequestContext, request: Request, variables: TemplateVars
+    ) -> str:
+        """The main block alone, for live updates."""
+        return rendering.render_main(
+            page.template, self._page_variables(page, context, request, variables)
+        )
+
+    def render_login(self, request: Request, back: str, *, failed: bool = False) -> str:
+        """The login page; ``failed`` after a wrong password."""
+        return rendering.render_page(
+            "login.html",
+            {**self._common_variables(request), "back": back, "failed": failed},
+        )
+
+    def error_page(self, request: Request, error: ForgeError) -> Response:
+        """An error page; for an htmx request, a notice instead."""
         status, _ = status_of(error)
         text = redact.prose(str(error))
         if request.headers.get("hx-request"):
-            return _told(Response(status_code=204), Notice(text, bad=True))
-        shown = {**self._common(request), "status": status, "text": text}
-        return HTMLResponse(rendering.whole("trouble.html", shown), status)
+            return _with_notice(Response(status_code=204), Notice(text, bad=True))
+        variables = {**self._common_variables(request), "status": status, "text": text}
+        return HTMLResponse(rendering.render_page("error.html", variables), status)
 
-    def acted(self, request: Request, notice: Notice, back: str) -> Response:
-        """Back to the page the action came from, with a sentence about what it did."""
+    def action_response(self, request: Request, notice: Notice, back: str) -> Response:
+        """Redirect to the page of the form with a notice; for an htmx request, the notice alone."""
         if request.headers.get("hx-request"):
-            return _told(Response(status_code=204), notice)
+            return _with_notice(Response(status_code=204), notice)
         root = request.scope.get("root_path", "")
         response = RedirectResponse(f"{root}{local_path(back)}", 303)
         body = msgspec.json.encode(notice).hex()
         response.set_cookie(
-            _NOTICE, body, max_age=_NOTICE_S, httponly=True, samesite="strict", path=root or "/"
+            _NOTICE_COOKIE,
+            body,
+            max_age=_NOTICE_S,
+            httponly=True,
+            samesite="strict",
+            path=root or "/",
         )
         return response
 
-    def named(self, address: str) -> tuple[Page, dict[str, str]]:
-        """The page behind a path with its query, and what was given to it."""
+    def find_page(self, address: str) -> tuple[PageSpec, dict[str, str]]:
+        """The page of a path with its query, and its parameters; NotFound for an unknown path."""
         parts = urlsplit(local_path(address))
         for page in self._pages:
-            matched = compile_path(page.path)[0].match(parts.path)
-            if matched is not None:
-                return page, {**dict(parse_qsl(parts.query)), **matched.groupdict()}
+            match = compile_path(page.path)[0].match(parts.path)
+            if match is not None:
+                return page, {**dict(parse_qsl(parts.query)), **match.groupdict()}
         raise NotFound(f"there is no page {parts.path}")
 
-    def _names(
-        self, page: Page, desk: RequestContext, request: Request, shown: Shown
+    def _page_variables(
+        self, page: PageSpec, context: RequestContext, request: Request, variables: TemplateVars
     ) -> dict[str, Any]:
-        common = self._common(request)
         return {
-            **common,
+            **self._common_variables(request),
             "page": page,
-            "desk": desk,
-            "operator": desk.may(Role.OPERATOR),
-            "admin": desk.may(Role.ADMIN),
+            "context": context,
+            "operator": context.may(Role.OPERATOR),
+            "admin": context.may(Role.ADMIN),
             "notice": _pending_notice(request),
-            "here": local_path(request.query_params.get("view") or _address(request)),
-            **shown,
+            "here": local_path(request.query_params.get("view") or _path_and_query(request)),
+            **variables,
         }
 
-    def _common(self, request: Request) -> dict[str, Any]:
+    def _common_variables(self, request: Request) -> dict[str, Any]:
         root = request.scope.get("root_path", "")
 
-        def url(path: str, given: Given | None = None, /, **changes: object) -> str:
-            return f"{root}{with_query(local_path(path), given or {}, changes)}"
+        def url(path: str, params: Params | None = None, /, **changes: object) -> str:
+            return f"{root}{with_query(local_path(path), params or {}, changes)}"
 
         return {
             "url": url,
@@ -111,30 +125,30 @@ class Frame:
         }
 
 
-def with_query(path: str, given: Mapping[str, str], changes: Mapping[str, object]) -> str:
-    """A path with a query; None and empty text leave a name out."""
-    query = {**given, **changes}
-    kept = {name: str(value) for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(kept)}" if kept else path
+def with_query(path: str, params: Mapping[str, str], changes: Mapping[str, object]) -> str:
+    """A path with a query string; None and empty values are omitted."""
+    query = {**params, **changes}
+    value = {name: str(value) for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(value)}" if value else path
 
 
-def _address(request: Request) -> str:
+def _path_and_query(request: Request) -> str:
     root = request.scope.get("root_path", "")
     path = request.url.path.removeprefix(root) or "/"
     return f"{path}?{request.url.query}" if request.url.query else path
 
 
-def _told(response: Response, notice: Notice) -> Response:
-    # a header holds ASCII only
+def _with_notice(response: Response, notice: Notice) -> Response:
+    # a header may contain ASCII only, which json.dumps escapes to
     response.headers["hx-trigger"] = json.dumps({"forge:notice": msgspec.to_builtins(notice)})
     return response
 
 
 def _pending_notice(request: Request) -> Notice | None:
-    kept = request.cookies.get(_NOTICE)
-    if kept is None:
+    value = request.cookies.get(_NOTICE_COOKIE)
+    if value is None:
         return None
     try:
-        return msgspec.json.decode(bytes.fromhex(kept), type=Notice)
+        return msgspec.json.decode(bytes.fromhex(value), type=Notice)
     except (ValueError, msgspec.MsgspecError):
         return None

@@ -1,7 +1,7 @@
-"""Live pages: each page that somebody looks at is rendered at most once a second for all of them,
-and hardly ever while nothing is written.
+"""Live pages over server-sent events: one rendering a second at most, shared by all readers.
 
-A reader that is slow sees the newest state next, never a backlog: nothing is queued for it.
+While the store does not change it is rendered every ten seconds. Nothing is queued for a slow
+reader: it gets the newest state next.
 """
 
 import asyncio
@@ -14,136 +14,141 @@ from forge_jobs.kit import redact
 from forge_jobs.kit.clock import Clock
 
 Render: TypeAlias = Callable[[], Awaitable[str]]
-Stamp: TypeAlias = Callable[[], Awaitable[str]]
-Still: TypeAlias = Callable[[], Awaitable[bool]]
+ReadStamp: TypeAlias = Callable[[], Awaitable[str]]
+IsAuthorized: TypeAlias = Callable[[], Awaitable[bool]]
 
 PERIOD_S: Final = 1.0
-# A reader that has nothing to read hears of it, and is asked again who they are.
+# Without a change a reader gets a comment, after another check of its authorization.
 KEEP_ALIVE_S: Final = 5.0
-# A page that is dear to make is made less often, but a change has to show within two seconds.
-_SHARE: Final = 20
-_LONGEST_S: Final = 1.5
-# While nothing is written only time passes: what is old becomes older, and workers may fall silent.
-QUIET_S: Final = 10.0
-# Views that wake together share one look at the stamp.
-_SAME_S: Final = 0.2
-# The number of no view: a reader who was told of an outage gets the present view after it.
-_UNKNOWN: Final = -1
+# A page that is expensive to render is rendered less often; a change must show within two seconds.
+_RENDER_COST_FACTOR: Final = 20
+_MAX_PERIOD_S: Final = 1.5
+# Without writes only ages and the liveness of workers change.
+IDLE_PERIOD_S: Final = 10.0
+# Views that wake together share one read of the stamp.
+_STAMP_TTL_S: Final = 0.2
+# Not the version of any view: after an outage event a reader gets the current view.
+_NO_VERSION: Final = -1
 
 
 @dataclass(slots=True)
-class _View:
-    """One page as all its readers see it. ``number`` rises with every change."""
+class _LiveView:
+    """One page and its newest event for all its readers. ``version`` rises with every change."""
 
     render: Render
-    number: int = 0
+    version: int = 0
     event: str = ""
     body: str = ""
-    readers: int = 0
+    subscribers: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def show(self, event: str, body: str) -> None:
+    def publish(self, event: str, body: str) -> None:
         if (event, body) == (self.event, self.body):
             return
         self.event, self.body = event, body
-        self.number += 1
-        before, self.changed = self.changed, asyncio.Event()
-        before.set()
+        self.version += 1
+        previous, self.changed = self.changed, asyncio.Event()
+        previous.set()
 
 
-class Hub:
-    """All live pages of one process."""
+class LiveHub:
+    """All live pages of one process. Pages with the same key share one rendering."""
 
-    def __init__(self, clock: Clock, stamp: Stamp | None = None) -> None:
-        """``stamp`` tells whether anything was written; without it pages are always rendered."""
+    def __init__(self, clock: Clock, read_stamp: ReadStamp | None = None) -> None:
+        """``read_stamp`` returns a text that changes with every write; without it pages are
+        rendered every period."""
         self._clock = clock
-        self._stamp = stamp
-        self._stamped: tuple[float, str] | None = None
-        self._views: dict[str, _View] = {}
+        self._read_stamp = read_stamp
+        self._last_stamp: tuple[float, str] | None = None
+        self._views: dict[str, _LiveView] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def stream(
-        self, key: str, render: Render, still: Still | None = None
+        self, key: str, render: Render, is_authorized: IsAuthorized | None = None
     ) -> AsyncIterator[str]:
-        """Server-sent events of one page, from now until the reader leaves, or until ``still``
-        says no: nothing is sent without asking it. While it cannot say, an outage is told and
-        nothing else."""
-        view = self._join(key, render)
-        seen = 0
+        """Server-sent events of one page until the reader disconnects or ``is_authorized`` returns
+        False. It is called before every event. While it raises, the reader gets one ``trouble``
+        event and nothing else."""
+        view = self._subscribe(key, render)
+        sent_version = 0
         try:
             yield "retry: 2000\n\n"
             while True:
-                news = seen != view.number > 0 or await _in_time(view.changed)
+                has_change = sent_version != view.version > 0 or await _wait_for_change(
+                    view.changed
+                )
                 try:
-                    over = still is not None and not await still()
+                    login_ended = is_authorized is not None and not await is_authorized()
                 except ForgeError as error:
-                    # nobody can tell who this is: they hear of that, and of nothing else
-                    if seen != _UNKNOWN:
-                        yield _event("trouble", redact.prose(str(error)))
-                        seen = _UNKNOWN
+                    # the authorization cannot be checked: send the error, but no content
+                    if sent_version != _NO_VERSION:
+                        yield _format_event("trouble", redact.prose(str(error)))
+                        sent_version = _NO_VERSION
                     await self._clock.sleep(PERIOD_S)
                     continue
-                if over:
-                    yield _event("over", "login")
+                if login_ended:
+                    yield _format_event("over", "login")
                     return
-                if news:
-                    seen = view.number
-                    yield _event(view.event, view.body)
+                if has_change:
+                    sent_version = view.version
+                    yield _format_event(view.event, view.body)
                 else:
                     yield ": still here\n\n"
         finally:
-            self._leave(key, view)
+            self._unsubscribe(key, view)
 
     @property
     def streams(self) -> int:
-        """How many readers there are."""
-        return sum(view.readers for view in self._views.values())
+        """The number of open streams."""
+        return sum(view.subscribers for view in self._views.values())
 
-    def _join(self, key: str, render: Render) -> _View:
+    def _subscribe(self, key: str, render: Render) -> _LiveView:
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = _View(render)
-            self._tasks[key] = asyncio.create_task(self._keep(view), name=f"live {key}")
-        view.readers += 1
+            view = self._views[key] = _LiveView(render)
+            self._tasks[key] = asyncio.create_task(self._render_loop(view), name=f"live {key}")
+        view.subscribers += 1
         return view
 
-    def _leave(self, key: str, view: _View) -> None:
-        view.readers -= 1
-        if view.readers == 0:
+    def _unsubscribe(self, key: str, view: _LiveView) -> None:
+        view.subscribers -= 1
+        if view.subscribers == 0:
             self._views.pop(key, None)
             task = self._tasks.pop(key, None)
             if task is not None:
                 task.cancel()
 
-    async def _keep(self, view: _View) -> None:
+    async def _render_loop(self, view: _LiveView) -> None:
         rendered: tuple[float, str] | None = None
         while True:
-            begun = self._clock.mono()
+            started = self._clock.mono()
             try:
-                # before it is rendered: what is written meanwhile is seen next time
-                stamp = await self._present()
-                quiet = rendered is not None and rendered[1] == stamp != ""
-                if not quiet or rendered is None or begun - rendered[0] >= QUIET_S:
-                    view.show("view", await view.render())
-                    rendered = (begun, stamp)
+                # read before rendering: a write during it is noticed next time
+                stamp = await self._current_stamp()
+                unchanged = rendered is not None and rendered[1] == stamp != ""
+                if not unchanged or rendered is None or started - rendered[0] >= IDLE_PERIOD_S:
+                    view.publish("view", await view.render())
+                    rendered = (started, stamp)
             except ForgeError as error:
                 rendered = None
-                view.show("trouble", redact.prose(str(error)))
-            took = self._clock.mono() - begun
-            await self._clock.sleep(max(PERIOD_S, min(took * _SHARE, _LONGEST_S)))
+                view.publish("trouble", redact.prose(str(error)))
+            render_s = self._clock.mono() - started
+            await self._clock.sleep(
+                max(PERIOD_S, min(render_s * _RENDER_COST_FACTOR, _MAX_PERIOD_S))
+            )
 
-    async def _present(self) -> str:
-        """The stamp of now; empty when nobody can tell."""
-        if self._stamp is None:
+    async def _current_stamp(self) -> str:
+        """The current stamp; empty without ``read_stamp``."""
+        if self._read_stamp is None:
             return ""
-        if self._stamped is None or self._clock.mono() - self._stamped[0] > _SAME_S:
+        if self._last_stamp is None or self._clock.mono() - self._last_stamp[0] > _STAMP_TTL_S:
             at = self._clock.mono()
-            self._stamped = (at, await self._stamp())
-        return self._stamped[1]
+            self._last_stamp = (at, await self._read_stamp())
+        return self._last_stamp[1]
 
 
-async def _in_time(changed: asyncio.Event) -> bool:
-    """Whether there is news before the reader has to be told that there is none."""
+async def _wait_for_change(changed: asyncio.Event) -> bool:
+    """Whether the view changes before a keep-alive is due."""
     try:
         async with asyncio.timeout(KEEP_ALIVE_S):
             await changed.wait()
@@ -152,6 +157,6 @@ async def _in_time(changed: asyncio.Event) -> bool:
     return True
 
 
-def _event(name: str, body: str) -> str:
+def _format_event(name: str, body: str) -> str:
     lines = "".join(f"data: {line}\n" for line in body.replace("\r", "").split("\n"))
     return f"event: {name}\n{lines}\n"

@@ -1,4 +1,4 @@
-"""The door: the login page, its cookie, and reading forms."""
+"""The login page, its cookie, logout, and parsing of form fields."""
 
 import asyncio
 from typing import TYPE_CHECKING, Final
@@ -10,28 +10,28 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from forge_jobs.kit.clock import Clock
 
 from .access.methods import AccessMethod
-from .access.sessions import COOKIE, LIFE_S
-from .local import local_path
+from .access.sessions import COOKIE, SESSION_LIFETIME_S
+from .local_path import local_path
 
 if TYPE_CHECKING:
-    from .layout import Frame
+    from .layout import Layout
 
-# Guessing a password costs this long per try and process, whatever the number of callers.
-_WRONG_S: Final = 0.5
+# Each wrong password delays all logins of this process by this, however many clients guess.
+_FAILURE_DELAY_S: Final = 0.5
 _MAX_WAITING: Final = 20
 
 
-async def fields(request: Request) -> dict[str, str]:
-    """A form's fields; a repeated name becomes one text with commas."""
+async def form_fields(request: Request) -> dict[str, str]:
+    """Parse a form; values of a repeated name are joined with commas."""
     data = (await request.body()).decode("utf-8", "replace")
-    given: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in parse_qsl(data, keep_blank_values=True):
-        given[name] = f"{given[name]},{value}" if name in given else value
-    return given
+        fields[name] = f"{fields[name]},{value}" if name in fields else value
+    return fields
 
 
-def turned_away(request: Request, access: AccessMethod, frame: "Frame") -> Response:
-    """To the login page, if there is one; else a refusal that says what to do."""
+def require_login(request: Request, access: AccessMethod) -> Response:
+    """Redirect to the login page if there is one; else 403 with a remedy."""
     root = request.scope.get("root_path", "")
     if not access.login:
         text = (
@@ -45,60 +45,62 @@ def turned_away(request: Request, access: AccessMethod, frame: "Frame") -> Respo
     return RedirectResponse(f"{root}/login?back={back}", 303)
 
 
-class Door:
-    """Lets one password be tried at a time, and few wait for their turn."""
+class LoginThrottle:
+    """Verifies one password at a time, with a bounded number of waiting attempts."""
 
     def __init__(self, access: AccessMethod, clock: Clock) -> None:
         self._access = access
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
 
     @property
-    def crowded(self) -> bool:
-        """Whether so many wait that one more is sent away."""
+    def is_full(self) -> bool:
+        """Whether the next attempt must be refused."""
         return self._waiting >= _MAX_WAITING
 
-    async def enter(self, password: str) -> str | None:
-        """A session cookie for the right password; a wrong one takes its time."""
+    async def log_in(self, password: str) -> str | None:
+        """A session token for the right password; a wrong one is delayed."""
         self._waiting += 1
         try:
-            async with self._turn:
-                cookie = await self._access.enter(password)
+            async with self._lock:
+                cookie = await self._access.log_in(password)
                 if cookie is None:
-                    await self._clock.sleep(_WRONG_S)
+                    await self._clock.sleep(_FAILURE_DELAY_S)
                 return cookie
         finally:
             self._waiting -= 1
 
 
-async def answer(request: Request, access: AccessMethod, frame: "Frame", door: Door) -> Response:
-    """Show the login page, or try a password."""
+async def handle_login(
+    request: Request, access: AccessMethod, layout: "Layout", throttle: LoginThrottle
+) -> Response:
+    """Show the login page, or verify a password and set the session cookie."""
     if not access.login:
         return PlainTextResponse("there is no password to log in with\n", 404)
     back = local_path(request.query_params.get("back", "/"))
     if request.method == "GET":
-        return HTMLResponse(frame.login(request, back))
-    given = await fields(request)
-    # a wrong password does not lose the way
-    back = local_path(given.get("back", back))
-    if door.crowded:
+        return HTMLResponse(layout.render_login(request, back))
+    fields = await form_fields(request)
+    # the target survives a wrong password
+    back = local_path(fields.get("back", back))
+    if throttle.is_full:
         return PlainTextResponse("too many are trying passwords: wait a moment\n", 429)
-    cookie = await door.enter(given.get("password", ""))
+    cookie = await throttle.log_in(fields.get("password", ""))
     if cookie is None:
-        return HTMLResponse(frame.login(request, back, wrong=True), 401)
+        return HTMLResponse(layout.render_login(request, back, failed=True), 401)
     root = request.scope.get("root_path", "")
     response = RedirectResponse(f"{root}{back}", 303)
     response.set_cookie(
-        COOKIE, cookie, max_age=LIFE_S, httponly=True, samesite="strict", path=root or "/",
-        secure=request.url.scheme == "https",
+        COOKIE, cookie, max_age=SESSION_LIFETIME_S, path=root or "/", httponly=True,
+        samesite="strict", secure=request.url.scheme == "https",
     )  # fmt: skip
     return response
 
 
-async def leave(request: Request, access: AccessMethod) -> Response:
-    """End the session, in every process and for whoever has a copy of its cookie."""
-    await access.leave(request)
+async def handle_logout(request: Request, access: AccessMethod) -> Response:
+    """Delete the session, which invalidates its cookie in every process."""
+    await access.log_out(request)
     root = request.scope.get("root_path", "")
     response = RedirectResponse(f"{root}/login", 303)
     response.delete_cookie(COOKIE, path=root or "/")

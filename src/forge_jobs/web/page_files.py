@@ -1,4 +1,4 @@
-"""Whether every file that the pages load is installed; some come from npm and may be missing."""
+"""Checks that the static files the templates load are installed; some come from npm."""
 
 import logging
 import re
@@ -13,26 +13,26 @@ REMEDY: Final = (
     "in a clone run `make setup`, or `python scripts/web_assets.py` where npm is installed; "
     "elsewhere reinstall forge-jobs from a wheel that was built with them"
 )
-_LOADED: Final = re.compile(r"url\('/static/([^']+)'\)")
+_STATIC_URL: Final = re.compile(r"url\('/static/([^']+)'\)")
 _log = logging.getLogger("forge_jobs.web")
 
 
-def missing() -> list[str]:
-    """Files that a template loads and that are not there, in order of their names."""
+def missing_files() -> list[str]:
+    """Static files that a template loads and that do not exist, sorted."""
     texts = [path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.html")]
-    loaded = {name for text in texts for name in _LOADED.findall(text)}
-    return sorted(name for name in loaded if not (STATIC / name).is_file())
+    referenced = {name for text in texts for name in _STATIC_URL.findall(text)}
+    return sorted(name for name in referenced if not (STATIC / name).is_file())
 
 
 def findings() -> list[Finding]:
-    """What the doctor says about them: nothing while all are there."""
-    if not (absent := missing()):
+    """A warning for ``forge doctor`` if files are missing."""
+    if not (missing := missing_files()):
         return []
-    text = f"files of Mission Control's pages are missing: {', '.join(absent)}"
+    text = f"files of Mission Control's pages are missing: {', '.join(missing)}"
     return [Finding(Severity.WARNING, "pages", text, REMEDY)]
 
 
-def warn() -> None:
-    """For pages that are part of another application, which starts all the same."""
+def log_missing() -> None:
+    """Log missing files; for a mounted Mission Control, whose application starts anyway."""
     for finding in findings():
         _log.error("%s; %s", finding.message, finding.cure)

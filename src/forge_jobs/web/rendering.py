@@ -1,4 +1,4 @@
-"""Templates: the whole page for a first visit, its main part alone for everything after."""
+"""The Jinja environment, its filters, and rendering of a page or of its main block alone."""
 
 from datetime import datetime
 from functools import lru_cache
@@ -15,7 +15,7 @@ MAIN: Final = "main"
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """One environment for all: everything is escaped, and a missing name is an error."""
+    """The shared environment: autoescaping is on, and an undefined name is an error."""
     env = Environment(
         loader=PackageLoader("forge_jobs.web", "templates"),
         autoescape=True,
@@ -26,44 +26,44 @@ def environment() -> Environment:
     )
     untyped = cast("Any", env)
     untyped.filters.update(
-        moment=moment,
-        until=until,
-        span=span,
-        number=number,
-        size=size,
+        moment=time_element,
+        until=countdown_element,
+        span=duration,
+        number=grouped,
+        size=byte_size,
         json=as_json,
-        pretty=pretty,
-        brief=brief,
+        pretty=indented_json,
+        brief=duration_input,
     )
     untyped.globals["STATUSES"] = tuple(JobStatus)
     return env
 
 
-def whole(template: str, shown: dict[str, Any]) -> str:
-    """The page with its frame."""
-    return environment().get_template(template).render(shown)
+def render_page(template: str, variables: dict[str, Any]) -> str:
+    """The complete page."""
+    return environment().get_template(template).render(variables)
 
 
-def main_part(template: str, shown: dict[str, Any]) -> str:
-    """What changes while the page is open."""
-    found = environment().get_template(template)
-    return "".join(found.blocks[MAIN](found.new_context(shown)))
+def render_main(template: str, variables: dict[str, Any]) -> str:
+    """The ``main`` block alone, which live updates replace."""
+    compiled = environment().get_template(template)
+    return "".join(compiled.blocks[MAIN](compiled.new_context(variables)))
 
 
-def moment(at: datetime | None) -> Markup:
-    """A time element; the page's script shows it as "3 min ago" and keeps it true."""
+def time_element(at: datetime | None) -> Markup:
+    """A ``time`` element; the script shows it as "3 min ago" and updates it."""
     if at is None:
         return Markup('<span class="none">–</span>')
     text = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(), text)
 
 
-def until(at: datetime | None) -> Markup:
-    """The same for an end that is awaited: once it has passed the script shows "now"."""
-    return Markup(str(moment(at)).replace("<time ", "<time data-until ", 1))
+def countdown_element(at: datetime | None) -> Markup:
+    """A ``time`` element for an expected end: once it has passed the script shows "now"."""
+    return Markup(str(time_element(at)).replace("<time ", "<time data-until ", 1))
 
 
-def span(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A duration in two units at most: ``2h 46m``."""
     if seconds is None:
         return "–"
@@ -71,11 +71,11 @@ def span(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = int(seconds)
+    rest = int(seconds)
     units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
     parts: list[str] = []
     for name, length in units:
-        count, whole = divmod(whole, length)
+        count, rest = divmod(rest, length)
         if count:
             parts.append(f"{count}{name}")
         elif parts:
@@ -85,8 +85,8 @@ def span(seconds: float | None) -> str:
     return " ".join(parts)
 
 
-def brief(seconds: float | None) -> str:
-    """A duration as a form takes it: ``7d``, ``90s``; empty for none."""
+def duration_input(seconds: float | None) -> str:
+    """A duration in the syntax of form fields: ``7d``, ``90s``; empty for None."""
     if seconds is None:
         return ""
     for name, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
@@ -95,12 +95,12 @@ def brief(seconds: float | None) -> str:
     return f"{seconds:g}s"
 
 
-def number(value: float | None) -> str:
-    """``12,345``."""
+def grouped(value: float | None) -> str:
+    """A number with thousands separators: ``12,345``."""
     return "–" if value is None else f"{value:,}"
 
 
-def size(count: int | None) -> str:
+def byte_size(count: int | None) -> str:
     """Bytes in binary units."""
     if count is None:
         return "–"
@@ -113,10 +113,10 @@ def size(count: int | None) -> str:
 
 
 def as_json(value: object) -> str:
-    """JSON for a data attribute; escaping it for HTML is the template's part."""
+    """JSON for a data attribute; the template escapes it."""
     return msgspec.json.encode(value).decode()
 
 
-def pretty(value: object) -> str:
-    """JSON for people."""
+def indented_json(value: object) -> str:
+    """JSON with indentation, for display."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,4 +1,4 @@
-"""What a page or a route works with: the store, the person at it, and what they may do."""
+"""The context of one request: the store, the identity, and the actions it may perform."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,21 +22,20 @@ if TYPE_CHECKING:
 
 
 class NotAllowed(ForgeError):
-    """The role does not reach."""
+    """The role is not sufficient."""
 
     code = "not_allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One person at the controls, for the length of one request; ``root`` is where Mission Control
-    is mounted."""
+    """What pages, forms and API endpoints get; ``root`` is the mount path of Mission Control."""
 
     forge: "Forge"
     store: "Store"
     identity: Identity
     operations: "Operations"
-    chronicle: "ChartCache"
+    chart_cache: "ChartCache"
     read_only: bool = False
     root: str = ""
 
@@ -45,34 +44,34 @@ class RequestContext:
         return self.forge.clock
 
     async def now(self) -> "Instant":
-        """The store's time."""
+        """The store clock."""
         return await store_now(self.store, self.clock)
 
     @property
-    def operator(self) -> JobActions:
-        """Jobs, queues and workers in the hands of this person."""
+    def job_actions(self) -> JobActions:
+        """Actions on jobs, queues and workers; the audit names this identity."""
         return JobActions(self.store, actor=self.actor, clock=self.forge.clock)
 
     @property
-    def timetable(self) -> ScheduleActions:
-        """Schedules in the hands of this person."""
+    def schedule_actions(self) -> ScheduleActions:
+        """Reads and changes schedules."""
         return ScheduleActions(self.store, actor=self.actor, clock=self.forge.clock)
 
     @property
-    def bound_operator(self) -> LimitActions:
-        """Limits and scopes in the hands of this person."""
+    def limit_actions(self) -> LimitActions:
+        """Changes declared limits and throttle scopes."""
         return LimitActions(self.store, actor=self.actor, clock=self.forge.clock)
 
     @property
-    def limit_operator(self) -> RateLimitActions:
-        """Rate limits in the hands of this person."""
+    def rate_limit_actions(self) -> RateLimitActions:
+        """Changes rate limits."""
         return RateLimitActions(self.store, actor=self.actor, clock=self.forge.clock)
 
     @property
     def actor(self) -> str:
-        """Who this is, for the audit."""
+        """The name in the audit."""
         return f"web:{self.identity.name}"
 
     def may(self, role: Role) -> bool:
-        """Whether this person may do what ``role`` may; nobody changes anything when read-only."""
+        """Whether the identity has at least ``role``; read-only mode allows viewing alone."""
         return self.identity.role >= role and (role is Role.VIEWER or not self.read_only)

@@ -1,4 +1,4 @@
-"""Mission Control on a socket of its own: ``forge web``, and beside the workers of dev and demo."""
+"""Serves Mission Control on its own socket: for ``forge web``, ``forge dev`` and ``forge demo``."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from forge_jobs.core.errors import BadConfig, Refused
 from .access.credentials import Credentials, from_environment
 from .access.methods import LOOPBACK
 from .app import mission_control
-from .page_files import REMEDY, missing
+from .page_files import REMEDY, missing_files
 
 if TYPE_CHECKING:
     from forge_jobs.app import Forge
@@ -24,9 +24,9 @@ DEFAULT_PORT: Final = 8787
 _STOP_S: Final = 3
 
 
-def check_host(host: str, access: Credentials | None) -> None:
-    """Refuse to listen beyond this machine without credentials."""
-    if host not in LOOPBACK and access is None:
+def check_host(host: str, credentials: Credentials | None) -> None:
+    """Refuse to listen on an address other than loopback without credentials."""
+    if host not in LOOPBACK and credentials is None:
         raise Refused(
             f"--host {host} would open Mission Control to others without a password: set "
             "FORGE_WEB_PASSWORD (see `forge web password`) or FORGE_WEB_TOKENS "
@@ -34,51 +34,50 @@ def check_host(host: str, access: Credentials | None) -> None:
         )
 
 
-def check_pages() -> None:
-    """Refuse to serve pages whose scripts are not installed: they would open without charts, and
-    no button would work."""
-    if absent := missing():
-        raise Refused(f"files of the pages are missing ({', '.join(absent)}): {REMEDY}")
+def check_page_files() -> None:
+    """Refuse to serve pages whose scripts are not installed: charts and buttons would not work."""
+    if missing := missing_files():
+        raise Refused(f"files of the pages are missing ({', '.join(missing)}): {REMEDY}")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes any free one."""
+    """Bind a socket; port 0 takes any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    place = socket.socket(family, socket.SOCK_STREAM)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        place.bind((host, port))
+        sock.bind((host, port))
     except OSError as error:
-        place.close()
+        sock.close()
         raise BadConfig(
             f"cannot listen on {host}:{port} ({error.strerror}): choose another --port"
         ) from error
-    return place
+    return sock
 
 
-def listen_near(port: int) -> socket.socket:
-    """A socket on this machine: that port, or any free one where it is taken."""
+def listen_preferring(port: int) -> socket.socket:
+    """Bind a loopback socket on that port, or on any free one if it is taken."""
     try:
         return listen(DEFAULT_HOST, port)
     except BadConfig:
         return listen(DEFAULT_HOST, 0)
 
 
-def address(place: socket.socket) -> str:
-    """Where a browser finds it."""
-    host, port = place.getsockname()[:2]
+def address(sock: socket.socket) -> str:
+    """The URL of a bound socket."""
+    host, port = sock.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @asynccontextmanager
-async def served(
+async def serve(
     forge: "Forge",
-    place: socket.socket,
+    sock: socket.socket,
     *,
     read_only: bool = False,
     hosts: Sequence[str] = (),
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Mission Control on that socket for as long as the block runs; the task ends if it fails."""
+    """Serve Mission Control on that socket while the block runs; the task ends if it fails."""
     app = mission_control(forge, auth=from_environment(), read_only=read_only, hosts=tuple(hosts))
     config = uvicorn.Config(
         app,
@@ -88,40 +87,41 @@ async def served(
         timeout_graceful_shutdown=_STOP_S,
         server_header=False,
     )
-    server = _Quiet(config)
-    task = asyncio.create_task(server.serve(sockets=[place]), name="mission control")
+    server = _ServerWithoutSignals(config)
+    task = asyncio.create_task(server.serve(sockets=[sock]), name="mission control")
     try:
         yield task
     finally:
         server.should_exit = True
         await asyncio.wait([task])
         await app.aclose()
-        place.close()
+        sock.close()
 
 
 @contextmanager
-def served_beside_workers(url: str | None, place: socket.socket) -> Generator[str]:
-    """Mission Control on a thread of its own, for a command without an event loop; its address."""
+def serve_in_thread(url: str | None, sock: socket.socket) -> Generator[str]:
+    """Serve Mission Control on its own thread while the block runs; yields its URL. For commands
+    without an event loop."""
     ready, ended = threading.Event(), threading.Event()
     stop: list[Callable[[], object]] = []
 
-    async def serve() -> None:
+    async def run_loop() -> None:
         from forge_jobs.app import Forge
 
-        over = asyncio.Event()
+        stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        stop.append(lambda: loop.call_soon_threadsafe(over.set))
+        stop.append(lambda: loop.call_soon_threadsafe(stopped.set))
         forge = Forge(url)
         try:
-            async with served(forge, place):
+            async with serve(forge, sock):
                 ready.set()
-                await over.wait()
+                await stopped.wait()
         finally:
             await forge.aclose()
 
     def run() -> None:
         try:
-            asyncio.run(serve())
+            asyncio.run(run_loop())
         finally:
             ended.set()
             ready.set()
@@ -130,16 +130,16 @@ def served_beside_workers(url: str | None, place: socket.socket) -> Generator[st
     thread.start()
     try:
         ready.wait()
-        yield address(place)
+        yield address(sock)
     finally:
-        for ask in stop:
+        for request_stop in stop:
             if not ended.is_set():
-                ask()
+                request_stop()
         thread.join(_STOP_S * 2)
 
 
-class _Quiet(uvicorn.Server):
-    """Leaves signals to whoever runs the loop."""
+class _ServerWithoutSignals(uvicorn.Server):
+    """Does not install signal handlers: the command that runs the loop has its own."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -1,4 +1,4 @@
-"""Loaded by the interpreter before anything else: the wall clock is as wrong as a file says."""
+"""Loaded at interpreter start: shifts the wall clock by the offset that a file holds."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A Mission Control with an admin at it, on every backend."""
+"""A Mission Control on every backend, and a client with the admin role."""
 
 from collections.abc import AsyncIterator
 
@@ -6,18 +6,18 @@ import httpx
 import pytest
 
 from forge_jobs.web import Role
-from tests.web.panel import Panel, panel
+from tests.web.harness import WebHarness, web_harness
 
 
 @pytest.fixture
-async def desk(any_url: str) -> AsyncIterator[Panel]:
-    made = panel(any_url)
-    yield made
-    await made.app.operations.close()
-    await made.forge.aclose()
+async def harness(any_url: str) -> AsyncIterator[WebHarness]:
+    harness = web_harness(any_url)
+    yield harness
+    await harness.app.operations.close()
+    await harness.forge.aclose()
 
 
 @pytest.fixture
-async def admin(desk: Panel) -> AsyncIterator[httpx.AsyncClient]:
-    async with desk.client(Role.ADMIN) as client:
+async def admin(harness: WebHarness) -> AsyncIterator[httpx.AsyncClient]:
+    async with harness.client(Role.ADMIN) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Who may do what: every route, page and form for every role, and the ways in."""
+"""Roles: every route, page and form for every role, and the access methods."""
 
 from collections.abc import AsyncIterator
 
@@ -9,45 +9,45 @@ from forge_jobs import Forge
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.web import Credentials, Role, mission_control
-from forge_jobs.web.access.hashes import hash_password, password_fits
+from forge_jobs.web.access.hashes import hash_password, verify_password
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.api.route import Route
 from forge_jobs.web.guard import MAX_BODY
 from forge_jobs.web.pages.all import FORMS, PAGES
-from tests.web.panel import FAR, PASSWORD, Panel, credentials, panel
+from tests.web.harness import PASSWORD, REMOTE_CLIENT, WebHarness, credentials, web_harness
 
 _VALUES = {
     "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "name": "task:x", "worker": "nobody", "host_id": "nobody",
     "action": "retry", "scope": "x",
 }  # fmt: skip
-_PEOPLE = (None, *Role)
+_ROLES = (None, *Role)
 
 
-def filled(path: str) -> str:
+def fill_path(path: str) -> str:
     for name, value in _VALUES.items():
         path = path.replace(f"{{{name}}}", value)
     assert "{" not in path
     return path
 
 
-async def ask(desk: Panel, role: Role | None, method: str, path: str) -> httpx.Response:
-    async with desk.client(role) as client:
+async def send(harness: WebHarness, role: Role | None, method: str, path: str) -> httpx.Response:
+    async with harness.client(role) as client:
         body = {} if method in ("GET", "DELETE") else {"json": {}}
-        return await client.request(method, filled(path), **body)
+        return await client.request(method, fill_path(path), **body)
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Panel]:
-    made = panel()
-    yield made
-    await made.forge.aclose()
+async def harness() -> AsyncIterator[WebHarness]:
+    harness = web_harness()
+    yield harness
+    await harness.forge.aclose()
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_a_route_is_for_its_role_and_those_above(desk: Panel, route: Route) -> None:
-    for role in _PEOPLE:
-        status = (await ask(desk, role, route.method, openapi_path(route))).status_code
+async def test_a_route_is_for_its_role_and_those_above(harness: WebHarness, route: Route) -> None:
+    for role in _ROLES:
+        status = (await send(harness, role, route.method, openapi_path(route))).status_code
         if role is None:
             assert status == 401
         elif role < route.role:
@@ -57,10 +57,10 @@ async def test_a_route_is_for_its_role_and_those_above(desk: Panel, route: Route
             assert status < 500
 
 
-async def test_a_page_is_for_its_role_and_those_above(desk: Panel) -> None:
+async def test_a_page_is_for_its_role_and_those_above(harness: WebHarness) -> None:
     for page in PAGES:
-        for role in _PEOPLE:
-            status = (await ask(desk, role, "GET", page.path)).status_code
+        for role in _ROLES:
+            status = (await send(harness, role, "GET", page.path)).status_code
             if role is None:
                 assert status == 303, page.path
             else:
@@ -68,10 +68,10 @@ async def test_a_page_is_for_its_role_and_those_above(desk: Panel) -> None:
                 assert status < 500, page.path
 
 
-async def test_a_form_is_for_its_role_and_those_above(desk: Panel) -> None:
+async def test_a_form_is_for_its_role_and_those_above(harness: WebHarness) -> None:
     for form in FORMS:
-        for role in _PEOPLE:
-            status = (await ask(desk, role, "POST", form.path)).status_code
+        for role in _ROLES:
+            status = (await send(harness, role, "POST", form.path)).status_code
             if role is None:
                 assert status == 303, form.path
             else:
@@ -79,40 +79,40 @@ async def test_a_form_is_for_its_role_and_those_above(desk: Panel) -> None:
                 assert status < 500, form.path
 
 
-async def test_a_path_says_which_methods_it_takes(desk: Panel) -> None:
+async def test_another_method_gets_405_with_the_allowed_ones(harness: WebHarness) -> None:
     for route in ROUTES:
         known = {one.method for one in ROUTES if one.path == route.path}
         for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"} - known:
-            answer = await ask(desk, Role.ADMIN, method, openapi_path(route))
-            assert answer.status_code == 405, (method, route.path)
-            assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == known
+            response = await send(harness, Role.ADMIN, method, openapi_path(route))
+            assert response.status_code == 405, (method, route.path)
+            assert set(response.headers["allow"].split(", ")) - {"HEAD"} == known
 
 
-async def test_read_only_leaves_out_whatever_changes_something() -> None:
-    made = panel(read_only=True)
+async def test_read_only_omits_every_route_that_writes() -> None:
+    harness = web_harness(read_only=True)
     for route in ROUTES:
-        status = (await ask(made, Role.ADMIN, route.method, openapi_path(route))).status_code
+        status = (await send(harness, Role.ADMIN, route.method, openapi_path(route))).status_code
         assert (status in (404, 405)) or not route.writes, route.path
     for form in FORMS:
-        assert (await ask(made, Role.ADMIN, "POST", form.path)).status_code in (404, 405)
-    document = (await ask(made, Role.ADMIN, "GET", "/api/openapi.json")).json()
+        assert (await send(harness, Role.ADMIN, "POST", form.path)).status_code in (404, 405)
+    document = (await send(harness, Role.ADMIN, "GET", "/api/openapi.json")).json()
     assert "/api/jobs/list" in document["paths"]
     assert "/api/jobs/delete" not in document["paths"]
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_deleting_in_bulk_needs_an_admin(desk: Panel) -> None:
-    wish = {"action": "delete", "filter": {"queues": ["mail"]}}
-    async with desk.client(Role.OPERATOR) as operator, desk.client(Role.ADMIN) as admin:
-        assert (await operator.post("/api/bulk", json=wish)).status_code == 403
-        assert (await admin.post("/api/bulk", json=wish)).status_code == 200
+async def test_deleting_in_bulk_needs_an_admin(harness: WebHarness) -> None:
+    body = {"action": "delete", "filter": {"queues": ["mail"]}}
+    async with harness.client(Role.OPERATOR) as operator, harness.client(Role.ADMIN) as admin:
+        assert (await operator.post("/api/bulk", json=body)).status_code == 403
+        assert (await admin.post("/api/bulk", json=body)).status_code == 200
 
 
-async def test_a_password_opens_a_session_that_ends(desk: Panel) -> None:
+async def test_a_password_opens_a_session_that_ends(harness: WebHarness) -> None:
     clock = MovableClock()
     forge = Forge("memory://", clock=clock)
     app = mission_control(forge, auth=credentials())
-    transport = httpx.ASGITransport(app, client=FAR)
+    transport = httpx.ASGITransport(app, client=REMOTE_CLIENT)
     async with httpx.AsyncClient(transport=transport, base_url="https://jobs.example") as client:
         wrong = await client.post("/login", data={"password": "guess"})
         assert (wrong.status_code, client.cookies.get("forge_session")) == (401, None)
@@ -132,13 +132,13 @@ async def test_a_password_opens_a_session_that_ends(desk: Panel) -> None:
     await forge.aclose()
 
 
-async def test_without_credentials_only_this_machine_gets_in() -> None:
+async def test_without_credentials_only_this_machine_is_accepted() -> None:
     forge = Forge("memory://")
     app = mission_control(forge)
     for client, host, status in (
         (("127.0.0.1", 5), "localhost:8787", 200),
         (("127.0.0.1", 5), "evil.example", 401),
-        (FAR, "localhost:8787", 401),
+        (REMOTE_CLIENT, "localhost:8787", 401),
     ):
         transport = httpx.ASGITransport(app, client=client)
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}") as asker:
@@ -146,39 +146,39 @@ async def test_without_credentials_only_this_machine_gets_in() -> None:
     await forge.aclose()
 
 
-async def test_a_callable_decides_who_is_there() -> None:
+async def test_a_callable_identifies_requests() -> None:
     async def who(request: object) -> str | None:
         return request.headers.get("x-role")  # type: ignore[attr-defined]
 
-    made = panel(auth=who)
-    async with made.client(None) as client:
+    harness = web_harness(auth=who)
+    async with harness.client(None) as client:
         for role, status in (("viewer", 403), ("admin", 200)):
-            answer = await client.post("/api/queue/cleanup", headers={"x-role": role})
-            assert answer.status_code == status
+            response = await client.post("/api/queue/cleanup", headers={"x-role": role})
+            assert response.status_code == status
         assert (await client.get("/api/jobs")).status_code == 401
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_other_sites_and_other_names_are_refused() -> None:
-    made = panel(hosts=("jobs.example",))
+async def test_other_sites_and_other_host_names_are_refused() -> None:
+    harness = web_harness(hosts=("jobs.example",))
     token = {"cookie": "forge_session=x"}
-    async with made.client(None) as client:
+    async with harness.client(None) as client:
         for headers in (
             {"origin": "https://evil.example"},
             {"sec-fetch-site": "cross-site"},
             {"sec-fetch-site": "same-site"},
         ):
-            answer = await client.post("/api/jobs/retry", json={}, headers={**token, **headers})
-            assert (answer.status_code, answer.json()["kind"]) == (403, "forbidden")
+            response = await client.post("/api/jobs/retry", json={}, headers={**token, **headers})
+            assert (response.status_code, response.json()["kind"]) == (403, "forbidden")
         named = await client.get("/api/jobs", headers={"host": "evil.example"})
         assert named.status_code == 421
         large = await client.post("/api/jobs/list", content=b" " * (MAX_BODY + 1))
         assert large.status_code == 413
-    await made.forge.aclose()
+    await harness.forge.aclose()
 
 
-async def test_every_answer_carries_the_security_headers(desk: Panel) -> None:
-    async with desk.client(Role.VIEWER) as client:
+async def test_every_response_has_the_security_headers(harness: WebHarness) -> None:
+    async with harness.client(Role.VIEWER) as client:
         for path in ("/", "/api/jobs", "/api/nothing", "/login", "/healthz", "/static/forge.css"):
             headers = (await client.get(path)).headers
             assert "script-src 'self'" in headers["content-security-policy"], path
@@ -187,10 +187,10 @@ async def test_every_answer_carries_the_security_headers(desk: Panel) -> None:
             assert headers["x-frame-options"] == "DENY"
 
 
-def test_passwords_are_kept_as_salted_hashes() -> None:
+def test_passwords_are_stored_as_salted_hashes() -> None:
     first, second = (hash_password(PASSWORD, SYSTEM_ENTROPY) for _ in range(2))
     assert first != second
     assert PASSWORD not in first
-    assert password_fits(PASSWORD, first)
-    assert not password_fits(PASSWORD + "x", first)
+    assert verify_password(PASSWORD, first)
+    assert not verify_password(PASSWORD + "x", first)
     assert Credentials({Role.ADMIN: first}).login

@@ -1,4 +1,4 @@
-"""Bad input and bad luck: each answer says which field is wrong and what to do."""
+"""Invalid input and conflicts: each response names the field and a remedy."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 from forge_jobs.core.selection import Selection
 from forge_jobs.web import Role
-from tests.web.panel import Panel, on_a_socket, panel
+from tests.web.harness import WebHarness, serve_on_socket, web_harness
 
 _UNKNOWN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 _BAD: list[tuple[str, str, Any, int, str]] = [
@@ -53,13 +53,13 @@ _BAD: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "word"), _BAD)
-async def test_bad_input_is_named(
+async def test_an_invalid_field_is_named(
     admin: httpx.AsyncClient, method: str, path: str, body: Any, status: int, word: str
 ) -> None:
     given = {} if body is None else {"json": body}
-    answer = await admin.request(method, path, **given)
-    assert answer.status_code == status, answer.text
-    problem = answer.json()
+    response = await admin.request(method, path, **given)
+    assert response.status_code == status, response.text
+    problem = response.json()
     assert set(problem) <= {"kind", "code", "msg", "field", "retry_after_secs"}
     assert word in problem["msg"] + problem.get("field", "")
 
@@ -77,57 +77,57 @@ async def test_bad_input_is_named(
 async def test_what_is_not_json_is_refused(
     admin: httpx.AsyncClient, content: bytes, kind: str
 ) -> None:
-    answer = await admin.post("/api/jobs/list", content=content, headers={"content-type": kind})
-    assert (answer.status_code, answer.json()["field"]) == (400, "body")
+    response = await admin.post("/api/jobs/list", content=content, headers={"content-type": kind})
+    assert (response.status_code, response.json()["field"]) == (400, "body")
 
 
-async def test_two_operators_at_once_bring_each_job_back_once(desk: Panel) -> None:
-    ids = [(await desk.forge.aenqueue("send", {}, queue="mail")).id for _ in range(20)]
-    async with desk.client(Role.OPERATOR) as one, desk.client(Role.ADMIN) as other:
+async def test_two_operators_at_once_retry_each_job_once(harness: WebHarness) -> None:
+    ids = [(await harness.forge.aenqueue("send", {}, queue="mail")).id for _ in range(20)]
+    async with harness.client(Role.OPERATOR) as one, harness.client(Role.ADMIN) as other:
         await one.post("/api/jobs/cancel", json={"ids": ids, "reason": "test"})
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             *(client.post("/api/jobs/retry", json={"ids": ids}) for client in (one, other))
         )
-        assert sum(answer.json()["changed"] for answer in answers) == 20
-        assert sum(answer.json()["skipped"] for answer in answers) == 20
-        trail = (await other.get("/api/audit?action=retry")).json()["entries"]
-        assert {entry["actor"] for entry in trail} == {"web:otto", "web:ada"}
+        assert sum(response.json()["changed"] for response in responses) == 20
+        assert sum(response.json()["skipped"] for response in responses) == 20
+        entries = (await other.get("/api/audit?action=retry")).json()["entries"]
+        assert {entry["actor"] for entry in entries} == {"web:otto", "web:ada"}
 
 
-async def test_two_editors_of_a_schedule_both_get_through(desk: Panel) -> None:
+async def test_two_concurrent_edits_of_a_schedule_both_succeed(harness: WebHarness) -> None:
     new = {"name": "n", "expression": "@daily", "kind": "k"}
-    async with desk.client(Role.ADMIN) as one, desk.client(Role.OPERATOR) as other:
+    async with harness.client(Role.ADMIN) as one, harness.client(Role.OPERATOR) as other:
         await one.post("/api/cron", json=new)
-        answers = await asyncio.gather(
+        responses = await asyncio.gather(
             one.put("/api/cron/n", json={"tz": "Europe/Paris"}),
             other.put("/api/cron/n", json={"expression": "@hourly"}),
         )
-        assert [answer.status_code for answer in answers] == [200, 200]
-        seen = (await one.get("/api/cron/n")).json()
-        assert (seen["tz"], seen["expression"]) == ("Europe/Paris", "@hourly")
+        assert [response.status_code for response in responses] == [200, 200]
+        schedule = (await one.get("/api/cron/n")).json()
+        assert (schedule["tz"], schedule["expression"]) == ("Europe/Paris", "@hourly")
 
 
-async def test_a_job_that_is_deleted_under_an_open_page_is_not_found(desk: Panel) -> None:
-    job = await desk.forge.aenqueue("send", {}, queue="mail")
-    store = await desk.forge.aready()
-    async with desk.client(Role.ADMIN) as client:
+async def test_a_job_that_is_deleted_under_an_open_page_is_not_found(harness: WebHarness) -> None:
+    job = await harness.forge.aenqueue("send", {}, queue="mail")
+    store = await harness.forge.aready()
+    async with harness.client(Role.ADMIN) as client:
         assert (await client.get(f"/jobs/{job.id}")).status_code == 200
         await store.jobs.delete(Selection(ids=(job.id,)), limit=1)
         assert (await client.get(f"/jobs/{job.id}")).status_code == 404
         assert (await client.post(f"/api/jobs/duplicate/{job.id}", json={})).status_code == 404
 
 
-def test_a_real_server_refuses_a_body_that_only_turns_out_too_large(tmp_path: Path) -> None:
+def test_a_real_server_refuses_a_chunked_body_that_grows_too_large(tmp_path: Path) -> None:
     def endless() -> Any:
         for _ in range(48):
             yield b" " * 65_536
 
     headers = {"authorization": "Bearer forge_test_admin"}
     with (
-        panel(f"sqlite:///{tmp_path}/web.db") as made,
-        on_a_socket(made.app) as address,
+        web_harness(f"sqlite:///{tmp_path}/web.db") as harness,
+        serve_on_socket(harness.app) as address,
         httpx.Client(base_url=address, headers=headers) as client,
     ):
-        answer = client.post("/api/jobs/list", content=endless())
-        assert answer.status_code == 413
+        response = client.post("/api/jobs/list", content=endless())
+        assert response.status_code == 413
         assert client.get("/api/jobs").status_code == 200

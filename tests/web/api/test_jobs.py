@@ -8,28 +8,28 @@ import pytest
 
 from forge_jobs.core.selection import Selection
 from forge_jobs.ops.actions import JobActions
-from tests.web.panel import Panel
+from tests.web.harness import WebHarness
 
 
-async def some(desk: Panel, count: int, **options: object) -> list[str]:
+async def enqueue(harness: WebHarness, count: int, **options: object) -> list[str]:
     jobs = [
-        await desk.forge.aenqueue("send", {"n": n, "to": f"person {n}"}, queue="mail", **options)  # type: ignore[arg-type]
+        await harness.forge.aenqueue("send", {"n": n, "to": f"person {n}"}, queue="mail", **options)  # type: ignore[arg-type]
         for n in range(count)
     ]
     return [job.id for job in jobs]
 
 
-async def cancelled(desk: Panel, count: int) -> list[str]:
-    ids = await some(desk, count)
-    store = await desk.forge.aready()
+async def enqueue_cancelled(harness: WebHarness, count: int) -> list[str]:
+    ids = await enqueue(harness, count)
+    store = await harness.forge.aready()
     await JobActions(store, actor="test").cancel(Selection(ids=tuple(ids)))
     return ids
 
 
 async def test_pages_by_cursor_and_by_offset_hold_the_same_jobs(
-    desk: Panel, admin: httpx.AsyncClient
+    harness: WebHarness, admin: httpx.AsyncClient
 ) -> None:
-    ids = await some(desk, 7)
+    ids = await enqueue(harness, 7)
     first = (await admin.post("/api/jobs/list", json={"limit": 3})).json()
     assert [row["id"] for row in first["rows"]] == ids[::-1][:3]
     assert (first["total"], first["more"]) == (7, False)
@@ -40,22 +40,22 @@ async def test_pages_by_cursor_and_by_offset_hold_the_same_jobs(
     assert (await admin.post("/api/jobs/list", json={"offset": 7})).json()["rows"] == []
 
 
-async def test_a_filter_takes_the_older_word_for_running(
-    desk: Panel, admin: httpx.AsyncClient
+async def test_a_filter_accepts_in_progress_for_running(
+    harness: WebHarness, admin: httpx.AsyncClient
 ) -> None:
-    await some(desk, 1)
+    await enqueue(harness, 1)
     for word in ("in_progress", "running"):
-        answer = await admin.get("/api/jobs", params={"status": word})
-        assert answer.status_code == 200
-        assert answer.json()["rows"] == []
+        response = await admin.get("/api/jobs", params={"status": word})
+        assert response.status_code == 200
+        assert response.json()["rows"] == []
     both = await admin.get("/api/jobs?status=pending,in_progress&queue=mail&queue=video")
     assert len(both.json()["rows"]) == 1
 
 
-async def test_a_search_in_payloads_goes_on_where_it_stopped(
-    desk: Panel, admin: httpx.AsyncClient
+async def test_a_search_in_payloads_continues_where_it_stopped(
+    harness: WebHarness, admin: httpx.AsyncClient
 ) -> None:
-    ids = await some(desk, 12)
+    ids = await enqueue(harness, 12)
     wanted = {"filter": {"payload_search": "PERSON 1"}, "limit": 2}
     first = (await admin.post("/api/jobs/list", json=wanted)).json()
     assert [row["id"] for row in first["rows"]] == [ids[11], ids[10]]
@@ -65,14 +65,16 @@ async def test_a_search_in_payloads_goes_on_where_it_stopped(
     assert (rest["looked"], rest["next"]) == (10, None)
 
 
-async def test_a_search_does_not_find_what_is_hidden(desk: Panel, admin: httpx.AsyncClient) -> None:
-    await desk.forge.aenqueue("send", {"api_key": "sesame-42", "note": "plain"}, queue="mail")
+async def test_a_search_does_not_find_redacted_values(
+    harness: WebHarness, admin: httpx.AsyncClient
+) -> None:
+    await harness.forge.aenqueue("send", {"api_key": "sesame-42", "note": "plain"}, queue="mail")
     for text, found in (("sesame", 0), ("plain", 1)):
         body = {"filter": {"payload_search": text}}
         assert len((await admin.post("/api/jobs/list", json=body)).json()["rows"]) == found
 
 
-async def test_a_stored_job_says_whether_its_key_was_taken(admin: httpx.AsyncClient) -> None:
+async def test_an_enqueued_job_says_whether_its_key_was_taken(admin: httpx.AsyncClient) -> None:
     body = {"kind": "send", "payload": {"n": 1}, "dedupe_key": "one", "queue_name": "mail"}
     first, second = [(await admin.post("/api/jobs/enqueue", json=body)).json() for _ in range(2)]
     assert (first["duplicate"], second["duplicate"]) == (False, True)
@@ -82,26 +84,26 @@ async def test_a_stored_job_says_whether_its_key_was_taken(admin: httpx.AsyncCli
     assert seen["row"]["why"][0]["code"] == "no_worker"
 
 
-async def test_a_copy_keeps_the_secrets_its_editor_did_not_see(
-    desk: Panel, admin: httpx.AsyncClient
+async def test_a_copy_keeps_the_secrets_that_were_redacted(
+    harness: WebHarness, admin: httpx.AsyncClient
 ) -> None:
-    job = await desk.forge.aenqueue("send", {"token": "deep", "to": "ada"}, queue="mail")
+    job = await harness.forge.aenqueue("send", {"token": "deep", "to": "ada"}, queue="mail")
     shown = (await admin.get(f"/api/jobs/inspect/{job.id}")).json()["payload"]
     assert shown == {"token": "***", "to": "ada"}
-    answer = await admin.post(
+    response = await admin.post(
         f"/api/jobs/duplicate/{job.id}", json={"payload": {**shown, "to": "grace"}}
     )
-    store = await desk.forge.aready()
-    copy = await store.jobs.get(answer.json()["id"])
+    store = await harness.forge.aready()
+    copy = await store.jobs.get(response.json()["id"])
     assert copy is not None
     assert copy.payload == b'{"token":"deep","to":"grace"}'
 
 
-async def test_acting_by_id_counts_what_it_did(desk: Panel, admin: httpx.AsyncClient) -> None:
-    ids = await cancelled(desk, 2)
+async def test_actions_by_id_return_counts(harness: WebHarness, admin: httpx.AsyncClient) -> None:
+    ids = await enqueue_cancelled(harness, 2)
     unknown = ids[0][:10] + "0" * 16
-    answer = (await admin.post("/api/jobs/retry", json={"ids": [*ids, unknown]})).json()
-    assert (answer["count"], answer["missing"]) == (2, 1)
+    response = (await admin.post("/api/jobs/retry", json={"ids": [*ids, unknown]})).json()
+    assert (response["count"], response["missing"]) == (2, 1)
     again = (await admin.post("/api/jobs/retry", json={"ids": ids})).json()
     assert (again["count"], again["skipped"]) == (0, 2)
     assert (await admin.post(f"/api/jobs/run-now/{ids[0]}")).json() is False
@@ -111,9 +113,9 @@ async def test_acting_by_id_counts_what_it_did(desk: Panel, admin: httpx.AsyncCl
 
 
 async def test_a_bulk_operation_is_previewed_started_and_polled(
-    desk: Panel, admin: httpx.AsyncClient
+    harness: WebHarness, admin: httpx.AsyncClient
 ) -> None:
-    await cancelled(desk, 5)
+    await enqueue_cancelled(harness, 5)
     wish = {"action": "retry", "filter": {"queues": ["mail"], "statuses": ["cancelled"]}}
     assert (await admin.post("/api/bulk/preview", json=wish)).json() == {"jobs": 5, "more": False}
     begun = (await admin.post("/api/bulk", json=wish)).json()
@@ -126,7 +128,7 @@ async def test_a_bulk_operation_is_previewed_started_and_polled(
 
 
 class Unhurried:
-    """The jobs of a store whose second step of cancelling waits for a word."""
+    """A job store whose second batch of a cancel waits for an event."""
 
     def __init__(self, jobs: Any) -> None:
         self._jobs = jobs
@@ -143,12 +145,12 @@ class Unhurried:
         return await self._jobs.cancel(*given, **more)
 
 
-async def test_a_bulk_operation_stops_between_steps(
-    desk: Panel, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+async def test_a_bulk_operation_stops_between_batches(
+    harness: WebHarness, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await desk.forge.aready()
+    store = await harness.forge.aready()
     for _ in range(13):
-        job = desk.forge.aenqueue
+        job = harness.forge.aenqueue
         await asyncio.gather(*(job("send", {"n": n}, queue="mail") for n in range(100)))
     wish = {"action": "cancel", "filter": {"queues": ["mail"]}}
     jobs = Unhurried(store.jobs)

@@ -1,4 +1,4 @@
-"""The examples of mounting, each started as its README says, in a process of its own."""
+"""The mounting examples, each started in its own process as its README says."""
 
 import os
 import socket

@@ -1,8 +1,8 @@
-"""No page and no route that looks scans the jobs: every statement they send is recorded while all
-of them are visited with all filters, and its plan is read, on SQLite and on Postgres.
+"""Query plans: no page and no GET route scans the jobs table, on SQLite and on Postgres.
 
-The tables are large enough and analysed, so that a plan that reads one of them whole is a choice
-and no thrift. How much is read by way of indexes is counted in ``tests/postgres/test_plans.py``.
+Every page and route is requested with every filter, and the plan of each statement is checked. The
+tables are large and analysed, so that the planner has no reason for a sequential scan.
+``tests/postgres/test_plans.py`` counts how much is read through indexes.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
 from tests.postgres.schemas import Schemas
 from tests.postgres.server import PrivateServer
-from tests.web.panel import Panel, panel
+from tests.web.harness import WebHarness, web_harness
 
 ROWS = 60_000
 MINUTES = 30
@@ -37,9 +37,9 @@ WRITES = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")
 SCAN = re.compile(r"SCAN (forge_jobs|j|y)\b(?!.* (INDEX|KEY))")
 
 
-async def visited(made: Panel) -> dict[str, int]:
-    """Every page and every route that looks, with every filter; the status of each answer."""
-    store = await made.forge.aready()
+async def visit_all(harness: WebHarness) -> dict[str, int]:
+    """Request every page and GET route with every filter; the status by path."""
+    store = await harness.forge.aready()
     found = [await store.jobs.page(Filter(statuses=(one,)), limit=1) for one in JobStatus]
     jobs = [job for page in found for job in page.jobs]
     assert len(jobs) == len(JobStatus)
@@ -51,49 +51,49 @@ async def visited(made: Panel) -> dict[str, int]:
     ]
     paths += [f"/api/jobs?{given}" for given in forge_pages.FILTERS if "=" in given]
     named = {"{id}": jobs[0].id, "{name}": "queue_1", "{action}": "retry"}
-    answers: dict[str, int] = {}
-    async with made.client(Role.ADMIN) as client:
+    responses: dict[str, int] = {}
+    async with harness.client(Role.ADMIN) as client:
         for path in paths:
             for word, value in named.items():
                 path = path.replace(word, value)
-            answers[path] = (await client.get(path)).status_code
-    await made.app.aclose()
-    return answers
+            responses[path] = (await client.get(path)).status_code
+    await harness.app.aclose()
+    return responses
 
 
-def check(answers: dict[str, int]) -> None:
-    assert len(answers) > 150
-    assert {path for path, status in answers.items() if status >= 500} == set()
-    assert sum(status == 200 for status in answers.values()) > 140
+def check(responses: dict[str, int]) -> None:
+    assert len(responses) > 150
+    assert {path for path, status in responses.items() if status >= 500} == set()
+    assert sum(status == 200 for status in responses.values()) > 140
 
 
 # ---------------------------------------------------------------------------------------- SQLite
 
 
-class Traced:
-    """What the readers of SQLite were asked."""
+class SqliteTrace:
+    """Records the statements of SQLite readers."""
 
     def __init__(self) -> None:
         self.statements: dict[str, None] = {}
 
     def connect(self, *given: Any, **named: Any) -> sqlite3.Connection:
-        made = _connect(*given, **named)
-        made.set_trace_callback(self.statements.setdefault)
-        return made
+        connection = _connect(*given, **named)
+        connection.set_trace_callback(self.statements.setdefault)
+        return connection
 
 
 _connect = reader.connect
 
 
 @pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> Traced:
-    found = Traced()
+def traced(monkeypatch: pytest.MonkeyPatch) -> SqliteTrace:
+    found = SqliteTrace()
     monkeypatch.setattr(reader, "connect", found.connect)
     return found
 
 
 def scans_of(connection: sqlite3.Connection, statements: list[str]) -> list[str]:
-    """Plans that read the jobs from one end to the other."""
+    """Plans with a full scan of the jobs."""
     return [
         f"{step[3]}: {text}"
         for text in statements
@@ -103,15 +103,15 @@ def scans_of(connection: sqlite3.Connection, statements: list[str]) -> list[str]
 
 
 async def test_on_sqlite_no_statement_of_a_page_scans_the_jobs(
-    tmp_path: Path, traced: Traced
+    tmp_path: Path, traced: SqliteTrace
 ) -> None:
-    made = panel(forge_rows.url(tmp_path, "default"))
-    await made.forge.aready()
+    harness = web_harness(forge_rows.url(tmp_path, "default"))
+    await harness.forge.aready()
     crowd.fill_sqlite(tmp_path, ROWS, MINUTES)
     with sqlite3.connect(forge_rows.path_in(tmp_path)) as connection:
         connection.execute("ANALYZE")
-    check(await visited(made))
-    await made.forge.aclose()
+    check(await visit_all(harness))
+    await harness.forge.aclose()
     asked = [
         text
         for text in traced.statements
@@ -127,17 +127,17 @@ async def test_on_sqlite_no_statement_of_a_page_scans_the_jobs(
 # -------------------------------------------------------------------------------------- Postgres
 
 
-class Asked:
-    """What Postgres was asked, with the values of the first time."""
+class PostgresTrace:
+    """Records statements on Postgres, with the arguments of the first call."""
 
     def __init__(self) -> None:
         self.statements: dict[str, tuple[Any, ...]] = {}
 
     def recording(self, connect: Any) -> Any:
         async def recorded(*given: Any, **named: Any) -> Any:
-            made = await connect(*given, **named)
-            made.add_query_logger(self._keep)
-            return made
+            connection = await connect(*given, **named)
+            connection.add_query_logger(self._keep)
+            return connection
 
         return recorded
 
@@ -147,15 +147,15 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    found = Asked()
+def asked(monkeypatch: pytest.MonkeyPatch) -> PostgresTrace:
+    found = PostgresTrace()
     monkeypatch.setattr(server.drivers, "connect", found.recording(server.drivers.connect))
     return found
 
 
 @pytest.fixture
 def crowded(postgres: PrivateServer, schemas: Schemas, tmp_path: Path) -> Iterator[str]:
-    """A schema full of jobs."""
+    """A schema with many jobs."""
     name = schemas.take()
     asyncio.run(_migrated(postgres.url(schema=name)))
     (tmp_path / "url").write_text(postgres.url())
@@ -167,9 +167,9 @@ def crowded(postgres: PrivateServer, schemas: Schemas, tmp_path: Path) -> Iterat
 
 
 async def _migrated(url: str) -> None:
-    made = panel(url)
-    await made.forge.aready()
-    await made.forge.aclose()
+    harness = web_harness(url)
+    await harness.forge.aready()
+    await harness.forge.aclose()
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -179,7 +179,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def seq_scans_of(link: Any, statements: dict[str, tuple[Any, ...]]) -> list[str]:
-    """Plans that read jobs or history whole, be it through an index that holds all of them."""
+    """Plans that read all of jobs or history, by a sequential scan or a full index scan."""
     found: list[str] = []
     for text, values in statements.items():
         async with link.transaction():
@@ -207,11 +207,11 @@ async def seq_scans_of(link: Any, statements: dict[str, tuple[Any, ...]]) -> lis
 
 
 async def test_on_postgres_no_statement_of_a_page_scans_the_jobs(
-    postgres: PrivateServer, crowded: str, asked: Asked
+    postgres: PrivateServer, crowded: str, asked: PostgresTrace
 ) -> None:
-    made = panel(postgres.url(schema=crowded))
-    check(await visited(made))
-    await made.forge.aclose()
+    harness = web_harness(postgres.url(schema=crowded))
+    check(await visit_all(harness))
+    await harness.forge.aclose()
     assert BY_INDEX in asked.statements
     statements = {text: values for text, values in asked.statements.items() if crowded in text}
     assert len(statements) > 25

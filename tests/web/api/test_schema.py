@@ -1,4 +1,4 @@
-"""The OpenAPI document against the running API: made-up requests of every kind, all checks."""
+"""Checks the running API against its OpenAPI document with generated requests."""
 
 import os
 from collections.abc import Iterator
@@ -9,17 +9,16 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
 
 from forge_jobs.web import Role
-from forge_jobs.web.api.openapi import described
-from tests.web.panel import on_a_socket, panel, token
+from forge_jobs.web.api.openapi import openapi_document
+from tests.web.harness import serve_on_socket, token, web_harness
 
-# The edges of every schema are tried one by one, and a few requests by chance, the same each time.
-# SCHEMA_WHOLE=1 tries many more, never the same ones; SCHEMA_STORE=sqlite or postgres asks another
-# store.
+# By default the boundary values of every schema and a few derandomized requests. SCHEMA_WHOLE=1
+# sends many more random ones; SCHEMA_STORE=sqlite or postgres uses another store.
 _WHOLE = os.environ.get("SCHEMA_WHOLE") == "1"
 _STORE = os.environ.get("SCHEMA_STORE", "memory")
 
-# A schema cannot say what makes a cron expression, a cursor or a state that an action fits, and a
-# made-up name is rarely that of a queue: such requests are refused although they fit the schema.
+# A schema cannot describe cron expressions, cursors, or which states an action applies to, and a
+# generated name is rarely that of a queue: such requests are valid and still refused.
 _CONFIG = {
     "checks": {
         "positive_data_acceptance": {
@@ -43,20 +42,20 @@ def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def address(store_url: str) -> Iterator[str]:
-    with panel(store_url) as made, on_a_socket(made.app) as url:
-        made.forge.queue("default", slots=2)
-        made.forge.enqueue("send", {"to": "ada"}, queue="default")
+    with web_harness(store_url) as harness, serve_on_socket(harness.app) as url:
+        harness.forge.queue("default", slots=2)
+        harness.forge.enqueue("send", {"to": "ada"}, queue="default")
         yield url
 
 
 schema = schemathesis.openapi.from_dict(
-    described("", read_only=False), config=SchemathesisConfig.from_dict(_CONFIG)
+    openapi_document("", read_only=False), config=SchemathesisConfig.from_dict(_CONFIG)
 )
 
 
 @schema.auth()
 class Admin:
-    """A bearer token that schemathesis knows of, so that it can also leave it out."""
+    """The bearer token as an auth provider, so that schemathesis also tests without it."""
 
     def get(self, case: schemathesis.Case, context: schemathesis.AuthContext) -> str:
         return token(Role.ADMIN)
@@ -74,5 +73,5 @@ class Admin:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_fits_the_document(case: schemathesis.Case, address: str) -> None:
+def test_every_response_fits_the_openapi_document(case: schemathesis.Case, address: str) -> None:
     case.call_and_validate(base_url=address)

@@ -1,4 +1,4 @@
-"""Twenty secrets, planted where secrets end up: none of them in a page, an answer, or the log."""
+"""Twenty secrets in payloads, errors, logs and results: none in a page, a response or the log."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from forge_jobs.web import Role, mission_control
 from forge_jobs.web.api.all import ROUTES
 from forge_jobs.web.api.openapi import openapi_path
 from forge_jobs.web.pages.all import PAGES
-from tests.web.panel import FAR, Panel, credentials, panel
+from tests.web.harness import REMOTE_CLIENT, WebHarness, credentials, web_harness
 
 _PAYLOAD = {
     "password": "s3cret-01",
@@ -34,19 +34,19 @@ _SECRETS = [f"s3cret-{n:02}" for n in range(1, 21)]
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Panel]:
-    made = panel(f"sqlite:///{tmp_path}/web.db")
+async def harness(tmp_path: Path) -> AsyncIterator[WebHarness]:
+    harness = web_harness(f"sqlite:///{tmp_path}/web.db")
 
-    @made.forge.task(queue="mail", max_attempts=1)
+    @harness.forge.task(queue="mail", max_attempts=1)
     async def leak(ctx: object, fails: bool = False, **given: object) -> object:
         return None
 
-    yield made
-    await made.forge.aclose()
+    yield harness
+    await harness.forge.aclose()
 
 
-async def plant(forge: Forge) -> list[str]:
-    """Two jobs: one that ended well and one that died, both talkative."""
+async def enqueue_secrets(forge: Forge) -> list[str]:
+    """Two jobs, one done and one dead, both with secrets in log, progress and result."""
     from forge_jobs.core.decide import decide, done
     from forge_jobs.core.instant import SECOND
     from forge_jobs.core.job import Claim, LogLine
@@ -73,41 +73,41 @@ async def plant(forge: Forge) -> list[str]:
     return ids
 
 
-def told(text: str) -> list[str]:
+def leaked_secrets(text: str) -> list[str]:
     return [secret for secret in _SECRETS if secret in text]
 
 
-async def test_no_page_answer_or_log_line_tells_a_secret(
-    desk: Panel, caplog: pytest.LogCaptureFixture
+async def test_no_page_response_or_log_line_contains_a_secret(
+    harness: WebHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    ids = await plant(desk.forge)
-    store = await desk.forge.aready()
-    kept = [await store.jobs.get(job_id) for job_id in ids]
-    assert all(record is not None and b"s3cret-01" in record.payload for record in kept)
-    async with desk.client(Role.ADMIN) as client:
+    ids = await enqueue_secrets(harness.forge)
+    store = await harness.forge.aready()
+    records = [await store.jobs.get(job_id) for job_id in ids]
+    assert all(record is not None and b"s3cret-01" in record.payload for record in records)
+    async with harness.client(Role.ADMIN) as client:
         paths = [openapi_path(route) for route in ROUTES if route.method == "GET"]
         paths += [page.path for page in PAGES]
-        seen = 0
+        ok_count = 0
         for path in paths:
             for job_id in ids:
                 where = path.replace("{id}", job_id).replace("{name}", "nightly")
                 where = where.replace("{action}", "retry")
-                answer = await client.get(where)
-                seen += answer.status_code == 200
-                assert told(answer.text) == [], where
-        assert seen > len(paths)
+                response = await client.get(where)
+                ok_count += response.status_code == 200
+                assert leaked_secrets(response.text) == [], where
+        assert ok_count > len(paths)
         listed = await client.post("/api/jobs/list", json={})
-        assert told(listed.text) == []
+        assert leaked_secrets(listed.text) == []
         wrong = await client.post(
             "/api/jobs/enqueue", json={"kind": "send", "password": "s3cret-01"}
         )
-        assert (wrong.status_code, told(wrong.text)) == (400, [])
-    assert told(caplog.text) == []
-    assert told(" ".join(str(vars(record)) for record in caplog.records)) == []
+        assert (wrong.status_code, leaked_secrets(wrong.text)) == (400, [])
+    assert leaked_secrets(caplog.text) == []
+    assert leaked_secrets(" ".join(str(vars(record)) for record in caplog.records)) == []
 
 
-async def test_the_errors_of_a_store_that_is_away_tell_no_password(
+async def test_errors_of_an_unreachable_store_contain_no_password(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forge = Forge("postgresql://app:s3cret-08@127.0.0.1:1/app")
@@ -117,17 +117,17 @@ async def test_the_errors_of_a_store_that_is_away_tell_no_password(
 
     monkeypatch.setattr(forge, "aready", away)
     app = mission_control(forge, auth=credentials())
-    transport = httpx.ASGITransport(app, client=FAR)
+    transport = httpx.ASGITransport(app, client=REMOTE_CLIENT)
     headers = {"authorization": "Bearer forge_test_admin"}
     async with httpx.AsyncClient(
         transport=transport, base_url="http://jobs.example", headers=headers
     ) as client:
-        answer = await client.get("/api/jobs")
-        assert (answer.status_code, answer.json()["kind"]) == (503, "storage")
-        assert answer.headers["retry-after"] == "5"
+        response = await client.get("/api/jobs")
+        assert (response.status_code, response.json()["kind"]) == (503, "storage")
+        assert response.headers["retry-after"] == "5"
         page = await client.get("/queues")
         assert page.status_code == 503
         assert (await client.get("/readyz")).status_code == 503
         assert (await client.get("/healthz")).status_code == 200
-        assert told(answer.text + page.text + caplog.text) == []
+        assert leaked_secrets(response.text + page.text + caplog.text) == []
     forge.close()

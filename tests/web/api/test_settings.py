@@ -2,10 +2,10 @@
 
 import httpx
 
-from tests.web.panel import Panel
+from tests.web.harness import WebHarness
 
 
-async def test_a_queue_is_made_set_and_paused(admin: httpx.AsyncClient) -> None:
+async def test_a_queue_is_created_changed_and_paused(admin: httpx.AsyncClient) -> None:
     assert (await admin.get("/api/queue/mail")).status_code == 404
     assert (await admin.put("/api/queue/mail", json={"slots": 3})).json()["slots"] == 3
     changes = {
@@ -15,24 +15,24 @@ async def test_a_queue_is_made_set_and_paused(admin: httpx.AsyncClient) -> None:
         "backoff": {"enabled": True, "base_seconds": 5, "max_seconds": 60},
     }
     for what, body in changes.items():
-        answer = await admin.post(f"/api/queue/mail/{what}", json=body)
-        assert (answer.status_code, answer.content) == (204, b"")
+        response = await admin.post(f"/api/queue/mail/{what}", json=body)
+        assert (response.status_code, response.content) == (204, b"")
     (seen,) = (await admin.get("/api/queue/overview")).json()
     assert (seen["slots"], seen["paused"], seen["backoff_base_s"]) == (7, True, 5.0)
     assert (seen["retain_done_s"], seen["retain_dead_s"]) == (172_800.0, None)
     assert (await admin.get("/api/queue/workers")).json()["unassigned_queues"] == ["mail"]
 
 
-async def test_queues_that_nobody_serves_are_told(admin: httpx.AsyncClient) -> None:
-    """Set up, or with jobs that wait; not those without slots, which scripts pull from."""
+async def test_unserved_queues_are_reported(admin: httpx.AsyncClient) -> None:
+    """Queues with settings or waiting jobs, except those without slots, which scripts pull from."""
     await admin.put("/api/queue/idle", json={"slots": 3})
     await admin.put("/api/queue/pulled", json={"slots": 0})
     for queue in ("pulled", "sudden"):
         job = {"kind": "send", "queue_name": queue}
         assert (await admin.post("/api/jobs/enqueue", json=job)).status_code == 200
-    told = (await admin.get("/api/queue/workers")).json()["unassigned_queues"]
-    assert told == ["idle", "sudden"]
-    assert (await admin.get("/api/health/findings")).json()["unserved_queues"] == told
+    unserved = (await admin.get("/api/queue/workers")).json()["unassigned_queues"]
+    assert unserved == ["idle", "sudden"]
+    assert (await admin.get("/api/health/findings")).json()["unserved_queues"] == unserved
     assert "No living worker serves idle, sudden:" in (await admin.get("/workers")).text
 
 
@@ -40,8 +40,8 @@ async def test_a_schedule_is_created_edited_triggered_and_deleted(
     admin: httpx.AsyncClient,
 ) -> None:
     new = {"name": "nightly", "expression": "0 3 * * *", "kind": "clean", "payload": {"token": "x"}}
-    made = (await admin.post("/api/cron", json=new)).json()
-    assert (made["next_at"][11:16], made["payload"]) == ("03:00", {"token": "***"})
+    created = (await admin.post("/api/cron", json=new)).json()
+    assert (created["next_at"][11:16], created["payload"]) == ("03:00", {"token": "***"})
     assert (await admin.post("/api/cron", json=new)).status_code == 409
     edited = await admin.put("/api/cron/nightly", json={"expression": "0 4 * * *", "tz": "UTC"})
     assert edited.json()["next_at"][11:16] == "04:00"
@@ -73,8 +73,8 @@ async def test_limits_and_rates_are_set(admin: httpx.AsyncClient) -> None:
     assert (await admin.post("/api/limits/task:send/reset")).status_code == 204
 
 
-async def test_charts_health_and_metrics(desk: Panel, admin: httpx.AsyncClient) -> None:
-    await desk.forge.aenqueue("send", {}, queue="mail")
+async def test_charts_health_and_metrics(harness: WebHarness, admin: httpx.AsyncClient) -> None:
+    await harness.forge.aenqueue("send", {}, queue="mail")
     points = (await admin.get("/api/queue/timeline?bucket_secs=1")).json()
     assert sum(point["enqueued"] for point in points) == 1
     same = "from=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z"
@@ -97,6 +97,6 @@ async def test_charts_health_and_metrics(desk: Panel, admin: httpx.AsyncClient) 
     )
 
 
-async def test_the_worker_that_is_told_must_exist(admin: httpx.AsyncClient) -> None:
-    answer = await admin.post("/api/workers/nobody/quiet", json={})
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+async def test_quieting_an_unknown_worker_is_not_found(admin: httpx.AsyncClient) -> None:
+    response = await admin.post("/api/workers/nobody/quiet", json={})
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")

@@ -1,1 +1,1 @@
-"""A package, so that its browser ends with it: no other loop may run in the thread beside it."""
+"""A package, so that its fixtures close the browser before tests that need an event loop."""

@@ -1,4 +1,4 @@
-"""Many jobs, and bulk work on them that takes long enough to be looked at."""
+"""Many jobs, and a slow bulk operation on them."""
 
 import asyncio
 
@@ -11,23 +11,23 @@ from tests.web.browser.site import Site
 MANY = 520
 
 
-def plant(site: Site, tag: str) -> None:
-    """More jobs for later than a click may reach."""
+def enqueue_many(site: Site, tag: str) -> None:
+    """Enqueue more scheduled jobs than an action reaches without a typed confirmation."""
     one = NewJob(kind="note", queue="quick", delay_s=3_600, tags=(tag,))
     site.enqueue(*([one] * MANY))
 
 
-def uproot(site: Site, tag: str) -> None:
-    """Other tests shall not meet them."""
-    site.ask(lambda store: JobActions(store, actor="test").delete(tagged(tag)))
+def delete_many(site: Site, tag: str) -> None:
+    """Delete them, so that other tests do not see them."""
+    site.run_on_store(lambda store: JobActions(store, actor="test").delete(by_tag(tag)))
 
 
-def tagged(tag: str) -> Selection:
+def by_tag(tag: str) -> Selection:
     return Selection(filter=Filter(tag=tag))
 
 
-class Patient(JobActions):
-    """Bulk work that takes as long as on a very large table, a job every tenth of a second."""
+class SlowJobActions(JobActions):
+    """Actions that report one job every tenth of a second, as on a very large table."""
 
     async def perform(
         self, action: Action, selection: Selection, *, progress: OnProgress | None = None
@@ -39,12 +39,12 @@ class Patient(JobActions):
         return Acted(changed=MANY)
 
 
-def begin_slowly(site: Site, tag: str) -> Operation:
-    """Bulk work on the pages for people with tokens; they see it until it is stopped."""
+def start_slow_operation(site: Site, tag: str) -> Operation:
+    """Start an operation on the staff site that runs until it is stopped."""
 
     async def begin(store: Store) -> Operation:
-        work = site.staffed.operations
-        slow = Patient(store, actor="web:otto")
-        return await work.start(slow, Action.CANCEL, tagged(tag), actor="web:otto")
+        work = site.staff_app.operations
+        slow = SlowJobActions(store, actor="web:otto")
+        return await work.start(slow, Action.CANCEL, by_tag(tag), actor="web:otto")
 
-    return site.ask(begin)
+    return site.run_on_store(begin)

@@ -1,4 +1,4 @@
-"""One browser and one site for all tests of the folder; a fresh window, watched, for each."""
+"""One browser and one site for all tests of the folder; a new window for each."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,9 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site")).start()
-    yield made
-    made.stop()
+    created = Site(tmp_path_factory.mktemp("site")).start()
+    yield created
+    created.stop()
 
 
 @pytest.fixture

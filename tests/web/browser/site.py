@@ -1,7 +1,7 @@
-"""A whole Mission Control for a browser: store, worker and pages, in a thread of its own.
+"""A complete Mission Control for a browser: store, worker and pages, on its own thread.
 
-The pages are served twice over the same store: to this machine, where everybody is an admin, and to
-people with tokens and a password, for tests of roles.
+The pages are served twice over the same store: without credentials, where everybody is admin, and
+with tokens and a password, for tests of roles.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops.actions import Store
 from forge_jobs.web import mission_control, standalone
-from tests.web.panel import credentials
+from tests.web.harness import credentials
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
 
 
 def shop(url: str) -> Forge:
-    """Tasks that do what an operator has to deal with."""
+    """Tasks that fail, wait, run long or fire by cron."""
     forge = Forge(url)
     forge.rate_limit("smtp", "50/m")
     forge.register(NoopEcho(), queue="echo")
@@ -34,7 +34,7 @@ def shop(url: str) -> Forge:
 
     @forge.task(queue="mail", max_attempts=1)
     async def send(to: str, ctx: Context) -> str:
-        """Fails for good at first, and works when it is asked again."""
+        """Dead at the first run, done when it is retried."""
         if to not in mended:
             mended.add(to)
             raise Dead(f"no mailbox for {to}")
@@ -59,7 +59,7 @@ def shop(url: str) -> Forge:
 
 
 class Site:
-    """Runs until ``stop``; ``ask`` runs something on its loop."""
+    """Runs until ``stop``; ``run_on_store`` runs a coroutine on its loop."""
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.url = f"sqlite:///{folder / 'site.db'}"
@@ -71,7 +71,7 @@ class Site:
         self._stop = asyncio.Event()
         self._error: BaseException | None = None
         self.forge = shop(self.url)
-        self.staffed = mission_control(self.forge, auth=credentials())
+        self.staff_app = mission_control(self.forge, auth=credentials())
         self._thread = threading.Thread(target=self._run, name="site")
 
     def start(self) -> "Site":
@@ -88,7 +88,7 @@ class Site:
         if self._error is not None:
             raise self._error
 
-    def ask(self, work: Callable[[Store], Awaitable[T]]) -> T:
+    def run_on_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         async def asked() -> T:
             return await work(await self.forge.aready())
 
@@ -98,12 +98,12 @@ class Site:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     def enqueue(self, *jobs: NewJob) -> list[str]:
-        made = self.ask(lambda store: store.jobs.enqueue(jobs))
-        return [job.id for job in made]
+        created = self.run_on_store(lambda store: store.jobs.enqueue(jobs))
+        return [job.id for job in created]
 
     def count(self, status: JobStatus, **wanted: Any) -> int:
         asked = Filter(statuses=(status,), **wanted)
-        return self.ask(lambda store: store.metrics.count(asked, cap=10_000)).jobs
+        return self.run_on_store(lambda store: store.metrics.count(asked, cap=10_000)).jobs
 
     def wait_for(self, count: int, status: JobStatus, **wanted: Any) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -125,7 +125,7 @@ class Site:
         place = standalone.listen("127.0.0.1", self.port)
         staff = standalone.listen("127.0.0.1", 0)
         config = uvicorn.Config(
-            self.staffed, log_level="error", lifespan="off", timeout_graceful_shutdown=1
+            self.staff_app, log_level="error", lifespan="off", timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
         serve = asyncio.create_task(server.serve(sockets=[staff]))
@@ -133,7 +133,7 @@ class Site:
             self.forge.worker(
                 queues=["mail:4", "quick:8", "slow:2", "echo:1"], shutdown_timeout="1s"
             ),
-            standalone.served(self.forge, place),
+            standalone.serve(self.forge, place),
         ):
             self.address = standalone.address(place)
             self.staff_address = standalone.address(staff)

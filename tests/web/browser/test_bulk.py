@@ -1,16 +1,16 @@
-"""Many jobs at once: asked twice above a size, followed while it goes on, stopped half-way."""
+"""Bulk actions: typed confirmation above a size, progress, and stopping."""
 
 from playwright.sync_api import Browser, Page, expect
 
 from forge_jobs.core.status import JobStatus
 from forge_jobs.web import Role
-from tests.web.browser.bulk import MANY, begin_slowly, plant, uproot
+from tests.web.browser.bulk import MANY, delete_many, enqueue_many, start_slow_operation
 from tests.web.browser.site import Site
 from tests.web.browser.window import as_role, open_window
 
 
-def test_many_are_deleted_only_by_the_typed_word(page: Page, site: Site) -> None:
-    plant(site, "typed")
+def test_many_jobs_are_deleted_only_after_typing_the_action(page: Page, site: Site) -> None:
+    enqueue_many(site, "typed")
     page.goto("/scheduled?tag=typed")
     page.get_by_label(f"all {MANY} matching").check()
     page.get_by_role("button", name="Delete").click()
@@ -28,21 +28,21 @@ def test_many_are_deleted_only_by_the_typed_word(page: Page, site: Site) -> None
     site.wait_for(0, JobStatus.SCHEDULED, tag="typed")
 
 
-def test_the_server_asks_for_the_word_too(page: Page, site: Site) -> None:
-    plant(site, "refused")
+def test_the_server_requires_the_typed_action_too(page: Page, site: Site) -> None:
+    enqueue_many(site, "refused")
     asked = {"all": "yes", "status": "scheduled", "tag": "refused"}
     for wrong in ({}, {"typed": "retry"}):
         answer = page.request.post("/act/jobs/delete", form={**asked, **wrong})
         assert not answer.ok
         assert "type delete to do it" in answer.text()
     assert site.count(JobStatus.SCHEDULED, tag="refused") == MANY
-    uproot(site, "refused")
+    delete_many(site, "refused")
 
 
-def test_bulk_work_shows_how_far_it_is_and_stops(browser: Browser, site: Site) -> None:
-    plant(site, "long")
+def test_a_bulk_operation_shows_its_progress_and_stops(browser: Browser, site: Site) -> None:
+    enqueue_many(site, "long")
 
-    begun = begin_slowly(site, "long")
+    begun = start_slow_operation(site, "long")
     banner = f"#operation-{begun.id}"
     with open_window(
         browser, site.staff_address, extra_http_headers=as_role(Role.VIEWER)
@@ -61,4 +61,4 @@ def test_bulk_work_shows_how_far_it_is_and_stops(browser: Browser, site: Site) -
         expect(page.locator("#notices")).to_contain_text("it stops after this step")
         expect(going).to_have_count(0)
     assert site.count(JobStatus.SCHEDULED, tag="long") == MANY
-    uproot(site, "long")
+    delete_many(site, "long")

@@ -7,12 +7,12 @@ from tests.web.browser.site import Site
 
 
 def at(page: Page, chart: str) -> str:
-    """What the legend of a chart says the crosshair stands at."""
+    """The time of the crosshair in the legend of a chart."""
     return page.locator(f"#plot-{chart} .u-legend .u-value").first.text_content() or ""
 
 
 def settled(page: Page) -> None:
-    """Every point is there, and no new minute moves them while they are compared."""
+    """Wait until all points are read, then pause updates so that no new minute shifts them."""
     expect(page.locator("#flow-title")).not_to_contain_text("reading the rest")
     page.get_by_label("Updates").select_option("off")
 
@@ -62,7 +62,7 @@ def test_a_click_pins_the_crosshair_of_all_charts(page: Page, site: Site) -> Non
     pinned = at(page, "flow")
     point(page, 0.75)
     page.mouse.move(5, 5)
-    # a live change comes in; the pin stands at its time
+    # after a live change the pin stays at its time
     site.enqueue(NewJob(kind="note", queue="quick", tags=("pinned",)))
     drawn = page.locator("#chart-flow")
     before = drawn.get_attribute("data-chart")
@@ -96,7 +96,7 @@ def test_keys_read_a_chart_and_zoom_into_it(page: Page) -> None:
     expect(page.get_by_role("link", name="Reset zoom")).to_be_visible()
 
 
-def test_links_zoom_and_move_without_a_mouse(page: Page) -> None:
+def test_links_zoom_and_shift_without_a_mouse(page: Page) -> None:
     page.goto("/?range=1h&queue=mail")
     for name in ("Closer", "Earlier", "Wider", "Later"):
         before = page.url
@@ -118,7 +118,7 @@ def test_a_queue_has_charts_of_its_own(page: Page, site: Site) -> None:
     expect(page.locator("#plot-flow canvas")).to_be_visible()
 
 
-def test_the_database_has_its_panel(page: Page, site: Site) -> None:
+def test_the_health_page_shows_the_database(page: Page, site: Site) -> None:
     page.goto("/health")
     expect(page.locator(".gauges .total")).to_contain_text("iB")
     for name in ("answers", "exchanges"):

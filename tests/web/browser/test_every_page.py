@@ -1,5 +1,5 @@
-"""Every page, in both colours and three widths: readable for everybody, silent in the console;
-pictures are kept."""
+"""Every page in both themes and three widths: accessible (axe), without console errors; screenshots
+are saved."""
 
 import json
 from itertools import count
@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page, expect
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.web import Role
-from tests.web.browser.bulk import begin_slowly, plant, uproot
+from tests.web.browser.bulk import delete_many, enqueue_many, start_slow_operation
 from tests.web.browser.site import Site
 from tests.web.browser.window import PAGES, as_role, open_window
-from tests.web.panel import on_a_socket, panel
+from tests.web.harness import serve_on_socket, web_harness
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -26,7 +26,7 @@ _NUMBERS = count()
 
 
 def dead_job(site: Site) -> str:
-    """A job that has just died; nobody got a mail there before."""
+    """A dead job with an address of its own."""
     to = f"nobody{next(_NUMBERS)}@example.com"
     body = json.dumps({"to": to}).encode()
     (lost,) = site.enqueue(
@@ -37,7 +37,7 @@ def dead_job(site: Site) -> str:
 
 
 def addresses(site: Site) -> dict[str, str]:
-    """Every page by the name of its picture."""
+    """Every page by the name of its screenshot."""
     lost = dead_job(site)
     listed = {page.strip("/") or "overview": page for page in PAGES}
     return {
@@ -57,7 +57,7 @@ def test_every_page_passes_axe_and_has_its_picture(
 ) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     found: list[str] = []
-    # axe is put into the page from outside, which the policy of the pages forbids to everybody else
+    # bypass_csp: the content security policy of the pages forbids injected scripts such as axe
     with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
         for name, address in list(addresses(site).items())[third::3]:
             page.goto(address)
@@ -73,7 +73,7 @@ def test_every_page_passes_axe_and_has_its_picture(
 
 
 def violations(page: Page) -> list[str]:
-    """What axe complains of."""
+    """The violations that axe reports."""
     options = {"resultTypes": ["violations"], "preload": False}
     answer = page.evaluate("options => axe.run(options)", options)
     return [
@@ -84,7 +84,7 @@ def violations(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_what_opens_over_a_page_passes_axe(browser: Browser, site: Site, colours: Any) -> None:
+def test_dialogs_over_a_page_pass_axe(browser: Browser, site: Site, colours: Any) -> None:
     lost = dead_job(site)
     with open_window(browser, site.address, color_scheme=colours, bypass_csp=True) as page:
         page.goto("/dead")
@@ -119,7 +119,7 @@ def test_what_opens_over_a_page_passes_axe(browser: Browser, site: Site, colours
 
 
 def picture(page: Page, name: str, colours: str) -> None:
-    """A picture at each width, and what axe has to say about it."""
+    """A screenshot at each width, without axe violations."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for width in (360, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})
@@ -128,31 +128,33 @@ def picture(page: Page, name: str, colours: str) -> None:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_pages_without_a_frame_pass_axe(browser: Browser, site: Site, colours: Any) -> None:
+def test_pages_without_the_layout_pass_axe(browser: Browser, site: Site, colours: Any) -> None:
     with open_window(browser, site.staff_address, color_scheme=colours, bypass_csp=True) as page:
         page.goto("/queues")
         page.wait_for_url("**/login?back=**")
         page.add_script_tag(path=AXE)
         picture(page, "login", colours)
-    # the browser itself writes a refused page into its console
-    room = browser.new_context(base_url=site.address, color_scheme=colours, bypass_csp=True)
-    page = room.new_page()
+    # not open_window: the browser logs a 404 page to its console
+    browser_context = browser.new_context(
+        base_url=site.address, color_scheme=colours, bypass_csp=True
+    )
+    page = browser_context.new_page()
     answer = page.goto("/cron/no-such-schedule")
     assert answer is not None
     assert answer.status == 404
     page.add_script_tag(path=AXE)
     picture(page, "trouble", colours)
-    room.close()
+    browser_context.close()
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_what_shows_at_times_only_passes_axe(browser: Browser, site: Site, colours: Any) -> None:
-    """Queues that nobody serves, pages that only show, bulk work on its way."""
-    look: dict[str, Any] = {"color_scheme": colours, "bypass_csp": True}
+def test_occasional_parts_of_pages_pass_axe(browser: Browser, site: Site, colours: Any) -> None:
+    """Unserved queues, read-only pages, a running bulk operation."""
+    options: dict[str, Any] = {"color_scheme": colours, "bypass_csp": True}
     with (
-        panel(auth=None) as alone,
-        on_a_socket(alone.app) as address,
-        open_window(browser, address, **look) as page,
+        web_harness(auth=None) as alone,
+        serve_on_socket(alone.app) as address,
+        open_window(browser, address, **options) as page,
     ):
         for queue in UNSERVED:
             job = {"kind": "send", "queue_name": queue}
@@ -162,18 +164,18 @@ def test_what_shows_at_times_only_passes_axe(browser: Browser, site: Site, colou
         page.add_script_tag(path=AXE)
         picture(page, "unserved", colours)
     with (
-        panel(site.url, auth=None, read_only=True) as shown,
-        on_a_socket(shown.app) as address,
-        open_window(browser, address, **look) as page,
+        web_harness(site.url, auth=None, read_only=True) as shown,
+        serve_on_socket(shown.app) as address,
+        open_window(browser, address, **options) as page,
     ):
         for name in ("queues", "dead"):
             page.goto(f"/{name}")
             expect(page.get_by_role("status").first).to_contain_text("Read-only")
             page.add_script_tag(path=AXE)
             picture(page, f"read-only-{name}", colours)
-    plant(site, f"seen-{colours}")
-    begun = begin_slowly(site, f"seen-{colours}")
-    staff = {**look, "extra_http_headers": as_role(Role.ADMIN)}
+    enqueue_many(site, f"seen-{colours}")
+    begun = start_slow_operation(site, f"seen-{colours}")
+    staff = {**options, "extra_http_headers": as_role(Role.ADMIN)}
     with open_window(browser, site.staff_address, **staff) as page:
         page.goto(f"/scheduled?tag=seen-{colours}")
         expect(page.locator(f"#operation-{begun.id}")).to_be_visible()
@@ -181,7 +183,7 @@ def test_what_shows_at_times_only_passes_axe(browser: Browser, site: Site, colou
         picture(page, "bulk-progress", colours)
         page.get_by_role("button", name="Stop").click()
         expect(page.locator(f"#operation-{begun.id}")).to_have_count(0)
-    uproot(site, f"seen-{colours}")
+    delete_many(site, f"seen-{colours}")
 
 
 def test_no_page_breaks_the_policy_or_its_console(page: Page, site: Site) -> None:

@@ -1,4 +1,4 @@
-"""Two hundred hostile strings in everything people and programs may name: nothing executes."""
+"""Two hundred hostile strings in every text field: none is executed or becomes markup."""
 
 import json
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from tests.web.browser.window import PAGES, open_window
 
 STRINGS = (Path(__file__).parent / "hostile.txt").read_text().splitlines()
 PARTS = [STRINGS[at : at + 30] for at in range(0, len(STRINGS), 30)]
-# What a string would have made, had it been taken for markup.
+# Elements and attributes that would exist if a string became markup.
 MADE = "#view [onerror], #view [onload], #view iframe, #view object, #view embed, #view script, \
 #view base, #view meta, #view link, #view style, #view [hx-get], [sse-connect], #view [onmouseover]"
 
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, list[str]]]:
-    """A site whose every field holds what an attacker would put there."""
+    """A site whose text fields hold the hostile strings."""
     site = Site(tmp_path_factory.mktemp("attacked"))
 
     @site.forge.task(queue="mail", max_attempts=1)
@@ -42,7 +42,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, l
     site.start()
     ids = site.enqueue(*map(borne, PARTS))
     site.wait_for(len(PARTS), JobStatus.DEAD, kind="bear")
-    site.ask(plant)
+    site.run_on_store(plant)
     site.enqueue(*map(each, STRINGS))
     yield site, ids
     site.stop()
@@ -56,7 +56,7 @@ def borne(texts: list[str]) -> NewJob:
 
 
 def each(text: str) -> NewJob:
-    """One string in every field that takes any text."""
+    """A job with one string in every free-text field."""
     plain = text.replace(",", " ")
     return NewJob(
         kind="bear", queue="mail", payload=json.dumps({text: text}).encode(), tags=(plain,),
@@ -65,15 +65,15 @@ def each(text: str) -> NewJob:
 
 
 async def plant(store: Store) -> None:
-    """Into payload keys, scopes, schedules and the audit."""
+    """Put the strings into payload keys, scopes, schedules and the audit."""
     named = json.dumps({text: text for text in STRINGS}).encode()
     late = NewJob(kind="note", queue="mail", payload=named, tags=tuple(STRINGS[40:60]))
     await store.jobs.enqueue([late])
     limits = RateLimitActions(store, actor=STRINGS[0])
     for text in STRINGS[:200:8]:
         await limits.set_rate(text, "5/m")
-    said = CronSpec(name="planted", expression="0 3 * * *", kind="note", payload=named)
-    await ScheduleActions(store, actor=STRINGS[1]).create(said)
+    messages = CronSpec(name="planted", expression="0 3 * * *", kind="note", payload=named)
+    await ScheduleActions(store, actor=STRINGS[1]).create(messages)
     for text in STRINGS[:20]:
         done = JobActions(store, actor=text)
         await done.cancel(Selection(ids=("0" * 26,)))
@@ -87,12 +87,12 @@ def test_nothing_executes_on_any_page(browser: Browser, attacked: tuple[Site, li
     site, ids = attacked
     strange: list[str] = []
 
-    def judge(request: Request) -> None:
+    def record_foreign(request: Request) -> None:
         if not request.url.startswith(site.address) or "pwned" in request.url.split("?")[0]:
             strange.append(request.url)
 
     with open_window(browser, site.address) as page:
-        page.on("request", judge)
+        page.on("request", record_foreign)
         for address in (*PAGES, "/cron/planted", *(f"/jobs/{one}" for one in ids)):
             page.goto(address)
             check(page)
@@ -125,7 +125,7 @@ def test_what_is_typed_comes_back_as_text(
             check(page)
 
 
-# What the drawer does, for job after job: fetched, parsed, put into the page.
+# Like the drawer, for each job: fetch, parse, insert into the page.
 _EACH = """async ([paths, made]) => {
     const found = [];
     for (const path of paths) {
@@ -161,7 +161,7 @@ def test_every_string_in_every_field_stays_text(
 ) -> None:
     site, _ = attacked
     late = Filter(kind="bear", statuses=(JobStatus.SCHEDULED,))
-    page_of = site.ask(lambda store: queries.jobs(store, late, limit=500))
+    page_of = site.run_on_store(lambda store: queries.jobs(store, late, limit=500))
     assert len(page_of.jobs) >= len(STRINGS) - 1
     jobs = [f"/jobs/{job.id}" for job in page_of.jobs]
     fields = ("kind", "tag", "key", "error", "payload", "queue")

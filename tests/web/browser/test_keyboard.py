@@ -11,7 +11,7 @@ _HERE = "document.activeElement.textContent.trim() || document.activeElement.nam
 
 
 def tab_to(page: Page, text: str) -> None:
-    """Press Tab until the focus is on what says so."""
+    """Press Tab until the focused element has this text or name."""
     for _ in range(_MAX_STEPS):
         page.keyboard.press("Tab")
         if page.evaluate(_HERE) == text:

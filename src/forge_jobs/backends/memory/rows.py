@@ -87,7 +87,7 @@ class Row:
             self.key, self.epoch, job.kind, job.queue, job.payload, self.attempts,
             job.max_attempts, self.enqueued_at, self.run_at, self.started, job.priority,
             self.crashes, job.timeout_s, self.throttled_since, self.missing_since, job.tags,
-            job.limit_key or self.lane_bucket, job.trace,
+            job.limit_key or self.lane_bucket, job.trace, job.options,
         )  # fmt: skip
 
     def record(self) -> JobRecord:
@@ -130,6 +130,7 @@ class Row:
             cancel_requested_at=self.cancel_requested_at,
             on_dead=job.on_dead,
             trace=job.trace,
+            options=job.options,
         )
 
 

@@ -7,6 +7,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.store import (
     Capabilities,
     Finding,
@@ -26,15 +27,13 @@ from .schedules import MemorySchedules
 from .settings import MemorySettings
 from .tables import Listener, Tables
 
-_SCHEMA = SchemaStatus(1, 1)
+_SCHEMA = SchemaStatus(1, 1, 1)
 
 
 class MemoryStore:
     """A store inside one process. Closing it deletes nothing; the end of the process does."""
 
-    capabilities = Capabilities(
-        name="memory", durable=False, multi_process=False, sync_enqueue=True
-    )
+    capabilities = Capabilities(name="memory", durable=False, multi_process=False, sync_calls=True)
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY) -> None:
         self._clock = clock
@@ -64,11 +63,17 @@ class MemoryStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self.jobs.enqueue_sync(jobs)
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        return self.jobs.exchange_sync(request)
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise BadOption(
             f"tx={type(transaction).__name__} cannot be joined: the memory store knows no "
             "transactions, use a database"
         )
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.enqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         listener = Listener(frozenset(queues), notify)

@@ -67,11 +67,11 @@ class Bulk:
     async def retry(self, selection: Selection, *, limit: int, after: Cursor | None) -> Acted:
         async def act(link: Link, deed: _Deed, keys: Sequence[int]) -> None:
             live = await link.fetch(self._sql["lock_live"], keys)
-            ended = await link.fetch(self._sql["lock_ended"], keys)
+            ended = await link.fetch(self._sql["lock_terminal"], keys)
             able = [row for row in (*live, *ended) if rows.status_of(row["status"]) in RETRYABLE]
             chosen = await self._with_keys(link, able, keys)
             if chosen:
-                row = await link.row(self._sql["revive"], deed.now, chosen)
+                row = await link.row(self._sql["retry_jobs"], deed.now, chosen)
                 deed.queues += [] if row is None else row["queues"] or ()
                 deed.changed += len(chosen)
 
@@ -91,10 +91,10 @@ class Bulk:
     async def delete(self, selection: Selection, *, limit: int, after: Cursor | None) -> Acted:
         async def act(link: Link, deed: _Deed, keys: Sequence[int]) -> None:
             waiting, running = _split(await link.fetch(self._sql["lock_live"], keys))
-            ended = await link.fetch(self._sql["lock_ended"], keys)
+            ended = await link.fetch(self._sql["lock_terminal"], keys)
             gone = sorted(row["id"] for row in (*waiting, *ended))
             if gone:
-                await link.fetch(self._sql["remove"], deed.now, gone)
+                await link.fetch(self._sql["delete_jobs"], deed.now, gone)
                 deed.changed += len(gone)
             await self._request_stop(link, deed, running, _DELETED)
 
@@ -105,20 +105,20 @@ class Bulk:
 
         async def work(link: Link) -> int:
             now = await self._now(link)
-            await link.fetch(self._sql["forget_keys"], now, max(limit, 1_000))
+            await link.fetch(self._sql["delete_lapsed_keys"], now, max(limit, 1_000))
             gone = 0
-            for line in await link.fetch(self._sql["ended_lines"]):
+            for line in await link.fetch(self._sql["history_groups"]):
                 if keep.queue not in (None, line["queue"]):
                     continue
                 kept_s = _kept_s(line, keep)
                 if kept_s is None or gone >= limit:
                     continue
                 found = await link.fetch(
-                    self._sql["outlived"], line["queue"], line["status"],
+                    self._sql["past_retention"], line["queue"], line["status"],
                     now - round(kept_s * SECOND), now, limit - gone,
                 )  # fmt: skip
                 if found:
-                    await link.fetch(self._sql["remove"], now, sorted(row[0] for row in found))
+                    await link.fetch(self._sql["delete_jobs"], now, sorted(row[0] for row in found))
                     gone += len(found)
             return gone
 
@@ -161,8 +161,8 @@ class Bulk:
         if not running:
             return
         jobs, owners = [row["id"] for row in running], [row["owner"] for row in running]
-        await link.fetch(self._sql["request_stop"], jobs, owners, deed.now, reason)
-        await link.fetch(self._sql["operated"])
+        await link.fetch(self._sql["request_cancel"], jobs, owners, deed.now, reason)
+        await link.fetch(self._sql["raise_control_version"])
         deed.requested += len(running)
 
     async def _with_keys(self, link: Link, able: Sequence[Row], order: Sequence[int]) -> list[int]:
@@ -175,14 +175,14 @@ class Bulk:
         for row in keyed:
             name = (row["kind"], row["dedupe_key"])
             if name not in taken:
-                got = await link.row(self._sql["take_key"], *name, row["id"])
+                got = await link.row(self._sql["take_dedupe_key"], *name, row["id"])
                 if got is not None and got["taken"]:
                     taken.add(name)
                     chosen.append(row["id"])
         return sorted(chosen)
 
     async def _now(self, link: Link) -> Instant:
-        row = await link.row(self._sql["present"], self._server.present.bind())
+        row = await link.row(self._sql["store_now"], self._server.present.bind())
         assert row is not None
         return row["now"]
 

@@ -39,7 +39,7 @@ class PostgresCronSchedules:
                 how = self._sql["put" if expect is None else "create"]
                 done = await link.fetch(how, now, *_values(schedule))
             if done:
-                await link.fetch(self._sql["operated"])
+                await link.fetch(self._sql["raise_control_version"])
             return bool(done)
 
         return await self._operate(work)
@@ -48,7 +48,7 @@ class PostgresCronSchedules:
         async def work(link: Link) -> bool:
             done = await link.fetch(self._sql["delete"], name)
             if done:
-                await link.fetch(self._sql["operated"])
+                await link.fetch(self._sql["raise_control_version"])
             return bool(done)
 
         return await self._operate(work)
@@ -65,7 +65,7 @@ class PostgresCronSchedules:
         head = await self._server.ask_row(self._sql["head"], present, writes=False)
         assert head is not None
         now, next_at = head["now"], head["next_at"]
-        if not head["come"]:
+        if not head["is_due"]:
             return DueSchedules(now, [], next_at)
         found = await self._server.ask(self._sql["due"], now, limit, writes=False)
         return DueSchedules(now, [_schedule(row) for row in found], next_at)

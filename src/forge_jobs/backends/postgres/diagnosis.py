@@ -1,6 +1,6 @@
-"""What ``forge doctor`` finds out about a Postgres server, each finding with its cure.
+"""Examines a Postgres server for ``forge doctor``: each finding comes with what to do about it.
 
-Only looks; everything happens on connections of its own, so that it works while the pool does not.
+Only reads, on a connection of its own, so that it works while the pool does not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,19 +19,21 @@ from .notify.listener import POLL_S
 
 MAX_CONNECTIONS: Final = MAX_POOL_SIZE + 1
 _SNAPSHOT_WARN_S: Final = 60.0
-_DEAD_WARN: Final = 0.2
-_DEAD_MATTER: Final = 10_000
+_MAX_DEAD_SHARE: Final = 0.2
+_MIN_DEAD_ROWS: Final = 10_000
 _SKEW_WARN_S: Final = 5.0
-_FULL: Final = 0.9
+_MAX_USED_SHARE: Final = 0.9
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
 class Examination:
-    """One look at everything. ``hearing`` tries whether notifications make the round trip."""
+    """One examination. ``notify_round_trip`` measures how long a notification takes; None: lost."""
 
-    def __init__(self, server: Server, hearing: Callable[[], Awaitable[float | None]]) -> None:
+    def __init__(
+        self, server: Server, notify_round_trip: Callable[[], Awaitable[float | None]]
+    ) -> None:
         self._server = server
-        self._hearing = hearing
+        self._notify_round_trip = notify_round_trip
         self._sql = sql_files.statements("maintenance", server.address.schema)
 
     async def run(self) -> list[Finding]:
@@ -43,7 +45,7 @@ class Examination:
         except ForgeError as error:
             return [Finding(_ERROR, "server", str(error), "see the message")]
         try:
-            # Behind a pooler only a transaction keeps the server the same.
+            # Behind a pooler only a transaction keeps to one server process.
             transaction = driver.transaction()
             await transaction.start()
             before = self._server.clock.now()
@@ -55,9 +57,9 @@ class Examination:
                 *_durability(facts),
                 _clock((facts["now"] - (before + after) / 2) / SECOND),
                 await self._rights(driver),
-                await self._room(driver, facts["ours"]),
+                await self._connections(driver, facts["ours"]),
                 await self._snapshot(driver),
-                *await self._dead(driver),
+                *await self._dead_rows(driver),
             ]
             await transaction.rollback()
         except Exception as error:
@@ -90,15 +92,15 @@ class Examination:
             )  # fmt: skip
         return Finding(_OK, "rights", f"user {name} may write to schema {schema}")
 
-    async def _room(self, driver: Driver, ours: bool) -> Finding:
-        [row] = await driver.fetch(self._sql["room"])
+    async def _connections(self, driver: Driver, ours: bool) -> Finding:
+        [row] = await driver.fetch(self._sql["connection_count"])
         workers = (await driver.fetch(self._sql["workers"]))[0]["count"] if ours else 0
-        used, most = row["used"], row["most"]
+        used, allowed = row["used"], row["max_connections"]
         text = (
-            f"{used} of {most} connections in use; a process needs up to {MAX_CONNECTIONS}, "
+            f"{used} of {allowed} connections in use; a process needs up to {MAX_CONNECTIONS}, "
             f"{workers} workers up to {workers * MAX_CONNECTIONS}"
         )
-        if max(used, workers * MAX_CONNECTIONS) + MAX_CONNECTIONS > most * _FULL:
+        if max(used, workers * MAX_CONNECTIONS) + MAX_CONNECTIONS > allowed * _MAX_USED_SHARE:
             return Finding(
                 _WARNING, "connections", text,
                 "raise max_connections, or put a pooler in transaction mode in between",
@@ -109,18 +111,20 @@ class Examination:
         found = await driver.fetch(self._sql["oldest_snapshot"])
         if found and found[0]["age_s"] >= _SNAPSHOT_WARN_S:
             row = found[0]
-            text = f"{row['who']} has held a snapshot for {row['age_s']:,.0f} s: dead rows pile up"
+            text = (
+                f"{row['holder']} has held a snapshot for {row['age_s']:,.0f} s: dead rows pile up"
+            )
             return Finding(_WARNING, "snapshots", text, row["cure"])
         [hidden] = await driver.fetch(self._sql["hidden_sessions"])
         if hidden["count"]:
             return Finding(
                 _OK, "snapshots",
-                f"nobody holds an old one, as far as can be seen: {hidden['count']} sessions of "
+                f"no old one is visible, but {hidden['count']} sessions of "
                 "other users are hidden (GRANT pg_read_all_stats shows them)",
             )  # fmt: skip
-        return Finding(_OK, "snapshots", "nobody keeps vacuum from cleaning up")
+        return Finding(_OK, "snapshots", "no session keeps vacuum from cleaning up")
 
-    async def _dead(self, driver: Driver) -> list[Finding]:
+    async def _dead_rows(self, driver: Driver) -> list[Finding]:
         found = await driver.fetch(self._sql["dead_rows"])
         if not found:
             return []
@@ -131,7 +135,7 @@ class Examination:
                 Finding(_WARNING, "autovacuum", "it is off: dead rows pile up", "autovacuum = on")
             )
         for row in found:
-            if row["dead"] > _DEAD_MATTER and row["dead"] > row["live"] * _DEAD_WARN:
+            if row["dead"] > _MIN_DEAD_ROWS and row["dead"] > row["live"] * _MAX_DEAD_SHARE:
                 cleaned = "never" if row["vacuum_s"] is None else f"{row['vacuum_s']:,.0f} s ago"
                 text = (
                     f"{row['name']}: {row['dead']:,} dead rows beside {row['live']:,} live ones, "
@@ -146,7 +150,7 @@ class Examination:
 
     async def _notifications(self, pooled: bool) -> Finding:
         try:
-            took_s = await self._hearing()
+            took_s = await self._notify_round_trip()
         except ForgeError as error:
             return Finding(_WARNING, "notifications", str(error), "see the message")
         if took_s is not None:
@@ -154,7 +158,7 @@ class Examination:
         why = "a pooler drops them" if pooled else "they do not arrive"
         return Finding(
             _WARNING, "notifications",
-            f"{why}: workers look {1 / POLL_S:.0f} times a second instead",
+            f"{why}: workers poll {1 / POLL_S:.0f} times a second instead",
             "give the server's own address, percent-encoded, as listen_url",
         )  # fmt: skip
 
@@ -169,7 +173,7 @@ def _durability(facts: Row) -> list[Finding]:
 
 
 def _clock(ahead_s: float) -> Finding:
-    """Store time is the server's; people compare it with their own."""
+    """Store time is the server's; users compare it with their own clock."""
     text = f"this machine and the server differ by {abs(ahead_s):,.1f} s"
     if abs(ahead_s) > _SKEW_WARN_S:
         return Finding(_WARNING, "clock", text, "run a time service (NTP) on both")

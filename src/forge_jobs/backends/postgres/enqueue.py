@@ -139,7 +139,9 @@ class Enqueuer:
             return await self._ask(name, values, len(jobs)), False
         try:
             values = (self._server.address.channel, said, self._server.present.bind(), *values)
-            found = await self._server.ask(self._sql["enqueue_and_tell"], *values, limit_s=_LIMIT_S)
+            found = await self._server.ask(
+                self._sql["enqueue_and_notify"], *values, limit_s=_LIMIT_S
+            )
         except Unavailable as error:
             if error_mapping.is_half_done(error):
                 place = self._server.address.place

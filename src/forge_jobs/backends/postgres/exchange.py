@@ -121,7 +121,7 @@ class Exchanger:
 
     async def letters(self, link: Link, died: Sequence[int]) -> list[NewJob]:
         """The on_dead tasks of jobs that died in this transaction."""
-        found = await link.fetch(self._sql["letters"], died) if died else ()
+        found = await link.fetch(self._sql["dead_letters"], died) if died else ()
         jobs: list[NewJob] = []
         for row in found:
             letter = dead_letter.payload(
@@ -143,7 +143,7 @@ class Exchanger:
         self, link: Link, request: Exchange, ends: Sequence[Finish], now: Instant | None
     ) -> tuple[Sequence[Row], _Head, list[str]]:
         """Ends first, then the jobs they bring along, then claims, which may be among those."""
-        present = await link.row(self._sql["present"], now)
+        present = await link.row(self._sql["store_now"], now)
         assert present is not None
         at: Instant = present["now"]
         delays = await self._throttles(link, request.owner, ends, at)

@@ -91,7 +91,7 @@ class PostgresJobs:
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
         async def work(link: Link) -> tuple[int, list[str]]:
-            held = await link.fetch(self._sql["held"], limit_key, max(limit, 0))
+            held = await link.fetch(self._sql["held_in_bucket"], limit_key, max(limit, 0))
             if not held:
                 return 0, []
             now = await self._present(link)
@@ -140,6 +140,6 @@ class PostgresJobs:
         await self._bell.notify(queues)
 
     async def _present(self, link: Link) -> int:
-        row = await link.row(self._sql["present"], self._server.present.bind())
+        row = await link.row(self._sql["store_now"], self._server.present.bind())
         assert row is not None
         return row["now"]

@@ -38,7 +38,7 @@ class PostgresLimits:
         self._server = server
         self._bell = bell
         self._sql = sql_files.statements("limits", server.address.schema)
-        self._present = sql_files.statements("jobs", server.address.schema)["present"]
+        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
         self.tag = 0
 
     async def publish(self, declared: Sequence[Declared]) -> None:
@@ -81,7 +81,7 @@ class PostgresLimits:
             [row] = await link.fetch(self._sql["scope_is_declared"], scope)
             if not opened and not row["known"]:
                 raise NotFound(f"no task declares the scope {scope!r}")
-            await link.fetch(self._sql["operated"])
+            await link.fetch(self._sql["raise_control_version"])
 
         await self._server.within(work)
         await self._bell.notify([EVERYBODY])
@@ -92,22 +92,22 @@ class PostgresLimits:
             found = await self._server.ask(self._sql["lane"], queue, lane, writes=False)
             first = found[0] if found else None
             job_id = None if first is None else ids.job_id(first[0], first[1], self.tag)
-            taken = 1 if first is not None and first["seated"] else 0
+            taken = 1 if first is not None and first["occupies_lane"] else 0
             return LimitBucket(name=name, taken=taken, capacity=1, first=job_id)
-        statement = self._sql["key" if "/" in name else "running"]
+        statement = self._sql["limit_key" if "/" in name else "running"]
         [row] = await self._server.ask(statement, name, writes=False)
-        return LimitBucket(name=name, taken=row["taken"], capacity=row["most"])
+        return LimitBucket(name=name, taken=row["taken"], capacity=row["max_running"])
 
     async def admit(self, *, limit: int, after: str | None = None) -> Admitted:
         async def work(link: Link) -> Row:
             now = await self._now(link)
-            row = await link.row(self._sql["admit"], now, after or "", max(limit, 1))
+            row = await link.row(self._sql["sweep_buckets"], now, after or "", max(limit, 1))
             assert row is not None
             return row
 
         row = await self._server.within(work, limit_s=_LIMIT_S)
         await self._bell.notify(row["queues"] or ())
-        return Admitted(row["moved"], row["last"])
+        return Admitted(row["admitted"], row["last"])
 
     async def _put(self, name: str, changed: Callable[[Limit | None, Instant], Limit]) -> Limit:
         async def work(link: Link) -> Limit:
@@ -119,12 +119,12 @@ class PostgresLimits:
                 limit.burst, list(limit.scopes), limit.tokens, limit.at, limit.by_operator,
                 limit.updated_at,
             )  # fmt: skip
-            await link.fetch(self._sql["operated"])
+            await link.fetch(self._sql["raise_control_version"])
             return limit
 
         async def measure(link: Link) -> Row:
             now = await self._now(link)
-            row = await link.row(self._sql["measure_anew"], now, name, key, job, _MAX_MEASURED)
+            row = await link.row(self._sql["reapply_limit"], now, name, key, job, _MAX_MEASURED)
             assert row is not None
             return row
 

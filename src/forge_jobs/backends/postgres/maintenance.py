@@ -1,4 +1,4 @@
-"""Looking after the database: what ``forge db`` and ``forge doctor`` ask for."""
+"""Schema, size and diagnosis of a Postgres database, for ``forge db`` and ``forge doctor``."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -10,7 +10,7 @@ from .connection import error_mapping
 from .connection.server import Server
 from .diagnosis import Examination
 
-_HEARD_S: Final = 60.0
+_PROBE_MAX_AGE_S: Final = 60.0
 
 
 class PostgresMaintenance:
@@ -20,12 +20,12 @@ class PostgresMaintenance:
         self,
         server: Server,
         close: Callable[[], Awaitable[None]],
-        hearing: Callable[[], Awaitable[float | None]],
+        notify_round_trip: Callable[[], Awaitable[float | None]],
     ) -> None:
         self._server = server
         self._close = close
-        self._hearing = hearing
-        self._heard: tuple[float, float | None] | None = None
+        self._notify_round_trip = notify_round_trip
+        self._last_probe: tuple[float, float | None] | None = None
 
     async def migrate(self) -> SchemaStatus:
         await schema.create_database(self._server)
@@ -39,19 +39,22 @@ class PostgresMaintenance:
         await schema.drop(self._server)
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
-        return await Examination(self._server, self._hears if deep else self._heard_lately).run()
+        return await Examination(self._server, self._probe if deep else self._recent_probe).run()
 
-    async def _hears(self) -> float | None:
-        took_s = await self._hearing()
-        self._heard = (self._server.clock.mono(), took_s)
+    async def _probe(self) -> float | None:
+        took_s = await self._notify_round_trip()
+        self._last_probe = (self._server.clock.mono(), took_s)
         return took_s
 
-    async def _heard_lately(self) -> float | None:
-        """A notification is a commit, and two connections besides: a page that is drawn every
-        second must not cause either, least of all because it sees that somebody committed."""
-        if self._heard is None or self._server.clock.mono() - self._heard[0] > _HEARD_S:
-            return await self._hears()
-        return self._heard[1]
+    async def _recent_probe(self) -> float | None:
+        """The last result, if it is recent. A probe costs a commit and two connections: a page
+        that refreshes every second, and after each commit, must not cause them."""
+        if (
+            self._last_probe is None
+            or self._server.clock.mono() - self._last_probe[0] > _PROBE_MAX_AGE_S
+        ):
+            return await self._probe()
+        return self._last_probe[1]
 
     async def size(self) -> StoreSize:
         address = self._server.address

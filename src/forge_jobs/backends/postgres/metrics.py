@@ -26,7 +26,7 @@ class PostgresMetrics:
         self._server = server
         self._looks = looks
         self._sql = sql_files.statements("metrics", server.address.schema)
-        self._logs = sql_files.statements("queries", server.address.schema)["logs"]
+        self._logs = sql_files.statements("queries", server.address.schema)["job_logs"]
 
     async def counts(self) -> list[Count]:
         found = await self._server.ask(self._sql["counts"], writes=False)
@@ -54,17 +54,17 @@ class PostgresMetrics:
             for part in (vitals, lifetime_part(vitals)):
                 empty = rows.as_json(Vitals(at=part.at, host_id=part.host_id))
                 # Processes share the second row: it has to be there before it can be locked.
-                await link.fetch(self._sql["begin_vitals"], part.at, part.host_id, empty)
-                known = await link.row(self._sql["known_vitals"], part.at, part.host_id)
+                await link.fetch(self._sql["create_vitals"], part.at, part.host_id, empty)
+                known = await link.row(self._sql["lock_vitals"], part.at, part.host_id)
                 assert known is not None
-                whole = rows.as_json(merge_vitals([_vitals_of(known["told"]), part]))
-                await link.fetch(self._sql["set_vitals"], part.at, part.host_id, whole)
+                whole = rows.as_json(merge_vitals([_vitals_of(known["sample"]), part]))
+                await link.fetch(self._sql["update_vitals"], part.at, part.host_id, whole)
 
         await self._server.within(work)
 
     async def vitals(self, *, since: Instant, until: Instant) -> list[Vitals]:
         found = await self._server.ask(self._sql["vitals"], since, until, writes=False)
-        return [_vitals_of(row["told"]) for row in found]
+        return [_vitals_of(row["sample"]) for row in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:
         async def work(link: Link) -> list[LogLine]:
@@ -76,14 +76,14 @@ class PostgresMetrics:
         return await self._server.within(work, writes=False)
 
     async def roll_up(self, *, limit: int) -> bool:
-        if await self._server.ask_row(self._sql["any_line"], writes=False) is None:
+        if await self._server.ask_row(self._sql["any_entry"], writes=False) is None:
             return False
 
         async def work(link: Link) -> int:
-            lines = await link.fetch(self._sql["take_lines"], max(limit, 1))
+            lines = await link.fetch(self._sql["take_entries"], max(limit, 1))
             changes, parts = roll_up.deltas(lines), roll_up.parts(lines)
             if changes:
-                await link.fetch(self._sql["add_counts"], rows.as_json(changes))
+                await link.fetch(self._sql["add_counters"], rows.as_json(changes))
             if parts:
                 minutes = [roll_up.as_row(part) for part in group_minutes(parts)]
                 totals = [roll_up.as_row(part) for part in sum_totals(parts)]
@@ -104,12 +104,12 @@ class PostgresMetrics:
 
     async def record_action(self, entry: AuditEntry) -> None:
         told = msgspec.json.encode(entry).decode()
-        await self._server.ask(self._sql["note_action"], entry.at, told)
+        await self._server.ask(self._sql["add_audit_entry"], entry.at, told)
 
     async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
         top = MAX_KEY if after is None else after
-        found = await self._server.ask(self._sql["actions"], top, max(limit, 0), writes=False)
-        return [replace(_entry_of(row["told"]), id=row["id"]) for row in found]
+        found = await self._server.ask(self._sql["audit_entries"], top, max(limit, 0), writes=False)
+        return [replace(_entry_of(row["entry"]), id=row["id"]) for row in found]
 
     async def purge_actions(self, *, before: Instant, limit: int) -> int:
-        return len(await self._server.ask(self._sql["purge_actions"], before, max(limit, 0)))
+        return len(await self._server.ask(self._sql["purge_audit"], before, max(limit, 0)))

@@ -40,8 +40,10 @@ class PostgresProcesses:
         self._bell = bell
         self._turns = turns
         self._sql = sql_files.statements("processes", server.address.schema)
-        self._present = sql_files.statements("jobs", server.address.schema)["present"]
-        self._operated = sql_files.statements("bulk", server.address.schema)["operated"]
+        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
+        self._operated = sql_files.statements("bulk", server.address.schema)[
+            "raise_control_version"
+        ]
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         row = await self._server.ask_row(
@@ -56,7 +58,7 @@ class PostgresProcesses:
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         [row] = await self._server.ask_urgent(
-            self._sql["beat"], self._server.present.bind(), key, stats.running,
+            self._sql["heartbeat"], self._server.present.bind(), key, stats.running,
             rows.as_json(dict(stats.slots)), stats.memory_bytes, stats.cores,
             stats.disk_share,
         )  # fmt: skip
@@ -64,24 +66,24 @@ class PostgresProcesses:
 
     async def deregister(self, key: int) -> None:
         async def work(link: Link) -> list[str]:
-            held = await link.fetch(self._sql["held_by"], key)
+            held = await link.fetch(self._sql["claims_of"], key)
             woken: list[str] = []
             if held:
                 now = await link.row(self._present, self._server.present.bind())
                 assert now is not None
                 row = await link.row(
-                    self._sql["release"], now["now"], key, [job[0] for job in held],
+                    self._sql["release_claims"], now["now"], key, [job[0] for job in held],
                     [job[1] for job in held],
                 )  # fmt: skip
                 woken += [] if row is None else row["queues"] or ()
-            await link.fetch(self._sql["leave"], key)
+            await link.fetch(self._sql["deregister"], key)
             return woken
 
         await self._bell.notify(await self._server.within(work))
         self._turns.left(key)
 
     async def remove_dead(self) -> int:
-        return len(await self._server.ask(self._sql["bury"]))
+        return len(await self._server.ask(self._sql["delete_dead"]))
 
     async def all(self) -> list[ProcessRecord]:
         now = self._server.present.bind()
@@ -97,7 +99,7 @@ class PostgresProcesses:
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
         async def work(link: Link) -> None:
             now = self._server.present.bind()
-            if not await link.fetch(self._sql["quiet"], now, host_id, quiet):
+            if not await link.fetch(self._sql["set_quiet"], now, host_id, quiet):
                 raise NotFound(f"no living worker process has the host_id {host_id!r}")
             await link.fetch(self._operated)
 
@@ -106,12 +108,14 @@ class PostgresProcesses:
 
     async def share(self, *, max_slots: int) -> int:
         now = self._server.present.bind()
-        [look] = await self._server.ask(self._sql["share_changes"], now, max_slots, writes=False)
+        [look] = await self._server.ask(
+            self._sql["slot_share_changes"], now, max_slots, writes=False
+        )
         if not look["changes"]:
             return 0
         lock = f"forge-jobs:{self._server.address.schema}:share"
         # May be repeated: the second time finds everything as it should be.
-        [row] = await self._server.ask(self._sql["share"], now, max_slots, lock)
+        [row] = await self._server.ask(self._sql["assign_slot_shares"], now, max_slots, lock)
         if row["changed"]:
             await self._bell.notify([EVERYBODY])
         return row["changed"]
@@ -120,7 +124,7 @@ class PostgresProcesses:
         if not in_use:
             return 0
         told = rows.as_json([structs.asdict(entry) for entry in in_use])
-        [row] = await self._server.ask(self._sql["give_up"], key, told)
+        [row] = await self._server.ask(self._sql["release_slots"], key, told)
         return row["freed"]
 
     async def next_expiry(self) -> Instant | None:
@@ -129,10 +133,12 @@ class PostgresProcesses:
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
         now = self._server.present.bind()
-        return bool(await self._server.ask_urgent(self._sql["lead"], now, name, key, ttl_s))
+        return bool(
+            await self._server.ask_urgent(self._sql["acquire_leadership"], now, name, key, ttl_s)
+        )
 
     async def release_lead(self, name: str, key: int) -> None:
-        await self._server.ask_urgent(self._sql["yield_lead"], name, key)
+        await self._server.ask_urgent(self._sql["release_leadership"], name, key)
 
 
 def _record(row: Row) -> ProcessRecord:
@@ -145,7 +151,7 @@ def _record(row: Row) -> ProcessRecord:
         hostname=row["hostname"],
         version=row["version"],
         started_at=row["started_at"],
-        beat_at=row["beat_at"],
+        beat_at=row["heartbeat_at"],
         lease_s=row["lease_s"],
         running=row["running"],
         slots=_slots.decode(row["slots"]),

@@ -39,7 +39,7 @@ class Queries:
         self._server = server
         self._sql = sql_files.statements("queries", server.address.schema)
         self._books = sql_files.statements("metrics", server.address.schema)["count_plain"]
-        self._times = sql_files.statements("bulk", server.address.schema)["times"]
+        self._times = sql_files.statements("bulk", server.address.schema)["enqueue_times"]
         self.tag = 0
 
     async def get(self, job_id: str) -> JobRecord | None:
@@ -105,7 +105,7 @@ class Queries:
             wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
         )
         answer: Any = None
-        await link.fetch(self._sql["by_index"])
+        await link.fetch(self._sql["index_scans_only"])
         try:
             while True:
                 answer = await self._answer(link, wanted, steps.send(answer))
@@ -117,7 +117,7 @@ class Queries:
             case CountersQuery():
                 return _lines(await link.fetch(self._books, wanted.queue, None))
             case KeyRangeQuery():
-                row = await link.row(self._sql["ends"])
+                row = await link.row(self._sql["key_range"])
                 return None if row is None or row[0] is None else (row[0], row[1])
             case KeyProbe(key):
                 row = await link.row(self._sql["at_or_after"], key)
@@ -128,11 +128,11 @@ class Queries:
                 found = await link.fetch(self._keys_of(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
-                row = await link.row(self._sql["which_plain"], _joined(keys), *_plain(wanted))
+                row = await link.row(self._sql["matching_plain"], _joined(keys), *_plain(wanted))
                 return [(key, None, None) for key in _split(None if row is None else row[0])]
             case MatchQuery(keys):
                 values = _values(wanted)
-                found = await link.fetch(self._sql["which"], _joined(keys), *values)
+                found = await link.fetch(self._sql["matching"], _joined(keys), *values)
                 return [(row[0], row[1], row[2]) for row in found]
             case _:
                 assert_never(question)

@@ -36,7 +36,7 @@ class PostgresQueues:
                 return _config(known), False
             made = bool(await link.fetch(self._sql["create"], now, *_values(fresh)))
             if made:
-                await link.fetch(self._sql["operated"])
+                await link.fetch(self._sql["raise_control_version"])
             row = await link.row(self._sql["one"], name)
             # Created and removed by others meanwhile: what was asked for is still the answer.
             return fresh if row is None else _config(row), made
@@ -62,7 +62,7 @@ class PostgresQueues:
             config = structs.replace(known, **given)
             _check(config)
             await link.fetch(self._sql["change"], now, *_values(config))
-            await link.fetch(self._sql["operated"])
+            await link.fetch(self._sql["raise_control_version"])
             row = await link.row(self._sql["one"], name)
             assert row is not None
             return _config(row)
@@ -73,15 +73,15 @@ class PostgresQueues:
         async def work(link: Link) -> None:
             await self._known(link, name)
             await link.fetch(self._sql["open_gate"], name)
-            await link.fetch(self._sql["operated"])
+            await link.fetch(self._sql["raise_control_version"])
 
         await self._operate(work)
 
     async def forget(self, name: str) -> None:
         async def work(link: Link) -> None:
             await self._known(link, name)
-            await link.fetch(self._sql["forget"], name)
-            await link.fetch(self._sql["operated"])
+            await link.fetch(self._sql["delete"], name)
+            await link.fetch(self._sql["raise_control_version"])
 
         await self._operate(work)
 
@@ -92,7 +92,7 @@ class PostgresQueues:
         async def work(link: Link) -> bool:
             changed = await link.fetch(self._sql["publish"], list(kinds), list(kinds.values()))
             if changed:
-                await link.fetch(self._sql["operated"])
+                await link.fetch(self._sql["raise_control_version"])
             return bool(changed)
 
         if await self._server.within(work):

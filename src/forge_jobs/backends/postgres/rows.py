@@ -23,6 +23,7 @@ from .connection.driver import Row
 MAX_KEY: Final = (1 << 63) - 1
 _STATES: Final = {str(status): status for status in JobStatus}
 _successor: Final = msgspec.json.Decoder(Successor)
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _StoredError(msgspec.Struct, frozen=True, array_like=True):
@@ -38,12 +39,14 @@ def claimed(row: Row) -> ClaimedJob:
     """One row of an exchange; its columns are in the order of the fields."""
     (
         key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
-        priority, crashes, timeout_s, throttled_since, missing_since, tags, limit_key, trace, _,
+        priority, crashes, timeout_s, throttled_since, missing_since, tags, limit_key, trace,
+        options, _,
     ) = row  # fmt: skip
     return ClaimedJob(
         key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
         priority, crashes, timeout_s, throttled_since, missing_since,
         () if tags is None else tuple(tags), limit_key, trace,
+        None if options is None else _decode(options),
     )  # fmt: skip
 
 
@@ -51,7 +54,7 @@ def record(row: Row, tag: int) -> JobRecord:
     """A job, whole; see the statement ``job``."""
     status = _STATES[row["status"]]
     errors = row["errors"]
-    on_dead, order = row["on_dead"], row["lane_order"]
+    on_dead, order, options = row["on_dead"], row["lane_order"], row["options"]
     return JobRecord(
         key=row["id"],
         id=ids.job_id(row["id"], row["enqueued_at"], tag),
@@ -82,7 +85,7 @@ def record(row: Row, tag: int) -> JobRecord:
         limit_key=row["limit_key"],
         lane=row["lane"],
         order=LaneOrder.NONE if order is None else LaneOrder(order),
-        limit_bucket=row["lot"],
+        limit_bucket=row["limit_bucket"],
         crashes=row["crashes"],
         throttles=row["throttles"],
         throttled_since=row["throttled_since"],
@@ -90,6 +93,7 @@ def record(row: Row, tag: int) -> JobRecord:
         cancel_requested_at=row["cancel_requested_at"],
         on_dead=None if on_dead is None else _successor.decode(on_dead),
         trace=row["trace"],
+        options=None if options is None else _decode(options),
     )
 
 
@@ -132,6 +136,7 @@ def columns(jobs: Sequence[NewJob]) -> list[Any]:
         _used([None if job.on_dead is None else as_json(job.on_dead) for job in jobs]),
         _used([job.trace for job in jobs]),
         _used([job.track or None for job in jobs]),
+        _used([None if job.options is None else as_json(job.options) for job in jobs]),
     ]
 
 
@@ -159,6 +164,7 @@ def plain(job: NewJob) -> dict[str, Any]:
         "on_dead": None if job.on_dead is None else as_json(job.on_dead),
         "trace": job.trace,
         "track": job.track or None,
+        "options": None if job.options is None else as_json(job.options),
     }
     return {name: value for name, value in plain.items() if value is not None}
 

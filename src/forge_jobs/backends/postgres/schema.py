@@ -1,37 +1,49 @@
-"""Creating and upgrading the schema, safely when many processes start at once.
+"""Creates and migrates the schema and installs the server functions.
 
-Everything here runs on a connection of its own, in whole transactions and without prepared
-statements, so that it works the same through any pooler.
+Many processes may start at once, of one release or of two: an advisory lock lets one of them change
+the schema at a time, and a process never replaces what a newer one installed. Everything here runs
+on a connection of its own, in whole transactions and without prepared statements, so that it works
+the same through any pooler.
 """
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forge_jobs.backends.shared import migrations
 from forge_jobs.core.errors import NotWritable, SchemaMismatch, ServerTooOld, Unavailable
 from forge_jobs.store.store import SchemaStatus
 
-from . import sql_files
+from . import function_sets, sql_files
 from .connection import error_mapping
 from .connection.driver import Driver, Row
 from .connection.server import Server
 
 _MAINTENANCE: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
-_FUNCTION: Final = re.compile(r"^CREATE (?:FUNCTION|PROCEDURE) forge\.(\w+)", re.MULTILINE)
-_EXISTS: Final = frozenset({"42P04", "23505"})
-_TURN: Final = "60s"
-_TABLES: Final = "10s"
+_DATABASE_EXISTS: Final = frozenset({"42P04", "23505"})
+_TABLE_EXISTS: Final = "42P07"
+_MAX_WAIT_FOR_TURN: Final = "60s"
+_MAX_WAIT_FOR_TABLES: Final = "10s"
 _ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
-_TAKEN: Final = frozenset({"42P07", "42723"})
+# Tables about the schema itself, which no migration makes.
+_BOOKKEEPING: Final = {
+    "meta": '(name text COLLATE "C" PRIMARY KEY, value text NOT NULL)',
+    "function_sets": (
+        '(name text COLLATE "C" PRIMARY KEY, revision integer NOT NULL, functions text[] NOT NULL)'
+    ),
+}
+_ADDITIVE: Final = "schema.additive"
+_COMPATIBLE: Final = "schema.compatible"
+_FUNCTIONS: Final = "functions."
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at the server told. ``pooled``: something between us gives out other processes'
-    numbers, so statements of different transactions may reach different servers."""
+    """State of the schema and of the connection. ``pooled``: a pooler is in between, so statements
+    of different transactions may reach different server processes."""
 
     status: SchemaStatus
     tag: int
@@ -39,7 +51,7 @@ class Found:
 
 
 async def status(server: Server) -> SchemaStatus:
-    """Which schema is there; none when there is not even a database."""
+    """The state of the schema; without a database there is none."""
     try:
         return (await read_schema(server)).status
     except Exception as error:
@@ -49,29 +61,27 @@ async def status(server: Server) -> SchemaStatus:
 
 
 async def read_schema(server: Server) -> Found:
-    """What is there. Raises for a server that cannot be used."""
+    """The state of the schema. Raises for a server that cannot be used."""
     async with _setup(server) as driver, _transaction(driver):
         return await _found(server, driver)
 
 
 async def migrate(server: Server) -> Found:
-    """Apply what is missing, one process at a time; the others wait and find it done."""
+    """Apply missing migrations and install newer functions, one process at a time; the others wait
+    and find it done."""
     async with _setup(server) as driver:
         async with _transaction(driver):
             found = await _found(server, driver)
-        if found.status.current == found.status.wanted:
+        migrations.check(_subject(server), found.status, may_migrate=True)
+        if found.status.is_complete:
             return found
-        check(server, found.status, missing_is_fine=True)
         try:
             async with _transaction(driver):
                 await _apply(server, driver)
                 return await _found(server, driver)
         except Exception as error:
-            if error_mapping.code_of(error) in _TAKEN:
-                raise NotWritable(
-                    f"{server.address.place}: schema {server.address.schema!r} already has a table "
-                    "or function of the same name that is not ours: choose another with ?schema="
-                ) from error
+            if error_mapping.code_of(error) == _TABLE_EXISTS:
+                raise _not_ours(server) from error
             raise
 
 
@@ -95,7 +105,7 @@ async def create_database(server: Server) -> None:
         try:
             await driver.execute(f'CREATE DATABASE "{name}"')
         except Exception as error:
-            if error_mapping.code_of(error) not in _EXISTS:
+            if error_mapping.code_of(error) not in _DATABASE_EXISTS:
                 raise error_mapping.meaning(
                     error, place=server.address.place, exposed=True
                 ) from error
@@ -117,31 +127,28 @@ async def _drop(server: Server) -> None:
     schema = server.address.schema
     async with _setup(server) as driver, _transaction(driver):
         await _lock(server, driver)
-        names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), "meta"))
+        found = await _found(server, driver)
+        if (found.status.current or 0) > found.status.wanted:
+            raise SchemaMismatch(
+                f"{_subject(server)} has version {found.status.current} and this release knows up "
+                f"to {found.status.wanted}: drop it with the release that made it"
+            )
+        functions = set(our_functions())
+        if found.status.current is not None:
+            installed = await _fetch(server, driver, "installed_functions")
+            functions.update(row["name"] for row in installed)
+        names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), *_BOOKKEEPING))
         await driver.execute(f"DROP TABLE IF EXISTS {names} CASCADE")
-        for row in await _fetch(server, driver, "our_functions", schema, our_functions()):
+        for row in await _fetch(server, driver, "our_functions", schema, sorted(functions)):
             await driver.execute(f"DROP ROUTINE IF EXISTS {row['name']} CASCADE")
         exists = await _fetch(server, driver, "schema_exists", schema)
         if exists and not await _fetch(server, driver, "things_left", schema):
             await driver.execute(f"DROP SCHEMA {schema}")
 
 
-def check(server: Server, found: SchemaStatus, *, missing_is_fine: bool = False) -> None:
-    """SchemaMismatch unless the schema is the one this code wants."""
-    place, schema = server.address.place, server.address.schema
-    if found.current == found.wanted:
-        return
-    if (found.current or 0) > found.wanted:
-        raise SchemaMismatch(
-            f"{place}: schema {schema!r} has version {found.current} and this version of "
-            f"forge-jobs knows up to {found.wanted}: upgrade forge-jobs, or use another schema"
-        )
-    if missing_is_fine:
-        return
-    had = "none of our tables yet" if found.current is None else f"version {found.current}"
-    raise SchemaMismatch(
-        f"{place}: schema {schema!r} has {had} and {found.wanted} is wanted: run `forge db migrate`"
-    )
+def check(server: Server, found: SchemaStatus) -> None:
+    """SchemaMismatch unless this code can use the schema."""
+    migrations.check(_subject(server), found)
 
 
 def our_tables() -> list[str]:
@@ -150,8 +157,8 @@ def our_tables() -> list[str]:
 
 
 def our_functions() -> list[str]:
-    """Every function a migration makes."""
-    return [name for step in sql_files.steps() for name in _FUNCTION.findall(step.text)]
+    """Every function of this release's sets."""
+    return [name for one in function_sets.load() for name in one.functions]
 
 
 async def _apply(server: Server, driver: Driver) -> None:
@@ -159,27 +166,42 @@ async def _apply(server: Server, driver: Driver) -> None:
     await _lock(server, driver)
     if not await _fetch(server, driver, "schema_exists", schema):
         await driver.execute(f"CREATE SCHEMA {schema}")
-    await driver.execute(
-        f"CREATE TABLE IF NOT EXISTS {schema}.meta "
-        '(name text COLLATE "C" PRIMARY KEY, value text NOT NULL)'
-    )
+    for name, columns in _BOOKKEEPING.items():
+        await driver.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{name} {columns}")
     facts = await _meta(server, driver)
-    current = int(facts.get("schema", "0"))
+    status = _status(facts)
+    migrations.check(_subject(server), status, may_migrate=True)
     steps = sql_files.steps()
-    if current > len(steps):
-        check(server, SchemaStatus(current, len(steps)))
-    for step in steps[current:]:
+    for step in steps[status.current or 0 :]:
         await driver.execute(sql_files.within(step.text, schema))
+    await _install_functions(server, driver, facts)
     if "tag" not in facts:
         await _fetch(server, driver, "set_meta", "tag", str(server.entropy.bits(16)))
-    await _fetch(server, driver, "set_meta", "schema", str(len(steps)))
+    if (status.current or 0) < len(steps):
+        await _fetch(server, driver, "set_meta", _ADDITIVE, str(len(steps)))
+        number = str(migrations.compatible(steps))
+        await _fetch(server, driver, "set_meta", _COMPATIBLE, number)
+
+
+async def _install_functions(server: Server, driver: Driver, facts: Mapping[str, str]) -> None:
+    """Install sets that are missing or older than ours. Replacing a function takes no lock that a
+    worker's call would wait for."""
+    schema, installed = server.address.schema, _installed(facts)
+    for one in function_sets.outdated(installed, function_sets.load()):
+        names = one.functions
+        if one.name not in installed and await _fetch(
+            server, driver, "our_functions", schema, names
+        ):
+            raise _not_ours(server)
+        await driver.execute(sql_files.within(one.text, schema))
+        await _fetch(server, driver, "set_function_set", one.name, one.revision, names)
 
 
 async def _lock(server: Server, driver: Driver) -> None:
-    """Our turn to change the schema, and no endless wait for those who use its tables."""
-    await _fetch(server, driver, "lock_patience", _TURN)
+    """Take the advisory lock, and bound the wait for the locks of tables."""
+    await _fetch(server, driver, "lock_timeout", _MAX_WAIT_FOR_TURN)
     await _fetch(server, driver, "lock_schema", server.address.schema)
-    await _fetch(server, driver, "lock_patience", _TABLES)
+    await _fetch(server, driver, "lock_timeout", _MAX_WAIT_FOR_TABLES)
 
 
 async def _found(server: Server, driver: Driver) -> Found:
@@ -195,9 +217,40 @@ async def _found(server: Server, driver: Driver) -> Found:
     if pooled is None:
         pooled = probe["pid"] != driver.get_server_pid()
     facts = await _meta(server, driver) if probe["ours"] else {}
-    current = int(facts["schema"]) if "schema" in facts else None
-    status = SchemaStatus(current, len(sql_files.steps()))
-    return Found(status, int(facts.get("tag", "0")), pooled)
+    return Found(_status(facts), int(facts.get("tag", "0")), pooled)
+
+
+def _status(facts: Mapping[str, str]) -> SchemaStatus:
+    wanted = len(sql_files.steps())
+    if _ADDITIVE not in facts:
+        return SchemaStatus(None, wanted)
+    outdated = function_sets.outdated(_installed(facts), function_sets.load())
+    return SchemaStatus(
+        int(facts[_ADDITIVE]),
+        wanted,
+        int(facts[_COMPATIBLE]),
+        tuple(one.name for one in outdated),
+    )
+
+
+def _installed(facts: Mapping[str, str]) -> dict[str, int]:
+    """The revisions of the installed function sets."""
+    return {
+        name.removeprefix(_FUNCTIONS): int(revision)
+        for name, revision in facts.items()
+        if name.startswith(_FUNCTIONS)
+    }
+
+
+def _subject(server: Server) -> str:
+    return f"{server.address.place}: schema {server.address.schema!r}"
+
+
+def _not_ours(server: Server) -> NotWritable:
+    return NotWritable(
+        f"{_subject(server)} already has a table or function of the same name that is not ours: "
+        "choose another with ?schema="
+    )
 
 
 def _no_database(error: BaseException) -> bool:
@@ -223,8 +276,8 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
         meant = error_mapping.meaning(error, place=server.address.place, exposed=False)
         if error_mapping.code_of(error) == error_mapping.LOCK_WAIT:
             meant = Unavailable(
-                f"{server.address.place}: somebody holds locks on schema "
-                f"{server.address.schema!r}: stop the workers or end that transaction, try again"
+                f"{_subject(server)} is locked by another transaction: stop the workers or end "
+                "that transaction, try again"
             )
         if meant is error:
             raise

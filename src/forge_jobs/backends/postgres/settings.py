@@ -55,7 +55,7 @@ class PostgresSettings:
         check_name(namespace, name)
         now = self._server.present.bind()
         row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
-        return row is not None and row["stood"]
+        return row is not None and row["existed"]
 
     async def trim(self, namespace: str, *, keep: int) -> int:
         return len(await self._server.ask(self._sql["trim"], namespace, max(keep, 0)))

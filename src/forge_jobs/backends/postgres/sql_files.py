@@ -1,6 +1,7 @@
-"""The SQL of this backend, written for a schema called ``forge`` and read for the one in use.
+"""Loads the SQL files of this backend and puts the configured schema's name into them.
 
-The name was checked when the address was read; nothing else ever becomes part of a statement.
+The files are written for a schema called ``forge``. The name was validated when the address was
+parsed; nothing else is ever put into the text of a statement.
 """
 
 import re

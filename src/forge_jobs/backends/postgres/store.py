@@ -7,6 +7,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.store import Capabilities, Notify, Subscription
 
 from . import schema, sql_files
@@ -38,7 +39,7 @@ class PostgresStore:
         name="postgres",
         durable=True,
         multi_process=True,
-        sync_enqueue=False,
+        sync_calls=False,
         transactions=LIBRARIES,
         server_side=True,
     )
@@ -62,7 +63,7 @@ class PostgresStore:
         self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
         self.maintenance = PostgresMaintenance(server, self.close, self._hearing.round_trip_s)
-        self._present = sql_files.statements("jobs", server.address.schema)["present"]
+        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
         self._tag = 0
 
     @property
@@ -96,11 +97,13 @@ class PostgresStore:
     def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise BadOption("the Postgres store has no synchronous path of its own: use the client")
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        raise BadOption("the Postgres store has no synchronous path of its own: use the client")
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self._transactions.enqueue_in(transaction, jobs)
 
     async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """``enqueue_in`` for connections that must be awaited; takes all that it takes, too."""
         return await self._transactions.aenqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:

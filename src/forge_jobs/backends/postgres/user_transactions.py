@@ -18,7 +18,7 @@ from .connection.server import Server
 
 LIBRARIES: Final = ("asyncpg", "psycopg", "sqlalchemy")
 _ELSEWHERE: Final = frozenset({"FJ001", "42883", "3F000", "42P01"})
-_COLUMNS: Final = "e_place, e_key, e_at, e_status, e_duplicate"
+_COLUMNS: Final = "e_ordinal, e_key, e_at, e_status, e_duplicate"
 _KNOWN: Final = (
     "pass a connection of asyncpg or psycopg, or a connection or session of SQLAlchemy, to the "
     "database that holds the jobs"
@@ -32,7 +32,7 @@ class UserTransactions:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._function = f"{server.address.schema}.enqueue_json"
+        self._function = f"{server.address.schema}.enqueue_json_v1"
         self.tag = 0
 
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -157,6 +157,7 @@ def _add_extras(
             tags=options.tags,
             limit_key=limit_key,
             trace=options.trace,
+            options=options.rare,
         )
         if slow_path & SLOW_FINISH:
             claimed.slow_finish.append(key)

@@ -252,4 +252,5 @@ def _record(row: tuple[Any, ...], tag: int) -> JobRecord:
         cancel_requested_at=details.cancel_at,
         on_dead=options.on_dead,
         trace=options.trace,
+        options=options.rare,
     )

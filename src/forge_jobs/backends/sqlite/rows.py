@@ -1,6 +1,6 @@
 """A job in the table: the row of a transition, its options and its rarely changed details."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     order: LaneOrder = LaneOrder.NONE
     on_dead: Successor | None = None
     trace: str | None = None
+    # NewJob.options. A map of its own, so that a process that does not know one keeps it.
+    rare: dict[str, Any] | None = None
 
 
 class Details(Struct, omit_defaults=True):
@@ -185,6 +187,7 @@ def is_plain(job: NewJob) -> bool:
         and not job.tags
         and job.on_dead is None
         and job.trace is None
+        and job.options is None
         and job.lane is None
         and job.limit_key is None
         and not job.track
@@ -272,6 +275,7 @@ def _encode_options(job: NewJob, now: Instant) -> tuple[str | None, int, Instant
         order=job.order,
         on_dead=job.on_dead,
         trace=job.trace,
+        rare=None if job.options is None else dict(job.options),
     )
     slow_path = slow_path_bits(
         dedupe_key=job.dedupe_key,

@@ -4,7 +4,7 @@ import sqlite3
 from typing import Final
 
 from forge_jobs.backends.shared import migrations
-from forge_jobs.core.errors import SchemaMismatch, Unavailable
+from forge_jobs.core.errors import Unavailable
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.store import SchemaStatus
@@ -16,6 +16,7 @@ from .os.fair_lock import FairLock
 
 MIGRATIONS: Final = migrations.load("forge_jobs.backends.sqlite.migrations")
 WANTED: Final = len(MIGRATIONS)
+COMPATIBLE: Final = migrations.compatible(MIGRATIONS)
 _MAX_TRIES: Final = 500
 _RETRY_PAUSE_S: Final = 0.01
 
@@ -27,25 +28,15 @@ def status(connection: sqlite3.Connection) -> SchemaStatus:
     ).fetchone()
     if known is None:
         return SchemaStatus(None, WANTED)
-    (current,) = connection.execute("SELECT max(number) FROM forge_schema").fetchone()
-    return SchemaStatus(current, WANTED)
+    current, compatible = connection.execute(
+        "SELECT max(number), max(number * breaking) FROM forge_schema"
+    ).fetchone()
+    return SchemaStatus(current, WANTED, compatible or 0)
 
 
 def check(database: DatabaseFile, found: SchemaStatus) -> None:
-    """Raise SchemaMismatch unless the database has exactly the schema of this code."""
-    if found.current == found.wanted:
-        return
-    if found.current is None:
-        raise SchemaMismatch(f"{database.path} holds no jobs schema yet: run `forge db migrate`")
-    if found.current > found.wanted:
-        raise SchemaMismatch(
-            f"{database.path} has schema {found.current} and this version of forge-jobs knows up "
-            f"to {found.wanted}: upgrade forge-jobs, or use another database"
-        )
-    raise SchemaMismatch(
-        f"{database.path} has schema {found.current} and this version of forge-jobs needs "
-        f"{found.wanted}: run `forge db migrate`"
-    )
+    """SchemaMismatch unless this code can use the schema of the database."""
+    migrations.check(str(database.path), found)
 
 
 def read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, int]:
@@ -75,11 +66,12 @@ def _read_schema(database: DatabaseFile, clock: Clock) -> tuple[SchemaStatus, in
 
 
 def migrate(database: DatabaseFile, clock: Clock, entropy: Entropy) -> tuple[SchemaStatus, int]:
-    """Create the database if need be and apply missing migrations; returns schema and tag."""
+    """Create the database if need be and apply what is missing; the schema and the tag after it."""
     database.prepare()
     found, tag, has_log = _read_schema(database, clock)
-    if found.current == found.wanted and has_log:
-        # The usual case needs no lock: a user's transaction must not prevent a store from opening.
+    migrations.check(str(database.path), found, may_migrate=True)
+    if found.is_complete and has_log:
+        # The usual case needs no lock: a user's own transaction must not keep a store from opening.
         return found, tag
     fair_lock = FairLock(database.directory, clock)
     try:
@@ -113,25 +105,26 @@ def _migrate(
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         "CREATE TABLE IF NOT EXISTS forge_schema ("
-        "number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
+        "number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL, "
+        "breaking INTEGER NOT NULL)"
     )
     found = status(connection)
-    if (found.current or 0) > WANTED:
+    if found.is_too_new:
         connection.execute("ROLLBACK")
         check(database, found)
     for step in MIGRATIONS[found.current or 0 :]:
         for statement in _statements(step.text):
             connection.execute(statement)
         connection.execute(
-            "INSERT INTO forge_schema (number, name, applied_at) VALUES (?, ?, ?)",
-            (step.number, step.name, clock.now()),
+            "INSERT INTO forge_schema (number, name, applied_at, breaking) VALUES (?, ?, ?, ?)",
+            (step.number, step.name, clock.now(), step.breaking),
         )
     connection.execute(
         "INSERT OR IGNORE INTO forge_meta (id, ingested, control_version, tag) VALUES (1, 0, 0, ?)",
         (entropy.bits(16),),
     )
     connection.execute("COMMIT")
-    return SchemaStatus(WANTED, WANTED), _tag(connection)
+    return status(connection), _tag(connection)
 
 
 def _tag(connection: sqlite3.Connection) -> int:

@@ -9,6 +9,7 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
+from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.store import Capabilities, Notify, Subscription
 
 from . import schema, user_transactions
@@ -43,7 +44,7 @@ class SqliteStore:
         name="sqlite",
         durable=True,
         multi_process=True,
-        sync_enqueue=True,
+        sync_calls=True,
         transactions=("sqlite3.Connection",),
     )
 
@@ -130,6 +131,11 @@ class SqliteStore:
             self._open_here()
         return self.jobs.enqueue_sync(jobs)
 
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        if not self._open:
+            self._open_here()
+        return self.jobs.exchange_sync(request)
+
     def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if not self._open:
             self._open_here()
@@ -139,6 +145,9 @@ class SqliteStore:
         # Sent before the user's commit: listeners poll more often for a while.
         self._notifications.notify(notify_queues, control_changed=False, uncommitted=True)
         return answers
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.enqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         return self._notifications.listen(queues, notify)

@@ -35,8 +35,8 @@ def insert(
     """Store jobs; returns the replies, and the queues to notify."""
     if not isinstance(connection, sqlite3.Connection):
         raise BadOption(
-            f"tx={type(connection).__name__} cannot be joined: pass a sqlite3.Connection to the "
-            "file that holds the jobs"
+            f"tx={type(connection).__name__} cannot be joined: the jobs are in a SQLite file, so "
+            "pass a sqlite3.Connection to that file"
         )
     cursor = connection.cursor()
     # The user's factories must not change the values read here.

@@ -1,1 +1,1 @@
-"""Turns a kind and a payload into a stored job."""
+"""Turns a kind and a payload into a request for a job: routing, limits, published kinds."""

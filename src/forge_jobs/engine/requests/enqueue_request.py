@@ -1,4 +1,4 @@
-"""The lower-level request for a job: a kind and a plain payload, without a task behind it."""
+"""EnqueueRequest: a job by its kind and a plain payload, for ``QueueRuntime``."""
 
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -9,17 +9,22 @@ from forge_jobs.core import payload
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Duration, from_datetime, seconds
-from forge_jobs.core.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, Enqueued, NewJob
+from forge_jobs.core.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, Enqueued
 from forge_jobs.core.names import key_text, kind_name, queue_name, tag_list
+from forge_jobs.store.enqueuer import Enqueuer
 
-from .routing import Router
+from .job_requests import JobRequests
 
 EnqueueOutcome: TypeAlias = Enqueued
 FinalizeOutcome: TypeAlias = Finish
 
 
 class EnqueueRequest(Struct, frozen=True, kw_only=True):
-    """One job to store. ``queue`` None: the router decides. Lower ``priority`` goes first."""
+    """One job to store, by its kind.
+
+    ``payload`` is any JSON value. ``queue`` None: the runtime's router names it. Lower ``priority``
+    is claimed first. ``delay`` or ``scheduled_at`` (an aware datetime), not both, starts it later.
+    """
 
     kind: str
     payload: Any = {}
@@ -31,24 +36,36 @@ class EnqueueRequest(Struct, frozen=True, kw_only=True):
     delay: Duration | None = None
     tags: tuple[str, ...] = ()
 
-    def new_job(self, router: Router) -> NewJob:
-        """The checked request. Raises BadName, BadOption, BadTime, BadDuration or BadPayload."""
+    def fields(self) -> dict[str, Any]:
+        """The checked fields of a NewJob, without kind and payload. Raises BadName, BadOption,
+        BadTime or BadDuration."""
         if self.max_attempts < 1:
             raise BadOption(f"max_attempts={self.max_attempts!r} must be at least 1")
         if self.delay is not None and self.scheduled_at is not None:
             raise BadOption("give delay or scheduled_at, not both")
-        kind = kind_name(self.kind)
-        run_at = self.scheduled_at
-        return NewJob(
-            kind=kind,
-            queue=queue_name(self.queue if self.queue is not None else router.route(kind)),
-            payload=payload.encode(self.payload),
-            priority=self.priority,
-            max_attempts=self.max_attempts,
-            delay_s=0.0 if self.delay is None else seconds(self.delay, field="delay"),
-            run_at=None if run_at is None else from_datetime(run_at, field="scheduled_at"),
-            dedupe_key=(
-                None if self.dedupe_key is None else key_text("dedupe_key", self.dedupe_key)
-            ),
-            tags=tag_list(self.tags),
-        )
+        fields: dict[str, Any] = {
+            "priority": self.priority,
+            "max_attempts": self.max_attempts,
+            "tags": tag_list(self.tags),
+        }
+        if self.queue is not None:
+            fields["queue"] = queue_name(self.queue)
+        if self.delay is not None:
+            fields["delay_s"] = seconds(self.delay, field="delay")
+        if self.scheduled_at is not None:
+            fields["run_at"] = from_datetime(self.scheduled_at, field="scheduled_at")
+        if self.dedupe_key is not None:
+            fields["dedupe_key"] = key_text("dedupe_key", self.dedupe_key)
+        return fields
+
+
+async def store_request(
+    request: EnqueueRequest, requests: JobRequests, enqueuer: Enqueuer
+) -> EnqueueOutcome:
+    """Store the job that ``request`` describes, with the limits of its kind and the hooks."""
+    kind, fields = kind_name(request.kind), request.fields()
+    data = payload.encode(request.payload)
+    if not requests.is_current(kind):
+        await requests.refresh()
+    (stored,) = await enqueuer.aenqueue([requests.new_job(kind, data, fields)])
+    return stored

@@ -1,4 +1,4 @@
-"""Which queue a kind goes to when nobody said so."""
+"""Routers: they name the queue of a kind where neither the caller nor a task does."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,7 +8,7 @@ from forge_jobs.core.names import queue_name
 
 
 class Router(Protocol):
-    """Names the queue of a kind."""
+    """Names the queue of a kind; any object with this method will do."""
 
     def route(self, kind: str) -> str:
         """The queue for jobs of that kind."""
@@ -16,7 +16,7 @@ class Router(Protocol):
 
 
 class DefaultRouter:
-    """Everything into one queue."""
+    """Routes every kind to one queue."""
 
     def __init__(self, queue: str = DEFAULT_QUEUE) -> None:
         self._queue = queue_name(queue)
@@ -27,7 +27,7 @@ class DefaultRouter:
 
 
 class KindPrefixRouter:
-    """By the first letters of the kind: ``KindPrefixRouter({"gh_": "gh"})``.
+    """Routes by prefix of the kind: ``KindPrefixRouter({"gh_": "gh"})``.
 
     The longest matching prefix wins; without a match the job goes to ``default``.
     """

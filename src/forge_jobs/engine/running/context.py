@@ -26,7 +26,7 @@ MAX_LINE_CHARS = 4_096
 MAX_NOTE_CHARS = 512
 
 
-class Enqueuer(Protocol):
+class HandlerEnqueuer(Protocol):
     """Stores new jobs on behalf of handlers."""
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -37,8 +37,8 @@ class Enqueuer(Protocol):
         """From a coroutine."""
         ...
 
-    def prepared(self, job: NewJob) -> NewJob:
-        """A job that is stored together with a finish, after the enqueue hooks."""
+    def prepare(self, job: NewJob) -> NewJob:
+        """The job as the hooks change it, for one that is stored together with a finish."""
         ...
 
 
@@ -83,7 +83,7 @@ class RunEnvironment:
     host_id: Callable[[], str]
     tag: int
     clock: Clock
-    enqueuer: Enqueuer
+    enqueuer: HandlerEnqueuer
     request: Callable[[str, Any], NewJob]
     shared: dict[object, Any] = field(default_factory=dict[object, Any])
     limiter: "Callable[[], RateLimiter] | None" = None
@@ -229,7 +229,7 @@ class Context:
     def on_done(self, task: Bindable | str, *args: object, **kwargs: object) -> None:
         """Enqueue a job in the transaction that finishes this one, and only if it succeeds."""
         self._link.add_successor(
-            self._environment.enqueuer.prepared(self._bound(task, args, kwargs))
+            self._environment.enqueuer.prepare(self._bound(task, args, kwargs))
         )
 
     def enqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:

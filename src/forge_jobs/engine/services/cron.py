@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core.errors import Invalid, StoreError
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.limit_key import apply_limit
-from forge_jobs.core.limits import Limit, task_limit
-from forge_jobs.core.schedule_ticks import due, first_tick, job_for
+from forge_jobs.core.schedule_ticks import due, first_tick
+from forge_jobs.engine.requests.job_requests import JobRequests
+from forge_jobs.engine.requests.opened_store import OpenedStore
+from forge_jobs.engine.requests.published_kinds_cache import PublishedKindsCache
 from forge_jobs.engine.requests.routing import Router
+from forge_jobs.engine.running.registry import HandlerRegistry
+from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.kit.service import Next, RunsOn
 from forge_jobs.store.schedules import Fire, FireOutcome, NewFire, Schedule
@@ -27,8 +29,7 @@ _RETRY_S = 1.0
 # After the tick, never before it: store time and ours may differ by the length of a call.
 _LATE_S = 0.002
 
-QueueOf = Callable[[str], str | None]
-Prepared = Callable[[NewJob], NewJob]
+Prepare = Callable[[NewJob], NewJob]
 
 
 def _unchanged(job: NewJob) -> NewJob:
@@ -51,11 +52,10 @@ class CronTickReport(Struct, frozen=True, kw_only=True):
     next_due: Instant | None = None
 
 
-class Cron:
+class CronService:
     """The guard in the store makes it exactly one job per tick, not the leadership.
 
-    ``queue_of`` names the queue of a kind that this process knows; otherwise what workers have
-    published counts, then the router. ``prepared`` applies the enqueue hooks to a job.
+    ``requests`` makes the jobs of ticks; ``prepare`` applies the hooks to them.
     """
 
     name = "cron"
@@ -65,24 +65,20 @@ class Cron:
         self,
         store: Store,
         *,
-        queue_of: QueueOf,
-        router: Router,
+        requests: JobRequests,
         entropy: Entropy,
         interval_s: float = _INTERVAL_S,
-        prepared: Prepared = _unchanged,
+        prepare: Prepare = _unchanged,
     ) -> None:
         self._store = store
         self._interval_s = interval_s
-        self._queue_of = queue_of
-        self._router = router
+        self._requests = requests
         self._entropy = entropy
-        self._prepared = prepared
+        self._prepare = prepare
 
     async def tick(self) -> Next:
         """Fire what is due, then sleep until the next tick."""
-        cron_pass = _CronPass(
-            self._store, self._queue_of, self._router, self._entropy, self._prepared
-        )
+        cron_pass = _CronPass(self._store, self._requests, self._entropy, self._prepare)
         report = await cron_pass.run()
         # One schedule that cannot be fired is tried again soon; the others keep their times.
         max_wait_s = self._interval_s if cron_pass.error is None else _RETRY_S
@@ -103,8 +99,10 @@ async def cron_tick_once(
     says. Raises what the store raises if nothing could be done.
     """
     total = CronTickReport()
+    kinds = PublishedKindsCache(OpenedStore(storage), SYSTEM_CLOCK)
+    requests = JobRequests(HandlerRegistry(), kinds, router=router)
     while True:
-        cron_pass = _CronPass(storage, lambda kind: None, router, entropy)
+        cron_pass = _CronPass(storage, requests, entropy)
         step = await cron_pass.run()
         total = CronTickReport(
             fired=total.fired + step.fired,
@@ -126,18 +124,14 @@ class _CronPass:
     def __init__(
         self,
         store: Store,
-        queue_of: QueueOf,
-        router: Router | None,
+        requests: JobRequests,
         entropy: Entropy,
-        prepared: Prepared = _unchanged,
+        prepare: Prepare = _unchanged,
     ) -> None:
         self._store = store
-        self._queue_of = queue_of
-        self._router = router
+        self._requests = requests
         self._entropy = entropy
-        self._prepared = prepared
-        self._published: dict[str, str] = {}
-        self._limits: dict[str, Limit] = {}
+        self._prepare = prepare
         self._counts = dict.fromkeys(FireOutcome, 0)
         self._missed = self._seeded = self._errors = 0
         self._next_due: Instant | None = None
@@ -149,7 +143,7 @@ class _CronPass:
     async def run(self) -> CronTickReport:
         found = await self._store.schedules.due(limit=_LIMIT)
         if found.schedules:
-            await self._read_published()
+            await self._requests.refresh()
             # Read again, so that only the fire itself comes between this time and the fire: a slow
             # reply must not make a tick look less late than it is.
             found = await self._store.schedules.due(limit=_LIMIT)
@@ -184,11 +178,9 @@ class _CronPass:
         if len(due_ticks.ticks) > _MAX_SHOTS:
             next_at, self.more = due_ticks.ticks[_MAX_SHOTS], True
         if ticks:
-            queue = self._queue(schedule)
-            limit = self._limits.get(task_limit(schedule.kind))
-            jobs = [self._job(schedule, tick, queue, limit) for tick in ticks]
+            jobs = [self._job(schedule, tick) for tick in ticks]
             try:
-                new_fires = [NewFire(tick, self._prepared(job)) for tick, job in jobs]
+                new_fires = [NewFire(tick, self._prepare(job)) for tick, job in jobs]
             except Exception as error:
                 # A hook refused the job. The schedule is not at fault: its tick stays stored.
                 self._record_failure(schedule, error)
@@ -210,13 +202,11 @@ class _CronPass:
         else:
             self._next_due = min(self._next_due or next_at, next_at)
 
-    def _job(
-        self, schedule: Schedule, tick: Instant, queue: str, limit: Limit | None
-    ) -> tuple[Instant, NewJob]:
+    def _job(self, schedule: Schedule, tick: Instant) -> tuple[Instant, NewJob]:
         run_at = tick + int(schedule.jitter_s * self._entropy.roll() * SECOND)
         # A due job is ordered by now, however late the tick is.
         later = run_at if run_at > self.now else None
-        return tick, apply_limit(job_for(schedule, queue=queue, tick=tick, run_at=later), limit)
+        return tick, self._requests.scheduled_job(schedule, tick=tick, run_at=later)
 
     async def _seed(self, schedule: Schedule) -> None:
         next_at = first_tick(schedule, self.now, last_at=schedule.last_at)
@@ -256,18 +246,6 @@ class _CronPass:
             self.now = (await self._store.schedules.due(limit=1)).now
         except StoreError:
             self._stale = True
-
-    async def _read_published(self) -> None:
-        """Read what workers have published about kinds and limits."""
-        self._published = await self._store.queues.kinds()
-        self._limits = {limit.name: limit for limit in await self._store.limits.all()}
-
-    def _queue(self, schedule: Schedule) -> str:
-        known = schedule.queue or self._queue_of(schedule.kind)
-        known = known or self._published.get(schedule.kind)
-        if known is not None:
-            return known
-        return DEFAULT_QUEUE if self._router is None else self._router.route(schedule.kind)
 
     def _count(self, schedule: Schedule, fires: Sequence[Fire], missed: int) -> None:
         for fire in fires:

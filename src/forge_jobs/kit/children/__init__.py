@@ -1,1 +1,1 @@
-"""Child processes: started without a shell, spoken to in lines, ended with their worker."""
+"""Child processes: started without a shell, line protocols over pipes, killed with their worker."""

@@ -1,4 +1,4 @@
-"""One command under a guard, from its start to its end: input given, output kept, nothing left."""
+"""``CommandProcess``: runs one command under a guard, writes its input and captures its output."""
 
 from .guard import CommandSpec, GuardReport, spawn_guarded
 from .process import ChildProcess
@@ -6,26 +6,30 @@ from .streams import HeadTailStream
 
 
 class CommandProcess(ChildProcess):
-    """A command that runs once. ``stdout`` and ``stderr`` keep the ends of what it writes."""
+    """A command that runs once. ``stdout`` and ``stderr`` keep the head and tail of its output."""
 
     stdout: HeadTailStream
     stderr: HeadTailStream
 
     @classmethod
     async def start(
-        cls, plan: CommandSpec, *, stdin: bytes | None, keep_bytes: int
+        cls, spec: CommandSpec, *, stdin: bytes | None, keep_bytes: int
     ) -> "CommandProcess":
-        """Start it and hand it its input. OSError when it cannot be started."""
-        made = spawn_guarded(plan, stdin=stdin is not None)
+        """Start the command and write its input. Raises OSError if it cannot be started."""
+        started = spawn_guarded(spec, stdin=stdin is not None)
         report = GuardReport()
-        command = cls(made.process, made.control, guard=report)
+        command = cls(started.process, started.control, guard=report)
         command.stdout, command.stderr = HeadTailStream(keep_bytes), HeadTailStream(keep_bytes)
         await command.connect(
-            [(made.report, report), (made.stdout, command.stdout), (made.stderr, command.stderr)],
-            made.stdin,
+            [
+                (started.report, report),
+                (started.stdout, command.stdout),
+                (started.stderr, command.stderr),
+            ],
+            started.stdin,
         )
         if command._writer is not None:
-            # Written as fast as the command reads; closed when all of it is through.
+            # The transport writes as fast as the command reads, and then closes the pipe.
             command._writer.write(stdin or b"")
             command._writer.close()
         return command

@@ -1,11 +1,11 @@
-"""Any program under a guard: started without a shell, ended with everything it started.
+"""Starts any program under a guard process, which kills the program with all its descendants.
 
-The guard is a small process of its own (``guard_main``). It dies last: whoever ends the
-worker, however hard, closes the guard's control pipe, and the guard kills what it guards. Programs
-need to know nothing of it; they see three standard streams and no other descriptor.
+The guard is a small process of its own (``guard_main``) and outlives the worker: when the worker
+ends, even by SIGKILL, the guard's control pipe is closed and the guard kills the program. The
+program needs no support for this. It gets the three standard streams and no other descriptor.
 
-On Linux nothing escapes, also not by forking twice into a session of its own. Elsewhere what leaves
-the process group escapes.
+On Linux no descendant escapes, not even by a double fork into a session of its own. On other
+systems a process that leaves the process group escapes.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _NO_ERRNO: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
-    """What to run. ``path`` is the file, ``argv`` begins with the name the program sees.
+    """The command that a guard runs. ``path`` is the file, ``argv`` begins with the program's name.
 
-    ``env`` is the whole environment. ``scratch`` is a folder that the guard removes at the end.
-    ``limits`` maps numbers of the ``resource`` module to values.
+    ``env`` is the complete environment. ``scratch`` is a folder that the guard removes at the end.
+    ``limits`` maps ``RLIMIT_…`` numbers of the ``resource`` module to values.
     """
 
     path: str
@@ -40,25 +40,26 @@ class CommandSpec:
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def encoded(self) -> bytes:
-        """As ``guard_main.Plan`` reads it. ValueError for a NUL, which no program can get."""
+        """The fields as ``guard_main.GuardedCommand`` reads them. Raises ValueError for a NUL
+        character, which no argument or variable can hold."""
         fields = [
             self.cwd,
             self.scratch or "",
             str(self.umask),
             str(len(self.limits)),
             str(len(self.argv)),
-            *(f"{number}:{most}" for number, most in self.limits.items()),
+            *(f"{number}:{value}" for number, value in self.limits.items()),
             self.path,
             *self.argv,
             *(f"{name}={value}" for name, value in self.env.items()),
         ]
-        if any("\0" in one for one in fields):
+        if any("\0" in text for text in fields):
             raise ValueError("an argument, variable or folder holds a NUL character")
-        return b"\0".join(os.fsencode(one) for one in fields)
+        return b"\0".join(os.fsencode(text) for text in fields)
 
 
 class StartedGuard(NamedTuple):
-    """A guard that was just started, and the parent's ends of its pipes."""
+    """A started guard process and the parent's ends of its pipes."""
 
     process: "subprocess.Popen[bytes]"
     control: int
@@ -68,13 +69,15 @@ class StartedGuard(NamedTuple):
     stderr: int
 
 
-def spawn_guarded(plan: CommandSpec, *, stdin: bool) -> StartedGuard:
-    """Start the guard, which starts the command. ``stdin`` False: the command reads nothing, and
-    the parent's end is -1. OSError when not even the guard starts."""
-    # Imported late: the parent of worker processes loads this module and starts no commands.
+def spawn_guarded(spec: CommandSpec, *, stdin: bool) -> StartedGuard:
+    """Start the guard, which starts the command. Raises OSError if the guard cannot be started.
+
+    Without ``stdin`` the command reads from /dev/null and the parent's end is -1.
+    """
+    # Imported here because the worker parent loads this module and never starts a command.
     import tempfile
 
-    data = plan.encoded()
+    data = spec.encoded()
     control_r, control_w = os.pipe()
     report_r, report_w = os.pipe()
     stdin_r, stdin_w = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), -1)
@@ -85,11 +88,11 @@ def spawn_guarded(plan: CommandSpec, *, stdin: bool) -> StartedGuard:
             file.write(data)
             file.flush()
             file.seek(0)
-            theirs = (control_r, report_w, file.fileno())
+            guard_ends = (control_r, report_w, file.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", guard_main.__file__, *map(str, theirs)],
+                [sys.executable, "-I", "-S", guard_main.__file__, *map(str, guard_ends)],
                 stdin=stdin_r, stdout=stdout_w, stderr=stderr_w, cwd=os.sep,
-                close_fds=True, pass_fds=theirs, start_new_session=True,
+                close_fds=True, pass_fds=guard_ends, start_new_session=True,
                 env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
             )  # fmt: skip
     except BaseException:
@@ -104,18 +107,18 @@ def spawn_guarded(plan: CommandSpec, *, stdin: bool) -> StartedGuard:
 
 
 class GuardReport(ReadPipe):
-    """What the guard says: whether the command runs, and how it ended."""
+    """Reads the guard's report pipe: whether the command was started, and its exit status."""
 
     def __init__(self) -> None:
         super().__init__()
         self.status: int | None = None
         self.pid: int | None = None
-        self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rest = b""
 
     async def wait_started(self) -> None:
-        """Until the command runs; OSError when it cannot be started."""
-        await asyncio.shield(self._up)
+        """Wait until the command runs. Raises OSError if it cannot be started."""
+        await asyncio.shield(self._started)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -123,24 +126,24 @@ class GuardReport(ReadPipe):
             self._read(line.decode())
 
     def on_eof(self) -> None:
-        if not self._up.done():
+        if not self._started.done():
             self._fail(OSError(_NO_ERRNO, "its guard died before it was started"))
 
     def _read(self, line: str) -> None:
         match line.split():
-            case ["up", pid]:
+            case ["started", pid]:
                 self.pid = int(pid)
-                if not self._up.done():
-                    self._up.set_result(None)
-            case ["no", code, stage]:
+                if not self._started.done():
+                    self._started.set_result(None)
+            case ["failed", code, stage]:
                 self._fail(OSError(int(code), f"{os.strerror(int(code))} ({stage})"))
-            case ["end", status]:
+            case ["exited", status]:
                 self.status = int(status)
             case _:
                 pass
 
     def _fail(self, error: OSError) -> None:
-        if not self._up.done():
-            self._up.set_exception(error)
-            # Whoever asks is told; a start that was given up has nobody left to ask.
-            self._up.exception()
+        if not self._started.done():
+            self._started.set_exception(error)
+            # Marks the exception as retrieved: after a cancelled start no caller reads it.
+            self._started.exception()

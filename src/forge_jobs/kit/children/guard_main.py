@@ -1,16 +1,16 @@
-"""The guard of one command: starts it, passes signals on, and leaves nothing of it behind.
+"""The guard program of one command: starts it, forwards signals and kills all its descendants.
 
-A program of its own, run by file name with the standard library alone; see ``child_guard`` for the
-other side. The guard is the parent of the command and, on Linux, the heir of every process the
-command loses on the way, whatever session or group that process moved to. So it can end them all:
-when it is told to, when the command itself ends, and when the worker is gone.
+It runs as a program of its own, by file name and with the standard library only; ``guard`` is the
+worker's side. The guard is the parent of the command and, on Linux, the subreaper of every orphan
+that the command leaves, whatever session or process group the orphan has moved to. So it can kill
+them all: on request, when the command exits, and when the worker is gone.
 
-Words on the control pipe: ``T`` asks everybody to end, ``K`` or the end of the pipe kills them.
-Lines on the report pipe: ``up PID``, or ``no ERRNO STAGE``; then ``end STATUS`` (negative: a
-signal), when nobody is left.
+Control pipe: ``T`` sends SIGTERM to all of them, ``K`` or end of file sends SIGKILL.
+Report pipe: ``started PID`` or ``failed ERRNO STAGE``; then ``exited STATUS`` (negative: a signal),
+once no process is left.
 
-It is one thread and forks before it has done anything else, so the fork is safe; and since it never
-starts a thread, the parent-death signal of its child means the death of the guard.
+The guard is single-threaded and forks before it does anything else, so the fork is safe. Because it
+never starts a thread, the parent-death signal of its child means the death of the guard.
 """
 
 import contextlib
@@ -21,15 +21,16 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
-_MAX_ROUNDS: Final = 3_000
-_ROUND_MS: Final = 5
+_MAX_KILL_ROUNDS: Final = 3_000
+_KILL_ROUND_MS: Final = 5
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _IS_LINUX: Final = sys.platform == "linux"
 
 
 class GuardedCommand:
-    """What to start, as fields separated by NUL: no argument and no variable can hold one."""
+    """The command to start, decoded from fields that NUL characters separate: no argument and no
+    variable can hold one."""
 
     def __init__(self, data: bytes) -> None:
         fields = data.split(b"\0")
@@ -46,58 +47,59 @@ class GuardedCommand:
 
 
 def main() -> NoReturn:
-    """Guard the command of the plan until nobody is left of it."""
-    control, report, plan_file = map(int, sys.argv[1:4])
-    for descriptor in (control, report, plan_file):
+    """Start the command and run until none of its processes is left."""
+    control, report, command_file = map(int, sys.argv[1:4])
+    for descriptor in (control, report, command_file):
         os.set_inheritable(descriptor, False)
-    with os.fdopen(plan_file, "rb") as file:
-        plan = GuardedCommand(file.read())
+    with os.fdopen(command_file, "rb") as file:
+        command = GuardedCommand(file.read())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    woken = _wake_on_child()
+    child_events = _wake_on_child()
     if _stop_requested(control):
-        _exit_unstarted(plan, report, "end -9")
-    leader = _start(plan, report)
+        _exit_unstarted(command, report, "exited -9")
+    leader = _start(command, report)
     _detach_streams()
-    _report(report, f"up {leader}")
-    status = GuardLoop(control, woken, leader).until_nobody_is_left()
-    if plan.scratch:
-        _remove(plan.scratch)
-    _report(report, f"end {status}")
+    _report(report, f"started {leader}")
+    status = GuardLoop(control, child_events, leader).run()
+    if command.scratch:
+        _remove(command.scratch)
+    _report(report, f"exited {status}")
     os._exit(0)
 
 
 class GuardLoop:
-    """Waits for the command, for words of the worker, and for the end of either."""
+    """Polls for exits of the command's processes and for commands of the worker."""
 
-    def __init__(self, control: int, woken: int, leader: int) -> None:
+    def __init__(self, control: int, child_events: int, leader: int) -> None:
         self._control = control
-        self._woken = woken
+        self._child_events = child_events
         self._leader = leader
         self._status: int | None = None
         self._poll = select.poll()
-        self._poll.register(woken, select.POLLIN)
+        self._poll.register(child_events, select.POLLIN)
 
-    def until_nobody_is_left(self) -> int:
-        """The command's status; everything it started is gone by then."""
+    def run(self) -> int:
+        """Run until no process of the command is left; the command's exit status."""
         self._poll.register(self._control, select.POLLIN)
-        doomed = False
-        while not doomed:
+        must_kill = False
+        while not must_kill:
             for descriptor, _ in self._poll.poll():
                 if descriptor == self._control:
-                    doomed = self._obey() or doomed
-            self._pause(0)
-            self._bury()
-            doomed = doomed or self._status is not None
+                    must_kill = self._read_control() or must_kill
+            self._wait_for_child(0)
+            self._reap()
+            must_kill = must_kill or self._status is not None
         self._poll.unregister(self._control)
-        return self._end_all()
+        return self._kill_all()
 
-    def _obey(self) -> bool:
+    def _read_control(self) -> bool:
+        """Handle the worker's commands; whether everything must be killed now."""
         try:
-            words = os.read(self._control, 64)
+            commands = os.read(self._control, 64)
         except OSError:
-            words = b""
-        if not words or b"K" in words:
+            commands = b""
+        if not commands or b"K" in commands:
             return True
         self._signal_group(signal.SIGTERM)
         for pid in _descendants(os.getpid()):
@@ -105,19 +107,19 @@ class GuardLoop:
                 _send_signal(pid, signal.SIGTERM)
         return False
 
-    def _end_all(self) -> int:
-        # Each round kills whom it sees; whoever was born meanwhile is seen by the next.
-        for _ in range(_MAX_ROUNDS):
+    def _kill_all(self) -> int:
+        # Each round kills the processes it finds. The next one finds those forked meanwhile.
+        for _ in range(_MAX_KILL_ROUNDS):
             self._signal_group(signal.SIGKILL)
             for pid in _descendants(os.getpid()):
                 _send_signal(pid, signal.SIGKILL)
-            if self._bury():
+            if self._reap():
                 break
-            self._pause(_ROUND_MS)
+            self._wait_for_child(_KILL_ROUND_MS)
         return -signal.SIGKILL if self._status is None else self._status
 
-    def _bury(self) -> bool:
-        """Reap whoever is dead; whether no child is left."""
+    def _reap(self) -> bool:
+        """Reap all exited children; whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -133,19 +135,20 @@ class GuardLoop:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._leader, number)
 
-    def _pause(self, milliseconds: int) -> None:
+    def _wait_for_child(self, milliseconds: int) -> None:
         self._poll.poll(milliseconds)
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._woken, 512):
+            while os.read(self._child_events, 512):
                 pass
 
 
-def _start(plan: GuardedCommand, report: int) -> int:
-    """Fork and run the command; its process id once it runs."""
+def _start(command: GuardedCommand, report: int) -> int:
+    """Fork and exec the command; its process id once it runs."""
     prctl = _prctl()
     if prctl is not None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    fault_r, fault_w = os.pipe()
+    # Close-on-exec: the read below ends without data when execve succeeds.
+    failure_r, failure_w = os.pipe()
     guard = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -157,38 +160,38 @@ def _start(plan: GuardedCommand, report: int) -> int:
                 if os.getppid() != guard:
                     os._exit(1)
             stage = "limits"
-            _set_limits(plan.limits)
+            _set_limits(command.limits)
             stage = "cwd"
-            os.umask(plan.umask)
-            os.chdir(plan.cwd)
+            os.umask(command.umask)
+            os.chdir(command.cwd)
             stage = "exec"
             _default_signals()
-            os.execve(plan.path, plan.argv, plan.env)
+            os.execve(command.path, command.argv, command.env)
         except OSError as error:
-            os.write(fault_w, f"no {error.errno} {stage}".encode())
+            os.write(failure_w, f"failed {error.errno} {stage}".encode())
         except ValueError:
-            os.write(fault_w, f"no 22 {stage}".encode())
+            os.write(failure_w, f"failed 22 {stage}".encode())
         finally:
             os._exit(127)
-    os.close(fault_w)
-    fault = os.read(fault_r, 256)
-    os.close(fault_r)
-    if fault:
+    os.close(failure_w)
+    failure = os.read(failure_r, 256)
+    os.close(failure_r)
+    if failure:
         os.waitpid(pid, 0)
-        _exit_unstarted(plan, report, fault.decode())
+        _exit_unstarted(command, report, failure.decode())
     return pid
 
 
 def _stop_requested(control: int) -> bool:
-    # Stopped, or without a worker, before the command was even started.
-    look = select.poll()
-    look.register(control, select.POLLIN)
-    return bool(look.poll(0))
+    # The worker stopped the command, or ended, before the command was started.
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    return bool(poll.poll(0))
 
 
-def _exit_unstarted(plan: GuardedCommand, report: int, line: str) -> NoReturn:
-    if plan.scratch:
-        _remove(plan.scratch)
+def _exit_unstarted(command: GuardedCommand, report: int, line: str) -> NoReturn:
+    if command.scratch:
+        _remove(command.scratch)
     _report(report, line)
     os._exit(0)
 
@@ -209,14 +212,14 @@ def _set_limits(limits: "list[tuple[int, ...]]") -> None:
         return
     import resource
 
-    for number, most in limits:
+    for number, wanted in limits:
         hard = resource.getrlimit(number)[1]
-        wanted = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(number, (wanted, wanted))
+        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(number, (value, value))
 
 
 def _default_signals() -> None:
-    # Python ignores some, the guard others, and what is ignored stays so in the command.
+    # Python ignores some signals and the guard others, and execve keeps ignored signals ignored.
     for number in signal.valid_signals():
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
@@ -233,10 +236,10 @@ def _wake_on_child() -> int:
 
 
 def _detach_streams() -> None:
-    # They are the command's; their readers must see the end when the command is gone.
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    # The streams belong to the command: their readers must see end of file when it has exited.
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null, descriptor)
 
 
 def _report(report: int, line: str) -> None:
@@ -257,17 +260,17 @@ def _in_group(pid: int, group: int) -> bool:
 
 
 def _descendants(pid: int) -> "list[int]":
-    """Everyone who descends from a process, as far as this system tells."""
+    """All descendants of a process. Empty where there is no /proc."""
     if not _IS_LINUX:
         return []
-    told = os.path.exists(f"/proc/{pid}/task/{pid}/children")
-    children = _children if told else _children_by_parent().get
+    lists_children = os.path.exists(f"/proc/{pid}/task/{pid}/children")
+    children = _children if lists_children else _children_by_parent().get
     found: list[int] = []
-    waiting = list(children(pid) or ())
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting.extend(children(one) or ())
+    unvisited = list(children(pid) or ())
+    while unvisited:
+        child = unvisited.pop()
+        found.append(child)
+        unvisited.extend(children(child) or ())
     return found
 
 
@@ -282,14 +285,14 @@ def _children(pid: int) -> "Iterable[int]":
 
 
 def _children_by_parent() -> "dict[int, list[int]]":
-    # For kernels that do not list children: one look at everybody.
-    families: dict[int, list[int]] = {}
+    # For kernels without the `children` file: one scan of all processes.
+    by_parent: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError, ValueError):
             with open(f"/proc/{name}/stat", "rb") as file:
                 parent = int(file.read().rpartition(b")")[2].split()[1])
-            families.setdefault(parent, []).append(int(name))
-    return families
+            by_parent.setdefault(parent, []).append(int(name))
+    return by_parent
 
 
 def _remove(folder: bytes) -> None:

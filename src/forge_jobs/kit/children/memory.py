@@ -1,4 +1,4 @@
-"""How much memory another process uses, as far as the system tells."""
+"""Reads the resident memory of another process."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ _PS: Final = "/bin/ps"
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Resident memory of a process now; None when it is gone or nobody can tell."""
+    """Resident memory of a process; None if the process is gone or the system does not tell."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -18,11 +18,11 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def _from_ps(pid: int) -> int | None:
-    # Where there is no /proc: a few milliseconds, once per job of a pool that wants to know.
+    # For systems without /proc. Costs a few milliseconds per job of a pool with max_memory_mb.
     try:
-        told = subprocess.run(
+        ps = subprocess.run(
             [_PS, "-o", "rss=", "-p", str(pid)], capture_output=True, check=True, timeout=5
         )
-        return int(told.stdout) * 1024
+        return int(ps.stdout) * 1024
     except (OSError, subprocess.SubprocessError, ValueError):
         return None

@@ -1,17 +1,20 @@
-"""The child's end of a warm child process: lines to and from the parent, and dying with it.
+"""``ParentLink``: the child's side of the line protocol, and the lifeline that kills the child with
+its parent.
 
-The parent hands down three private descriptors in one argument, ``--pipes=R,W,L``: commands come on
-R, messages go out on W, and L is the lifeline. Nothing is ever written to the lifeline; its end
-means that the parent is gone, and then the whole process group ends:
+The parent passes three private descriptors in one argument, ``--pipes=R,W,L``: the child reads
+commands from R, writes messages to W, and L is the lifeline. Nothing is ever written to the
+lifeline. Its end of file means that the parent is dead, and then the whole process group is killed:
 
-* on Linux the kernel itself sends SIGKILL to the group (``F_SETOWN`` with the group, ``F_SETSIG``),
-  which works even while this process holds the interpreter lock, and reaches grandchildren;
-* everywhere a thread waits for the end of the lifeline and does the same.
+* on Linux by the kernel, which sends SIGKILL to the group (``F_SETOWN`` with the group,
+  ``F_SETSIG``); this works even while this process holds the interpreter lock, and reaches
+  grandchildren;
+* on all systems by a thread that reads the lifeline.
 
-The parent-death signal of Linux is not used: it comes when the parent's starting *thread* dies,
-before the lifeline ends, and takes this process alone; its own children would live on.
+The parent-death signal of Linux is not used. The kernel sends it when the *thread* that started the
+child ends, which is before the lifeline closes, and to this process only: its children would
+survive.
 
-Nothing here knows what the lines say.
+This module does not interpret the lines.
 """
 
 import contextlib
@@ -30,11 +33,11 @@ SHUTDOWN_LINE: Final = b""
 
 
 class BadLine(ValueError):
-    """A line that cannot be sent: too long, empty, or with a line break of its own."""
+    """A line that cannot be sent: too long, empty, or with a line break in it."""
 
 
 def checked_line(line: bytes, limit: int) -> bytes:
-    """The line with its line break, or BadLine. The empty line is taken: it means farewell."""
+    """The line with its line break, or BadLine. Refuses the empty line, the shutdown line."""
     if not line:
         raise BadLine("an empty line cannot be sent")
     if len(line) >= limit:
@@ -45,7 +48,7 @@ def checked_line(line: bytes, limit: int) -> bytes:
 
 
 class ParentLink:
-    """What a child process uses to talk to its parent."""
+    """A child process's connection to its parent."""
 
     def __init__(
         self, commands: int, messages: int, lifeline: int, *, line_limit: int = MAX_LINE_BYTES
@@ -53,14 +56,14 @@ class ParentLink:
         self._commands = commands
         self._messages = messages
         self._limit = line_limit
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
         for descriptor in (commands, messages, lifeline):
             os.set_inheritable(descriptor, False)
         _die_with_parent(lifeline)
 
     @classmethod
     def from_arguments(cls, arguments: Sequence[str]) -> "ParentLink":
-        """Take over the descriptors that the parent named on the command line."""
+        """Open the descriptors that the parent named on the command line."""
         for argument in arguments:
             if argument.startswith(PIPES_OPTION):
                 commands, messages, lifeline = map(int, argument[len(PIPES_OPTION) :].split(","))
@@ -68,55 +71,55 @@ class ParentLink:
         raise SystemExit(f"{PIPES_OPTION}R,W,L is missing: this program is started by its parent")
 
     def send(self, line: bytes) -> None:
-        """Write one line; safe from any thread, waits while the parent is slow.
+        """Write one line. Thread-safe; blocks while the pipe is full.
 
-        A parent that reads no more is gone or wants this child gone: the whole group ends. An
-        exception instead would end this process alone and leave its own children behind.
+        A broken pipe means that the parent is dead or stops this child, so the whole group is
+        killed. An exception would end this process only and leave its children running.
         """
-        left = memoryview(checked_line(line, self._limit))
-        with self._sending:
-            while left:
+        unsent = memoryview(checked_line(line, self._limit))
+        with self._send_lock:
+            while unsent:
                 try:
-                    written = os.write(self._messages, left)
+                    written = os.write(self._messages, unsent)
                 except BrokenPipeError:
                     _kill_own_group()
                     raise
-                left = left[written:]
+                unsent = unsent[written:]
 
     def lines(self) -> Iterator[bytes]:
-        """Commands as they come; ends when the parent wants no more of this child.
+        """The parent's commands, up to its shutdown line.
 
-        An end of the pipe without the parent's farewell is the parent's death, and the end of this
-        process with its whole group.
+        End of file without a shutdown line means that the parent died: the whole process group is
+        killed.
         """
-        rest = bytearray()
+        buffer = bytearray()
         while chunk := os.read(self._commands, _READ_BYTES):
-            seen = len(rest)
-            rest += chunk
-            while (end := rest.find(b"\n", seen)) >= 0:
-                line = bytes(rest[:end])
-                del rest[: end + 1]
-                seen = 0
+            searched = len(buffer)
+            buffer += chunk
+            while (end := buffer.find(b"\n", searched)) >= 0:
+                line = bytes(buffer[:end])
+                del buffer[: end + 1]
+                searched = 0
                 if line == SHUTDOWN_LINE:
                     return
                 yield line
-            if len(rest) > self._limit:
+            if len(buffer) > self._limit:
                 raise BadLine(f"the parent sent more than {self._limit:,} bytes without an end")
         _kill_own_group()
 
 
 def _die_with_parent(lifeline: int) -> None:
     _arm_kernel_signal(lifeline)
-    guard = threading.Thread(
+    watcher = threading.Thread(
         target=_kill_group_at_eof, args=(lifeline,), name="forge-lifeline", daemon=True
     )
-    guard.start()
+    watcher.start()
 
 
 def _arm_kernel_signal(lifeline: int) -> None:
     if sys.platform != "linux":
         return
-    # A sandboxed kernel may know neither; the thread does it then.
+    # A sandboxed kernel may support neither of the two. The thread does it then.
     with contextlib.suppress(OSError):
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
@@ -125,7 +128,7 @@ def _arm_kernel_signal(lifeline: int) -> None:
 
 
 def _kill_group_at_eof(lifeline: int) -> None:
-    # Also right when the parent died before this line: the read ends at once.
+    # Also correct if the parent died earlier: the read then returns at once.
     while True:
         try:
             if not os.read(lifeline, 1):

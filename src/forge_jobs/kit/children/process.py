@@ -1,11 +1,11 @@
-"""The life of a child process, seen from its parent: it was started, it ends, it is reaped.
+"""``ChildProcess``: the lifecycle of a child process on the parent's side: signals, exit, reaping.
 
-The child leads a session and process group of its own, so that a signal to the group reaches what
-the child itself started, and a Ctrl-C at the terminal does not reach it. A guarded child
-(``child_guard``) is signalled through its guard, which also finds what left the group.
+The child leads a session and process group of its own: a signal to the group also reaches the
+processes that the child started, and Ctrl-C at the terminal does not reach it. A guarded child
+(``guard``) is signalled through its guard, which also finds processes that left the group.
 
-What goes through the pipes is others' business (``child_talk``, ``child_command``). A child belongs
-to the event loop that started it.
+The subclasses define what goes through the pipes (``line_child``, ``command``). A child belongs to
+the event loop that started it.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ _GUARD_TIMEOUT_S: Final = 20.0
 
 
 class ChildGone(Exception):
-    """The child does not take lines any more."""
+    """The child has exited or closed its input, and takes no more lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """How a child ended: by itself with a code, or by a signal."""
+    """The exit status of a child: an exit code, or the negative number of a signal."""
 
     status: int
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it, if one did."""
+        """The signal that killed the child, if one did."""
         return -self.status if self.status < 0 else None
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class ChildProcess:
         self._streams: list[ReadPipe] = []
         self._open: dict[ReadPipe, None] = {}
         self._writer: asyncio.WriteTransport | None = None
-        self._room = WritePipe()
+        self._input = WritePipe()
         self._pidfd = -1
         self._ended: asyncio.Future[ChildExit] = self._loop.create_future()
         _ALIVE.add(self)
@@ -88,27 +88,28 @@ class ChildProcess:
 
     @property
     def exit(self) -> ChildExit | None:
-        """How it ended; None while it lives."""
+        """The exit status; None while the child runs."""
         return self._ended.result() if self._ended.done() else None
 
     @property
     def exists(self) -> bool:
-        """Whether its process exists. A guard buries its child before this loop hears of it."""
+        """Whether the process still exists. A guard reaps its child before this event loop reads
+        the guard's report."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
-            # It exists, under a user of its own.
+            # It exists and runs as another user.
             return True
         return True
 
     async def wait(self) -> ChildExit:
-        """Until it has ended and been reaped, with everything left in its group killed."""
+        """Wait until the child is reaped and the rest of its process group is killed."""
         return await asyncio.shield(self._ended)
 
     async def terminate(self, grace_s: float) -> ChildExit:
-        """TERM to the whole group, KILL after the grace; returns when the child is reaped."""
+        """Send SIGTERM to the group, SIGKILL after ``grace_s``; return when the child is reaped."""
         if grace_s > 0 and not self._ended.done():
             self._signal(signal.SIGTERM)
             try:
@@ -131,40 +132,42 @@ class ChildProcess:
         return ending.result()
 
     def kill(self) -> None:
-        """KILL to the whole group, at once; the reaping follows by itself."""
+        """Send SIGKILL to the group. Does not wait until the child is reaped."""
         if not self._ended.done():
             self._signal(signal.SIGKILL)
 
     async def connect(
         self: Self, streams: Sequence[tuple[int, ReadPipe]], writer: int = -1
     ) -> Self:
-        """Take the pipes over and watch for the end. OSError when a guard could not start its
-        command; the child is gone then, as after any other error."""
+        """Connect the pipes to the event loop and watch for the exit.
+
+        Raises OSError if a guard could not start its command. After any error the child is killed.
+        """
         self._open = dict.fromkeys(stream for _, stream in streams)
-        waiting = [descriptor for descriptor, _ in streams]
-        self._watch_end()
+        unconnected = [descriptor for descriptor, _ in streams]
+        self._watch_exit()
         try:
             if writer >= 0:
                 pipe = os.fdopen(writer, "wb", buffering=0)
-                self._writer, _ = await self._loop.connect_write_pipe(lambda: self._room, pipe)
+                self._writer, _ = await self._loop.connect_write_pipe(lambda: self._input, pipe)
             for _, stream in streams:
                 stream.on_close = lambda closed=stream: self._stream_closed(closed)
-                source = os.fdopen(waiting.pop(0), "rb", buffering=0)
-                await self._loop.connect_read_pipe(lambda made=stream: made, source)
+                source = os.fdopen(unconnected.pop(0), "rb", buffering=0)
+                await self._loop.connect_read_pipe(lambda protocol=stream: protocol, source)
                 self._streams.append(stream)
             if self._guard is not None:
                 await self._guard.wait_started()
         except BaseException:
-            for descriptor in waiting:
+            for descriptor in unconnected:
                 os.close(descriptor)
             self._open = dict.fromkeys(stream for stream in self._streams if stream in self._open)
             await self.terminate_shielded(0)
             raise
         return self
 
-    def _watch_end(self) -> None:
+    def _watch_exit(self) -> None:
         if sys.platform == "linux":
-            # Refused by some sandboxes; a thread waits then, as it does elsewhere.
+            # Some sandboxes refuse it. A thread waits then, as on other systems.
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(self._process.pid)
                 self._loop.add_reader(self._pidfd, self._reap)
@@ -180,7 +183,7 @@ class ChildProcess:
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
-        # A loop that is already closed has nobody left to tell.
+        # RuntimeError: the loop is closed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._reap)
 
@@ -189,7 +192,7 @@ class ChildProcess:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
-        # Before the reaping: while the dead leader is unreaped its number belongs to its group.
+        # Before the wait: the process group id cannot be reused until its leader is reaped.
         _kill_group(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self.close_lifeline()
@@ -197,12 +200,13 @@ class ChildProcess:
             self._writer.close()
         for stream in self._streams:
             stream.read_rest()
-        # What the dead child left in its pipes is read up to their end; a process that escaped the
-        # group may hold them open, so that end is not waited for without limit.
+        # The pipes are read up to end of file. A process that escaped the group may hold them open,
+        # so this has a time limit.
         self._loop.call_later(_READ_REST_S, self._close_streams)
-        self._settle()
+        self._finish_exit()
 
-    def _settle(self) -> None:
+    def _finish_exit(self) -> None:
+        """Publish the exit status once the child is reaped and all its pipes are closed."""
         status = self._process.returncode
         if status is None or self._open or self._ended.done():
             return
@@ -210,7 +214,7 @@ class ChildProcess:
             if self._guard.status is not None:
                 status = self._guard.status
             elif self._guard.pid is not None:
-                # Somebody killed the guard: its word is missing, and its work is ours.
+                # The guard itself was killed: it sent no status and did not kill its command.
                 _kill_group(self._guard.pid, signal.SIGKILL)
         _ALIVE.discard(self)
         self._ended.set_result(ChildExit(status))
@@ -219,7 +223,7 @@ class ChildProcess:
 
     def _stream_closed(self, stream: ReadPipe) -> None:
         self._open.pop(stream, None)
-        self._settle()
+        self._finish_exit()
 
     def _close_streams(self) -> None:
         for stream in self._streams:
@@ -229,23 +233,23 @@ class ChildProcess:
         if self._guard is None:
             _kill_group(self._process.pid, number)
         elif number == signal.SIGKILL:
-            self._tell_guard(b"K")
+            self._send_to_guard(b"K")
             self.close_lifeline()
-            self._loop.call_later(_GUARD_TIMEOUT_S, self._insist)
+            self._loop.call_later(_GUARD_TIMEOUT_S, self._kill_guard)
         else:
-            self._tell_guard(b"T")
+            self._send_to_guard(b"T")
 
-    def _tell_guard(self, word: bytes) -> None:
+    def _send_to_guard(self, command: bytes) -> None:
         if self._lifeline >= 0:
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._lifeline, word)
+                os.write(self._lifeline, command)
 
-    def _insist(self) -> None:
+    def _kill_guard(self) -> None:
         if not self._ended.done():
             _kill_group(self._process.pid, signal.SIGKILL)
 
     def close_lifeline(self) -> None:
-        """Close the lifeline: a child that still lives ends with its whole group."""
+        """Close the lifeline. A child that still runs is killed with its process group."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -260,7 +264,7 @@ _ALIVE: "weakref.WeakSet[ChildProcess]" = weakref.WeakSet()
 
 
 def _close_lifelines() -> None:
-    # A fork of the parent that lives on must not keep the parent's children alive.
+    # A fork inherits the lifelines, which would keep the children alive after their parent's death.
     for child in list(_ALIVE):
         child.close_lifeline()
 

@@ -1,6 +1,7 @@
-"""The pipes of a child process as asyncio protocols: whole lines, printed lines, kept bytes, room.
+"""asyncio protocols for the pipes of a child process: protocol lines, text lines of its output,
+head and tail of its output, back-pressure of its input.
 
-Each is bounded in memory, whatever the child writes.
+Each uses bounded memory, whatever the child writes.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ _MAX_BUFFERED: Final = 1 << 16
 
 
 class ReadPipe(asyncio.Protocol):
-    """A pipe that is read. ``on_close`` is told once, after ``on_eof``."""
+    """The read end of a pipe. ``on_close`` is called once, after ``on_eof``."""
 
     def __init__(self) -> None:
         self.on_close: Callable[[], None] = _ignore
@@ -30,26 +31,27 @@ class ReadPipe(asyncio.Protocol):
         self.on_close()
 
     def on_eof(self) -> None:
-        """The pipe has ended."""
+        """Called at the end of the pipe."""
 
     def read_rest(self) -> None:
-        """The child is dead: take what its pipe still holds, which is little."""
+        """Read without back-pressure: the child is dead, and a pipe buffer holds little."""
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._transport is not None:
             self._transport.close()
 
 
 class LineStream(ReadPipe):
-    """Lines as a program speaks them. It reads ahead a little and then lets the child wait."""
+    """Protocol lines with back-pressure: it buffers at most ``_MAX_BUFFERED`` bytes, then stops
+    reading until ``next`` is called."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
         self._lines: deque[bytes] = deque()
         self._rest = bytearray()
-        self._held = 0
+        self._buffered = 0
         self._paused = False
         self._read_rest = False
         self._ended = False
@@ -57,12 +59,12 @@ class LineStream(ReadPipe):
 
     @property
     def has_unread(self) -> bool:
-        """Whether the child said something that nobody has taken yet."""
+        """Whether the child has sent data that ``next`` has not returned yet."""
         return bool(self._lines or self._rest)
 
     async def next(self) -> bytes | None:
-        """The next line; None when there will be none. BadLine beyond the limit: the child is of
-        no use after that."""
+        """The next line; None at end of file. Raises BadLine for a line over the limit; the child
+        cannot be used after that."""
         while not self._lines:
             if len(self._rest) > self._limit:
                 raise BadLine(f"the child sent more than {self._limit:,} bytes without an end")
@@ -74,8 +76,8 @@ class LineStream(ReadPipe):
             finally:
                 self._waiter = None
         line = self._lines.popleft()
-        self._held -= len(line)
-        if self._held < _MAX_BUFFERED:
+        self._buffered -= len(line)
+        if self._buffered < _MAX_BUFFERED:
             self._resume()
         if len(line) > self._limit:
             raise BadLine(f"the child sent a line of {len(line):,} bytes, over {self._limit:,}")
@@ -87,11 +89,11 @@ class LineStream(ReadPipe):
         for other in others:
             self._add(bytes(self._rest))
             self._rest = bytearray(other)
-        too_much = self._held > _MAX_BUFFERED or len(self._rest) > self._limit
-        if too_much and not (self._paused or self._read_rest) and self._transport is not None:
+        is_full = self._buffered > _MAX_BUFFERED or len(self._rest) > self._limit
+        if is_full and not (self._paused or self._read_rest) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
-        if others or too_much:
+        if others or is_full:
             self._wake()
 
     def on_eof(self) -> None:
@@ -109,7 +111,7 @@ class LineStream(ReadPipe):
 
     def _add(self, line: bytes) -> None:
         self._lines.append(line)
-        self._held += len(line)
+        self._buffered += len(line)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -117,7 +119,7 @@ class LineStream(ReadPipe):
 
 
 class TextLineStream(ReadPipe):
-    """What a child prints, as text lines of bounded length."""
+    """A child's output as text lines, each cut to ``MAX_OUTPUT_LINE`` bytes."""
 
     def __init__(self, on_output: Callable[[str], None]) -> None:
         super().__init__()
@@ -131,24 +133,24 @@ class TextLineStream(ReadPipe):
             if self._cutting:
                 self._cutting = False
             else:
-                self._tell(line)
+                self._emit(line)
         if len(self._rest) > MAX_OUTPUT_LINE:
             if not self._cutting:
-                self._tell(self._rest)
+                self._emit(self._rest)
             self._cutting = True
             self._rest = b""
 
     def on_eof(self) -> None:
         if self._rest and not self._cutting:
-            self._tell(self._rest)
+            self._emit(self._rest)
 
-    def _tell(self, line: bytes) -> None:
+    def _emit(self, line: bytes) -> None:
         text = line[:MAX_OUTPUT_LINE].decode(errors="replace").rstrip("\r")
         self._on_output(text + " …" if len(line) > MAX_OUTPUT_LINE else text)
 
 
 class HeadTailStream(ReadPipe):
-    """The first and the last bytes of a stream, half of the limit each; the rest is counted."""
+    """The first and the last bytes of a stream, half the limit each. Counts the bytes between."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -170,35 +172,35 @@ class HeadTailStream(ReadPipe):
 
     @property
     def omitted_bytes(self) -> int:
-        """How many bytes in the middle were not kept."""
+        """How many bytes between head and tail were dropped."""
         return max(0, self.total - len(self._head) - self._half)
 
     def head_and_tail(self) -> tuple[bytes, bytes]:
-        """The beginning and the end; nothing is missing between them if ``omitted_bytes`` is 0."""
+        """The kept bytes; nothing is missing between the two if ``omitted_bytes`` is 0."""
         return bytes(self._head), bytes(self._tail[-self._half :])
 
 
 class WritePipe(asyncio.BaseProtocol):
-    """Whether the pipe to the child takes more."""
+    """The write end of a pipe, with back-pressure. ``lost``: the child has closed its end."""
 
     def __init__(self) -> None:
         self.lost = False
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     def pause_writing(self) -> None:
-        self._room.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._room.set()
+        self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        self._room.set()
+        self._writable.set()
 
-    async def wait(self) -> None:
-        """Until there is room, or nobody reads any more."""
-        await self._room.wait()
+    async def wait_writable(self) -> None:
+        """Wait until the pipe's buffer has room, or the child has closed its end."""
+        await self._writable.wait()
 
 
 def _ignore() -> None:

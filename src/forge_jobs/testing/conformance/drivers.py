@@ -21,7 +21,7 @@ from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, enqueue, record
+from .worker import LEASE_S, Process, claim_of, enqueue, record
 
 HOUR = 3_600.0
 REASON = "not wanted any more"
@@ -33,7 +33,7 @@ _NO_BUDGET = Budgets(throttle_s=1.0, missing_s=1.0, max_crashes=1)
 class JobDriver:
     """Drives one job in a queue of its own, with one store, one clock and one worker."""
 
-    def __init__(self, store: Store, clock: MovableClock, worker: Worker, queue: str) -> None:
+    def __init__(self, store: Store, clock: MovableClock, worker: Process, queue: str) -> None:
         self.store = store
         self.clock = clock
         self.worker = worker

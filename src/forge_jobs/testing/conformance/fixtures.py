@@ -9,7 +9,7 @@ import pytest_asyncio
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker
+from .worker import Process
 
 MakeStore: TypeAlias = Callable[[], Store]
 SecondStore: TypeAlias = Callable[[Store], Store]
@@ -37,6 +37,6 @@ async def store(make_store: MakeStore) -> AsyncGenerator[Store, None]:
 
 
 @pytest_asyncio.fixture
-async def worker(store: Store, clock: MovableClock) -> Worker:
+async def worker(store: Store, clock: MovableClock) -> Process:
     """A living process that serves the queue ``q``."""
-    return await Worker.register(store, clock)
+    return await Process.register(store, clock)

@@ -14,7 +14,7 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .drivers import JobDriver
-from .worker import Worker, all_jobs, enqueue, job_counts, new_job, record
+from .worker import Process, all_jobs, enqueue, job_counts, new_job, record
 
 Verb: TypeAlias = Callable[[Store, Selection, int, Cursor | None], Awaitable[Acted]]
 
@@ -43,7 +43,7 @@ CHANGES = {
 REQUESTS = {"cancel", "delete"}
 
 
-async def _one_of_each(store: Store, clock: MovableClock, worker: Worker) -> dict[str, str]:
+async def _one_of_each(store: Store, clock: MovableClock, worker: Process) -> dict[str, str]:
     ids: dict[str, str] = {}
     for status in JobStatus:
         driver = JobDriver(store, clock, worker, queue=f"q-{status}")
@@ -62,7 +62,7 @@ class TestBulk:
     """Rules of all four actions."""
 
     async def test_A6_by_ids_each_state_gets_what_it_allows(
-        self, store: Store, clock: MovableClock, worker: Worker, verb: str
+        self, store: Store, clock: MovableClock, worker: Process, verb: str
     ) -> None:
         ids = await _one_of_each(store, clock, worker)
         selection = Selection(ids=(*ids.values(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "nonsense"))
@@ -74,7 +74,7 @@ class TestBulk:
         await self._check(store, ids, verb)
 
     async def test_A6_by_filter_each_state_gets_what_it_allows(
-        self, store: Store, clock: MovableClock, worker: Worker, verb: str
+        self, store: Store, clock: MovableClock, worker: Process, verb: str
     ) -> None:
         ids = await _one_of_each(store, clock, worker)
         acted = await VERBS[verb](store, Selection(filter=Filter()), 100, None)
@@ -98,7 +98,7 @@ class TestBulk:
                 assert job.status is target
 
     async def test_a_filter_is_worked_off_in_steps(
-        self, store: Store, worker: Worker, verb: str
+        self, store: Store, worker: Process, verb: str
     ) -> None:
         await enqueue(store, queue="other", delay_s=5.0)
         for limit in (1, 3, 7, 100):
@@ -160,7 +160,7 @@ class TestRetry:
     """What a retry resets."""
 
     async def test_A10_attempts_and_crashes_begin_anew(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, max_attempts=2)
         for _ in range(2):
@@ -178,7 +178,7 @@ class TestRetry:
             assert (await record(store, answer.id)).status is status
             await worker.advance(60)
 
-    async def test_the_budgets_begin_anew(self, store: Store, worker: Worker) -> None:
+    async def test_the_budgets_begin_anew(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         budgets = Budgets(throttle_s=10.0)
         for _ in range(2):
@@ -192,7 +192,7 @@ class TestRetry:
         assert (job.throttled_since, job.missing_since) == (None, None)
 
     async def test_an_expired_job_can_be_brought_back(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, expires_s=5.0)
         clock.advance(6)
@@ -200,7 +200,7 @@ class TestRetry:
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
         assert (await worker.claim_one()).key == answer.key
 
-    async def test_a_retried_job_ends_again(self, store: Store, worker: Worker) -> None:
+    async def test_a_retried_job_ends_again(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Dead("x"))
         await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
@@ -210,7 +210,7 @@ class TestRetry:
         assert await job_counts(store) == {("q", JobStatus.DONE): 1}
 
     async def test_a_bulk_retry_runs_in_the_order_of_age(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for n in range(6):
             await enqueue(store, kind=f"k{n}")
@@ -223,7 +223,7 @@ class TestRetry:
 class TestDelete:
     """What a delete removes."""
 
-    async def test_logs_go_with_the_job(self, store: Store, worker: Worker) -> None:
+    async def test_logs_go_with_the_job(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
@@ -232,7 +232,7 @@ class TestDelete:
         assert await job_counts(store) == {}
 
     async def test_L4_a_running_job_is_asked_to_stop_and_stays(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -243,7 +243,7 @@ class TestDelete:
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
     async def test_run_now_makes_a_job_due_now(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, delay_s=600.0)
         clock.advance(2)

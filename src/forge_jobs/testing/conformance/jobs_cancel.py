@@ -9,7 +9,7 @@ from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, enqueue, new_job, record
+from .worker import Process, claim_of, enqueue, new_job, record
 
 
 async def _cancel(store: Store, *ids: str, reason: str = "enough") -> Acted:
@@ -21,7 +21,7 @@ class TestCancel:
     """``JobStore.cancel`` and what follows it."""
 
     async def test_a_waiting_job_never_starts(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         pending = await enqueue(store)
         scheduled = await enqueue(store, delay_s=5.0)
@@ -38,9 +38,9 @@ class TestCancel:
             assert (job.attempts, job.started_at) == (0, None)
 
     async def test_a_running_job_is_asked_to_stop(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         await enqueue(store)
         job = await worker.claim_one()
@@ -62,7 +62,7 @@ class TestCancel:
         assert list((await store.processes.control(worker.key)).cancels) == []
 
     async def test_every_outcome_but_done_becomes_cancelled(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         outcomes: list[AnyOutcome] = [Stopped(), Failed("x"), Dead("x"), Snooze(5), Throttled(5)]
         for outcome in outcomes:
@@ -76,7 +76,7 @@ class TestCancel:
             assert await worker.claim() == []
 
     async def test_M2_done_stands_after_a_cancel_request(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -86,7 +86,7 @@ class TestCancel:
         assert (stored.status, stored.result) == (JobStatus.DONE, b"1")
 
     async def test_M2_a_late_cancel_leaves_an_ended_job_alone(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done(), result=b"1")
@@ -95,7 +95,7 @@ class TestCancel:
         assert await record(store, answer.id) == before
 
     async def test_a_released_job_that_was_asked_to_stop_ends(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -104,7 +104,7 @@ class TestCancel:
         stored = await record(store, answer.id)
         assert (stored.status, stored.last_error) == (JobStatus.CANCELLED, "enough")
 
-    async def test_asking_twice_is_asking_once(self, store: Store, worker: Worker) -> None:
+    async def test_asking_twice_is_asking_once(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         assert (await _cancel(store, answer.id)).requested == 1
@@ -112,7 +112,7 @@ class TestCancel:
         assert list((await worker.exchange()).cancels) == [job.key]
 
     async def test_a_retried_job_is_not_asked_to_stop_again(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -124,7 +124,7 @@ class TestCancel:
         assert await worker.finish(again, Failed("x")) is Verdict.APPLIED
         assert (await record(store, answer.id)).status is JobStatus.FAILED
 
-    async def test_by_filter(self, store: Store, worker: Worker) -> None:
+    async def test_by_filter(self, store: Store, worker: Process) -> None:
         await store.jobs.enqueue([new_job(kind="a", delay_s=float(n)) for n in range(3)])
         await store.jobs.enqueue([new_job(kind="b"), new_job(kind="a", queue="other")])
         await worker.claim_one()

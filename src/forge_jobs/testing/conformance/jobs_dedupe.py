@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job
+from .worker import Process, all_jobs, claim_of, enqueue, job_counts, new_job
 
 WAITING = UniqueWhile.WAITING
 DAY = 86_400.0
@@ -52,7 +52,7 @@ class TestDedupe:
         assert [answer.id for answer in again] == [answer.id for answer in answers]
 
     async def test_the_answer_has_the_state_of_the_existing_job(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, dedupe_key="a")
         job = await worker.claim_one()
@@ -78,7 +78,7 @@ class TestDedupe:
         assert len(await all_jobs(store)) == 10
 
     async def test_racing_sync_and_async_calls_make_one_job(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
 
         def call() -> Enqueued:
@@ -98,14 +98,14 @@ class TestKeyRelease:
 
     @pytest.mark.parametrize("status", ["done", "dead", "cancelled"])
     async def test_it_is_free_when_the_job_has_ended(
-        self, store: Store, worker: Worker, status: str
+        self, store: Store, worker: Process, status: str
     ) -> None:
         await _ended(store, worker, status)
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     @pytest.mark.parametrize("status", ["done", "dead", "cancelled"])
     async def test_dedupe_for_keeps_it_after_the_end(
-        self, store: Store, worker: Worker, status: str
+        self, store: Store, worker: Process, status: str
     ) -> None:
         answer = await _ended(store, worker, status, dedupe_for_s=60.0)
         await worker.advance(59)
@@ -115,7 +115,7 @@ class TestKeyRelease:
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_dedupe_for_counts_from_the_end_not_from_the_enqueue(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, dedupe_key="a", dedupe_for_s=60.0, delay_s=300.0)
         await worker.advance(301)
@@ -124,7 +124,7 @@ class TestKeyRelease:
         assert (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_it_is_taken_through_retries_and_snoozes(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, dedupe_key="a")
         for outcome in (Failed("x"), Snooze(20)):
@@ -135,7 +135,7 @@ class TestKeyRelease:
         assert (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_unique_while_waiting_frees_it_at_the_start(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         first = await enqueue(store, dedupe_key="a", unique_while=WAITING)
         assert (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
@@ -147,7 +147,7 @@ class TestKeyRelease:
         assert (await enqueue(store, dedupe_key="a", unique_while=WAITING)).id == second.id
 
     async def test_unique_while_waiting_is_not_freed_by_a_prefetch(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, dedupe_key="a", unique_while=WAITING)
         [job] = await worker.claim(free=0, prefetch=1)
@@ -156,14 +156,14 @@ class TestKeyRelease:
         assert not (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
 
     async def test_unique_while_waiting_is_freed_by_a_run_that_was_never_marked(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, dedupe_key="a", unique_while=WAITING)
         [job] = await worker.claim(free=0, prefetch=1)
         await worker.finish(job, Failed("x"))
         assert not (await enqueue(store, dedupe_key="a", unique_while=WAITING)).duplicate
 
-    async def test_it_is_free_when_the_job_is_deleted(self, store: Store, worker: Worker) -> None:
+    async def test_it_is_free_when_the_job_is_deleted(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store, dedupe_key="a")
         await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
         fresh = await enqueue(store, dedupe_key="a", dedupe_for_s=DAY)
@@ -173,7 +173,7 @@ class TestKeyRelease:
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_deleting_an_old_job_leaves_the_key_of_the_new_one(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         old = await _ended(store, worker, "done")
         new = await enqueue(store, dedupe_key="a")
@@ -181,7 +181,7 @@ class TestKeyRelease:
         assert (await enqueue(store, dedupe_key="a")).id == new.id
 
     async def test_retention_does_not_cut_dedupe_for_short(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await _ended(store, worker, "done", dedupe_for_s=30 * DAY)
         await worker.advance(10 * DAY)
@@ -198,7 +198,7 @@ class TestRetryAndKeys:
     """A retry never makes two live jobs with one key."""
 
     async def test_M4_retry_is_skipped_while_another_live_job_holds_the_key(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         old = await _ended(store, worker, "dead")
         new = await enqueue(store, dedupe_key="a")
@@ -209,7 +209,7 @@ class TestRetryAndKeys:
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == old.id != new.id
 
-    async def test_a_retried_job_holds_its_key_again(self, store: Store, worker: Worker) -> None:
+    async def test_a_retried_job_holds_its_key_again(self, store: Store, worker: Process) -> None:
         old = await _ended(store, worker, "dead")
         await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
         answer = await enqueue(store, dedupe_key="a")
@@ -218,7 +218,7 @@ class TestRetryAndKeys:
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_its_own_kept_key_does_not_block_a_retry(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         old = await _ended(store, worker, "dead", dedupe_for_s=60.0)
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
@@ -227,7 +227,7 @@ class TestRetryAndKeys:
         assert (await enqueue(store, dedupe_key="a")).id == old.id
 
     async def test_a_failed_job_does_not_block_its_own_retry(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, dedupe_key="a")
         await worker.finish(await worker.claim_one(), Failed("x"))
@@ -235,7 +235,7 @@ class TestRetryAndKeys:
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == answer.id
 
-    async def test_an_ended_job_does_not_block_a_retry(self, store: Store, worker: Worker) -> None:
+    async def test_an_ended_job_does_not_block_a_retry(self, store: Store, worker: Process) -> None:
         old = await _ended(store, worker, "dead")
         await _ended(store, worker, "done", dedupe_for_s=DAY)
         acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
@@ -244,7 +244,7 @@ class TestRetryAndKeys:
 
     @pytest.mark.parametrize("by", ["ids", "filter"])
     async def test_A7_one_job_per_key_in_a_bulk_retry(
-        self, store: Store, worker: Worker, by: str
+        self, store: Store, worker: Process, by: str
     ) -> None:
         dead = [await _ended(store, worker, "dead", key=f"k{n % 3}") for n in range(12)]
         free = [await _ended(store, worker, "dead", key=None) for _ in range(4)]
@@ -256,7 +256,7 @@ class TestRetryAndKeys:
         assert sorted(job.dedupe_key or "" for job in live) == ["", "", "", "", "k0", "k1", "k2"]
 
     async def test_A7_a_bulk_retry_over_taken_keys_comes_to_an_end(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for n in range(7):
             await _ended(store, worker, "dead", key=f"k{n}")
@@ -276,7 +276,7 @@ class TestRetryAndKeys:
 
 async def _ended(
     store: Store,
-    worker: Worker,
+    worker: Process,
     status: str,
     *,
     key: str | None = "a",

@@ -10,7 +10,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
+from .worker import Process, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
@@ -18,7 +18,7 @@ class TestExpiry:
     """A job that expired while it waited never starts."""
 
     async def test_an_expired_pending_job_is_not_claimed(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, expires_s=5.0)
         await enqueue(store, kind="lasting")
@@ -30,7 +30,7 @@ class TestExpiry:
         assert stored.last_error
 
     async def test_the_claim_cancels_a_due_job_that_expired(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, delay_s=3.0, expires_s=5.0, priority=9)
         await enqueue(store, kind="lasting")
@@ -39,13 +39,13 @@ class TestExpiry:
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 
     async def test_it_may_start_up_to_its_expiry(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await enqueue(store, expires_s=5.0)
         clock.advance(4.999)
         assert len(await worker.claim()) == 1
 
-    async def test_expiry_does_not_touch_a_running_job(self, store: Store, worker: Worker) -> None:
+    async def test_expiry_does_not_touch_a_running_job(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store, expires_s=5.0)
         job = await worker.claim_one()
         await worker.advance(60)
@@ -55,7 +55,7 @@ class TestExpiry:
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_a_job_that_expired_while_it_ran_does_not_start_again(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, expires_s=20.0)
         job = await worker.claim_one()
@@ -71,7 +71,7 @@ class TestPromote:
     """``JobStore.promote``, which repeats what ``exchange`` does for its queues."""
 
     async def test_promote_takes_due_jobs_and_returns_the_next_due_time(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await enqueue(store, kind="soon", delay_s=10.0)
         await enqueue(store, kind="later", delay_s=60.0, queue="other")
@@ -118,7 +118,7 @@ class TestPromote:
         passes = await asyncio.gather(*(store.jobs.promote(limit=100) for _ in range(4)))
         assert sum(answer.promoted for answer in passes) == 40
 
-    async def test_unhold_takes_the_oldest_first(self, store: Store, worker: Worker) -> None:
+    async def test_unhold_takes_the_oldest_first(self, store: Store, worker: Process) -> None:
         for n in range(5):
             await enqueue(store, kind=f"k{n}", hold=True, limit_key="host:a")
         await enqueue(store, kind="other", hold=True, limit_key="host:b")

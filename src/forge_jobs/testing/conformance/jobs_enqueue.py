@@ -8,13 +8,13 @@ import pytest
 from forge_jobs.core import ids
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import LaneOrder, Successor, UniqueWhile
-from forge_jobs.core.outcome import Done
+from forge_jobs.core.outcome import Dead, Done, Failed
 from forge_jobs.core.selection import Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, enqueue, new_job, record
+from .worker import Process, all_jobs, claim_of, enqueue, new_job, record
 
 PAYLOADS = {
     "object": b'{"to":"a@b.c","n":1}',
@@ -27,6 +27,8 @@ PAYLOADS = {
     "just above 2 KB": json.dumps({"text": "x" * 2_100}).encode(),
     "large": json.dumps({"text": "ß" * 100_000}, ensure_ascii=False).encode(),
 }
+
+OPTIONS = {"soft": 1.5, "names": ["a", "ü \x00"], "deep": {"x": None, "y": True}}
 
 
 @pytest.mark.asyncio
@@ -96,6 +98,7 @@ class TestEnqueue:
             order=LaneOrder.SERIAL,
             on_dead=Successor("tell", "ops", 2),
             trace="00-abc-def-01",
+            options=OPTIONS,
         )
         job = await record(store, answer.id)
         assert (job.kind, job.queue, job.payload) == ("mail.send:v2", "mail-1.x", b'{"a":1}')
@@ -106,9 +109,39 @@ class TestEnqueue:
         assert (job.limit_key, job.lane, job.order) == ("host:b", "chat:7", LaneOrder.SERIAL)
         assert job.on_dead == Successor("tell", "ops", 2)
         assert job.trace == "00-abc-def-01"
+        assert job.options == OPTIONS
+
+    @pytest.mark.parametrize("others", [0, 5, 99])
+    async def test_rare_options_stay_with_their_job(
+        self, store: Store, worker: Process, others: int
+    ) -> None:
+        """Through every path that stores one job or many, claims, retries and finishes it."""
+        plain = [new_job(priority=1)] * others
+        on_dead = Successor("tell", "ops", options={"loud": True})
+        mine = new_job(options=OPTIONS, on_dead=on_dead, max_attempts=2)
+        answer = (await store.jobs.enqueue([*plain, mine]))[-1]
+        job, *rest = await worker.claim(free=1 + others)
+        assert (job.key, job.options) == (answer.key, OPTIONS)
+        assert [other.options for other in rest] == [None] * others
+        await worker.exchange(release=[claim_of(job)])
+        job = await worker.claim_one()
+        await worker.finish(job, Failed("no luck"))
+        await store.jobs.run_now(Selection(ids=(answer.id,)), limit=1)
+        job = await worker.claim_one()
+        assert job.options == OPTIONS
+        await worker.finish(job, Dead("x"))
+        [successor] = [one for one in await all_jobs(store) if one.kind == "tell"]
+        assert successor.options == {"loud": True}
+        assert (await record(store, answer.id)).options == OPTIONS
+        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        job = await worker.claim_one()
+        assert job.options == OPTIONS
+        await worker.finish(job, Done())
+        ended = await record(store, answer.id)
+        assert (ended.status, ended.options) == (JobStatus.DONE, OPTIONS)
 
     async def test_payloads_and_results_come_back_byte_for_byte(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for name, payload in PAYLOADS.items():
             answer = await enqueue(store, payload=payload)

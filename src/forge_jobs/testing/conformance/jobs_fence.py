@@ -13,7 +13,7 @@ from forge_jobs.store.jobs import Exchange, Owned, Verdict, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
+from .worker import LEASE_S, Process, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 
 @pytest.mark.asyncio
@@ -21,13 +21,13 @@ class TestFence:
     """Verdicts: applied, already, stale."""
 
     async def test_H1_stale_worker_cannot_overwrite(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
         old = await worker.claim_one()
         clock.advance(LEASE_S + 1)
         await store.jobs.reap(crash_note="gone", limit=10)
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         new = await other.claim_one()
         before = await record(store, answer.id)
         for outcome in (Done(), Failed("late"), Dead("late")):
@@ -38,7 +38,7 @@ class TestFence:
         assert await worker.finish(old, Done(), result=b'"late"') is Verdict.STALE
         assert (await record(store, answer.id)).result == b'"good"'
 
-    async def test_a_repeated_finish_is_recognised(self, store: Store, worker: Worker) -> None:
+    async def test_a_repeated_finish_is_recognised(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         finish = worker.build_finish(job, result=b"1", jobs=(new_job(kind="next"),))
@@ -51,7 +51,7 @@ class TestFence:
 
     @pytest.mark.parametrize("outcome", [Failed("x"), Dead("x")], ids=["failed", "dead"])
     async def test_a_repeated_failure_counts_once(
-        self, store: Store, worker: Worker, outcome: Failed | Dead
+        self, store: Store, worker: Process, outcome: Failed | Dead
     ) -> None:
         answer = await enqueue(store)
         finish = worker.build_finish(await worker.claim_one(), outcome)
@@ -61,7 +61,7 @@ class TestFence:
         assert (stored.attempts, len(stored.errors)) == (1, 1)
 
     async def test_the_same_finish_twice_in_one_exchange(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store)
         finish = worker.build_finish(await worker.claim_one(), jobs=(new_job(kind="next"),))
@@ -69,7 +69,7 @@ class TestFence:
         assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.PENDING): 1}
 
     async def test_a_finish_after_the_job_was_claimed_again_changes_nothing(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         first = await worker.claim_one()
@@ -81,7 +81,7 @@ class TestFence:
         assert await worker.send_finishes(finish) != [Verdict.APPLIED]
         assert await record(store, answer.id) == before
 
-    async def test_a_released_claim_is_stale(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_claim_is_stale(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(release=[claim_of(job)])
@@ -89,7 +89,7 @@ class TestFence:
         assert (await record(store, answer.id)).status is JobStatus.PENDING
 
     async def test_finish_wins_over_release_in_one_exchange(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -98,9 +98,9 @@ class TestFence:
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
     async def test_foreign_and_invented_claims_are_stale(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
         finish = worker.build_finish(job)
@@ -111,7 +111,7 @@ class TestFence:
         assert await worker.send_finishes(later, earlier, unknown) == [Verdict.STALE] * 3
         assert (await record(store, answer.id)).status is JobStatus.RUNNING
 
-    async def test_a_deleted_job_cannot_be_finished(self, store: Store, worker: Worker) -> None:
+    async def test_a_deleted_job_cannot_be_finished(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         finish = worker.build_finish(await worker.claim_one())
         await worker.send_finishes(finish)
@@ -120,7 +120,7 @@ class TestFence:
         assert await all_jobs(store) == []
 
     async def test_verdicts_are_in_the_order_of_the_finishes(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.jobs.enqueue([new_job() for _ in range(6)])
         jobs = await worker.claim(free=6)
@@ -133,7 +133,7 @@ class TestFence:
         assert verdicts == [applied, already, stale, applied, already, applied]
 
     async def test_an_expired_lease_alone_does_not_void_a_claim(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -142,7 +142,7 @@ class TestFence:
         assert (list(round_.verdicts), round_.alive) == ([Verdict.APPLIED], False)
         assert (await record(store, answer.id)).status is JobStatus.DONE
 
-    async def test_two_finishes_at_once_apply_once(self, store: Store, worker: Worker) -> None:
+    async def test_two_finishes_at_once_apply_once(self, store: Store, worker: Process) -> None:
         await enqueue(store)
         job = await worker.claim_one()
         finishes = [worker.build_finish(job, jobs=(new_job(kind="next"),)) for _ in range(6)]
@@ -158,9 +158,9 @@ class TestLostReplies:
     """A lost reply must not leave a job claimed for ever."""
 
     async def test_owned_shows_which_exchange_made_each_claim(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(4)])
         [first] = await worker.claim(free=1)
         [second, third] = await worker.claim(free=1, prefetch=1)
@@ -174,7 +174,7 @@ class TestLostReplies:
         assert await store.jobs.owned(worker.key + 1_000) == []
 
     async def test_a_lost_claim_can_be_found_and_released(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         lost = Exchange(owner=worker.key, number=7, want=[Want("q", 1)])
@@ -185,7 +185,7 @@ class TestLostReplies:
         stored = await record(store, answer.id)
         assert (stored.status, stored.attempts) == (JobStatus.PENDING, 0)
 
-    async def test_a_lost_claim_can_be_adopted(self, store: Store, worker: Worker) -> None:
+    async def test_a_lost_claim_can_be_adopted(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await store.jobs.exchange(Exchange(owner=worker.key, number=7, want=[Want("q", 1)]))
         [row] = await store.jobs.owned(worker.key)
@@ -193,7 +193,9 @@ class TestLostReplies:
         assert row.claim == Claim(stored.key, stored.epoch)
         assert stored.owner == worker.key
 
-    async def test_a_finished_job_is_not_owned_any_more(self, store: Store, worker: Worker) -> None:
+    async def test_a_finished_job_is_not_owned_any_more(
+        self, store: Store, worker: Process
+    ) -> None:
         await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())
         assert await store.jobs.owned(worker.key) == []

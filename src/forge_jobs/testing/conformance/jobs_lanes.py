@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, enqueue, job_counts, new_job, record
+from .worker import Process, claim_of, enqueue, job_counts, new_job, record
 
 SERIAL, STRICT, NONE = LaneOrder.SERIAL, LaneOrder.STRICT, LaneOrder.NONE
 _SOON = Backoff(base_s=10.0, jitter=0.0)
@@ -29,7 +29,7 @@ class TestLanes:
 
     @pytest.mark.parametrize("order", [SERIAL, STRICT], ids=str)
     async def test_one_at_a_time_in_the_order_of_enqueueing(
-        self, store: Store, worker: Worker, order: LaneOrder
+        self, store: Store, worker: Process, order: LaneOrder
     ) -> None:
         made = [
             await put(store, lane, order, priority=priority)
@@ -46,7 +46,7 @@ class TestLanes:
         assert await job_counts(store) == {("q", JobStatus.DONE): 4}
 
     async def test_those_that_come_due_together_keep_their_order(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         """In a lane the order of enqueueing, in a limit key that of priorities; not ``run_at``."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
@@ -59,18 +59,18 @@ class TestLanes:
         assert {job.key for job in await worker.claim(free=9)} == {first.key, urgent.key}
         assert await job_counts(store) == {("q", JobStatus.RUNNING): 2, ("q", JobStatus.HELD): 2}
 
-    async def test_order_none_binds_no_job(self, store: Store, worker: Worker) -> None:
+    async def test_order_none_binds_no_job(self, store: Store, worker: Process) -> None:
         for _ in range(3):
             await put(store, "a", NONE)
         assert len(await worker.claim(free=9)) == 3
 
-    async def test_a_lane_belongs_to_its_queue(self, store: Store, worker: Worker) -> None:
+    async def test_a_lane_belongs_to_its_queue(self, store: Store, worker: Process) -> None:
         await put(store, "a", SERIAL)
         await put(store, "a", SERIAL, queue="other")
         answer = await worker.exchange(want=[Want("q", 5), Want("other", 5)])
         assert len(answer.claims) == 2
 
-    async def test_within_one_call(self, store: Store, worker: Worker) -> None:
+    async def test_within_one_call(self, store: Store, worker: Process) -> None:
         answers = await store.jobs.enqueue(
             [new_job(lane=lane, order=SERIAL) for lane in ("a", "b", "a", "b")]
         )
@@ -80,7 +80,7 @@ class TestLanes:
         assert (held.limit_bucket, held.lane) == (lane_bucket("q", "a"), "a")
         assert len(await worker.claim(free=9)) == 2
 
-    async def test_serial_does_not_wait_for_a_retry(self, store: Store, worker: Worker) -> None:
+    async def test_serial_does_not_wait_for_a_retry(self, store: Store, worker: Process) -> None:
         first = await put(store, "a", SERIAL)
         second = await put(store, "a", SERIAL)
         third = await put(store, "a", SERIAL)
@@ -97,7 +97,7 @@ class TestLanes:
         assert (await worker.claim_one()).key == third.key
 
     async def test_strict_waits_until_its_head_has_ended(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         first = await put(store, "a", STRICT)
         second = await put(store, "a", STRICT)
@@ -117,7 +117,7 @@ class TestLanes:
 
     @pytest.mark.parametrize("how", ["cancel", "delete", "expire"])
     async def test_a_strict_head_that_is_gone_blocks_no_job(
-        self, store: Store, worker: Worker, clock: MovableClock, how: str
+        self, store: Store, worker: Process, clock: MovableClock, how: str
     ) -> None:
         first = await put(store, "a", STRICT, delay_s=60.0, expires_s=100.0)
         second = await put(store, "a", STRICT)
@@ -133,14 +133,14 @@ class TestLanes:
                 await store.jobs.promote(limit=10)
         assert (await worker.claim_one()).key == second.key
 
-    async def test_a_released_job_keeps_its_lane(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_lane(self, store: Store, worker: Process) -> None:
         first = await put(store, "a", SERIAL)
         await put(store, "a", SERIAL)
         job = await worker.claim_one()
         await worker.exchange(release=[claim_of(job)])
         assert [job.key for job in await worker.claim(free=9)] == [first.key]
 
-    async def test_a_lane_and_a_key_bind_together(self, store: Store, worker: Worker) -> None:
+    async def test_a_lane_and_a_key_bind_together(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="task:fetch", concurrency=1, per="args.host")])
         key = key_bucket("fetch", "a")
         first = await enqueue(store, kind="fetch", limit_key=key)
@@ -158,12 +158,12 @@ class TestLanes:
         assert job.key == behind.key
 
     async def test_a_dead_worker_frees_its_lane_once(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         first = await put(store, "a", SERIAL)
         await put(store, "a", SERIAL)
         await worker.claim_one()
         clock.advance(60)
         await store.jobs.reap(crash_note="x", limit=10)
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         assert [job.key for job in await other.claim(free=9)] == [first.key]

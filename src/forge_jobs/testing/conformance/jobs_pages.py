@@ -12,7 +12,7 @@ from forge_jobs.store.jobs import Peek
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, enqueue, new_job, record
+from .worker import Process, enqueue, new_job, record
 
 
 @pytest.mark.asyncio
@@ -48,7 +48,9 @@ class TestGet:
         answer = await enqueue(store)
         assert (await record(store, answer.id.lower())).id == answer.id
 
-    async def test_peek_answers_in_the_order_of_the_ids(self, store: Store, worker: Worker) -> None:
+    async def test_peek_answers_in_the_order_of_the_ids(
+        self, store: Store, worker: Process
+    ) -> None:
         answers = await store.jobs.enqueue([new_job() for _ in range(4)])
         done, dead, failed = await worker.claim(free=3)
         await worker.send_finishes(
@@ -71,14 +73,14 @@ class TestGet:
         seen = await store.jobs.peek([answer.id for answer in answers])
         assert seen == [Peek(JobStatus.PENDING)] * 1_100
 
-    async def test_a_large_result_comes_back(self, store: Store, worker: Worker) -> None:
+    async def test_a_large_result_comes_back(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         result = b'"' + b"r" * 200_000 + b'"'
         await worker.finish(await worker.claim_one(), Done(), result=result)
         assert (await record(store, answer.id)).result == result
         assert await store.jobs.peek([answer.id]) == [Peek(JobStatus.DONE, result)]
 
-    async def test_done_without_a_result(self, store: Store, worker: Worker) -> None:
+    async def test_done_without_a_result(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())
         assert (await record(store, answer.id)).result is None
@@ -89,7 +91,7 @@ class TestPages:
     """``JobStore.page``."""
 
     async def test_newest_first_through_live_and_ended_jobs(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         for n in range(9):
             await enqueue(store, kind=f"k{n}", delay_s=0.0 if n % 3 else 60.0)
@@ -108,7 +110,7 @@ class TestPages:
         assert kinds == [f"k{n}" for n in range(8, -1, -1)]
         assert sizes == [4, 4, 1]
 
-    async def test_a_page_shows_the_whole_job(self, store: Store, worker: Worker) -> None:
+    async def test_a_page_shows_the_whole_job(self, store: Store, worker: Process) -> None:
         answers = await store.jobs.enqueue(
             [new_job(payload=b"[1]", tags=("a",)), new_job(payload=b"[" + b"1," * 2_000 + b"1]")]
         )
@@ -140,7 +142,9 @@ class TestPages:
             with pytest.raises(BadOption):
                 await store.jobs.page(Filter(), limit=5, after=cursor)
 
-    async def test_every_condition(self, store: Store, worker: Worker, clock: MovableClock) -> None:
+    async def test_every_condition(
+        self, store: Store, worker: Process, clock: MovableClock
+    ) -> None:
         start = clock.now()
         await enqueue(store, kind="a", tags=("red", "blue"), dedupe_key="d1")
         clock.advance(1)
@@ -212,7 +216,7 @@ class TestPages:
         assert (by_kind.jobs, by_kind.more) == (12_000, False)
 
     async def test_an_error_is_found_by_what_is_shown_of_it(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store, kind="leak")
         await enqueue(store, kind="plain")
@@ -259,7 +263,7 @@ class TestPages:
             assert (page.rows_read, page.next) == (3, None)
             assert (await store.metrics.count(Filter(payload=text), cap=10)).jobs == len(kinds)
 
-    async def test_every_state_in_every_order(self, store: Store, worker: Worker) -> None:
+    async def test_every_state_in_every_order(self, store: Store, worker: Process) -> None:
         """A backend may read states from different indexes; the page has one order."""
         for n in range(24):
             await enqueue(store, kind=f"k{n:02}", queue=f"q{n % 2}" if n % 3 else "q",

@@ -22,7 +22,7 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .jobs_transitions import assert_invariants
-from .worker import Worker, all_jobs, claim_of, job_counts, new_job
+from .worker import Process, all_jobs, claim_of, job_counts, new_job
 
 QUEUES = ("q0", "q1", "q2")
 STEPS = 250
@@ -35,7 +35,7 @@ class RandomCalls:
         self.store = store
         self.clock = clock
         self.chance = SeededEntropy(seed)
-        self.workers: list[Worker] = []
+        self.workers: list[Process] = []
         self.expected = 0
 
     def pick(self, end: int) -> int:
@@ -126,13 +126,13 @@ class RandomCalls:
         if self.pick(8) == 0 and self.workers:
             await self.store.processes.deregister(self.workers.pop().key)
 
-    async def worker(self) -> Worker:
+    async def worker(self) -> Process:
         for worker in list(self.workers):
             if not (await worker.heartbeat()).alive:
                 self.workers.remove(worker)
         if len(self.workers) < 3:
             host_id = f"host-{self.clock.now()}-{self.pick(1_000_000)}"
-            self.workers.append(await Worker.register(self.store, self.clock, host_id=host_id))
+            self.workers.append(await Process.register(self.store, self.clock, host_id=host_id))
         return self.workers[self.pick(len(self.workers))]
 
 

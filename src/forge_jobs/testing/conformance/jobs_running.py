@@ -11,7 +11,7 @@ from forge_jobs.store.jobs import Note, Owned, Want
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, claim_of, enqueue, record
+from .worker import Process, claim_of, enqueue, record
 
 
 @pytest.mark.asyncio
@@ -19,7 +19,7 @@ class TestRelease:
     """Release, started marks and snoozes."""
 
     async def test_A2_release_gives_the_attempt_back_at_once(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, max_attempts=1)
         for round_number in range(1, 4):
@@ -30,7 +30,7 @@ class TestRelease:
             assert (stored.status, stored.attempts) == (JobStatus.PENDING, 0)
             assert (stored.epoch, stored.owner) == (2 * round_number, None)
 
-    async def test_a_released_job_keeps_its_order(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_order(self, store: Store, worker: Process) -> None:
         for n in range(3):
             await enqueue(store, kind=f"k{n}")
         first = await worker.claim_one()
@@ -38,9 +38,9 @@ class TestRelease:
         assert [job.kind for job in answer.claims] == ["k0", "k1", "k2"]
 
     async def test_a_stale_release_is_ignored(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
         await other.exchange(release=[claim_of(job)])
@@ -53,7 +53,7 @@ class TestRelease:
         assert (stored.owner, stored.epoch) == (other.key, again.epoch)
 
     async def test_a_prefetched_job_is_marked_started_later(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
         [job] = await worker.claim(free=0, prefetch=1)
@@ -63,16 +63,16 @@ class TestRelease:
         assert await store.jobs.owned(worker.key) == [Owned(claim_of(job), 1, True)]
 
     async def test_a_started_mark_of_another_worker_is_ignored(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         await enqueue(store)
         [job] = await worker.claim(free=0, prefetch=1)
         await other.exchange(started=[claim_of(job)])
         assert [row.started for row in await store.jobs.owned(worker.key)] == [False]
 
     async def test_a_prefetched_job_may_finish_without_a_started_mark(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         [job] = await worker.claim(free=0, prefetch=1)
@@ -80,7 +80,7 @@ class TestRelease:
         assert (await record(store, answer.id)).result == b"7"
 
     async def test_a_snooze_spends_nothing_however_often(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, max_attempts=1)
         for _ in range(4):
@@ -98,7 +98,7 @@ class TestRelease:
 class TestNotes:
     """Progress and log lines of running handlers."""
 
-    async def test_progress_and_lines_are_kept(self, store: Store, worker: Worker) -> None:
+    async def test_progress_and_lines_are_kept(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         line = LogLine(worker.clock.now(), "info", "half way, é 🦊")
@@ -107,7 +107,7 @@ class TestNotes:
         assert (stored.progress, stored.progress_note) == (0.5, "rendered")
         assert await store.metrics.logs(answer.id) == [line]
 
-    async def test_a_note_changes_only_its_own_fields(self, store: Store, worker: Worker) -> None:
+    async def test_a_note_changes_only_its_own_fields(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(notes=[Note(claim_of(job), 0.5, "rendered")])
@@ -116,9 +116,9 @@ class TestNotes:
         assert (stored.progress, stored.progress_note) == (0.5, "rendered")
 
     async def test_a_stale_note_is_ignored(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         answer = await enqueue(store)
         job = await worker.claim_one()
         await other.exchange(notes=[Note(claim_of(job), 0.9, "not mine", (_line("x"),))])
@@ -129,7 +129,7 @@ class TestNotes:
 
     @pytest.mark.parametrize("ended_by", ["done", "failed", "released"])
     async def test_notes_of_a_finished_job_are_kept(
-        self, store: Store, worker: Worker, ended_by: str
+        self, store: Store, worker: Process, ended_by: str
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -142,7 +142,7 @@ class TestNotes:
         assert await store.metrics.logs(answer.id) == [_line("last words")]
 
     async def test_only_the_newest_thousand_lines_are_kept(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
@@ -153,7 +153,7 @@ class TestNotes:
         assert kept == [str(n) for n in range(200, 1_200)]
 
     async def test_the_error_history_keeps_the_newest_thirty_two(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, max_attempts=100)
         for n in range(1, 41):

@@ -14,7 +14,7 @@ from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, enqueue, new_job, record
+from .worker import Process, all_jobs, enqueue, new_job, record
 
 _SENDS = (
     Declared(name="task:send", scopes=("smtp",)),
@@ -31,7 +31,7 @@ class TestScopes:
     """``Throttled(scope=…)``."""
 
     async def test_A4_it_closes_the_scope_and_not_the_queue(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.limits.publish(_SENDS)
@@ -54,7 +54,7 @@ class TestScopes:
         assert sorted(job.kind for job in answer.claims) == ["bulk", "bulk", "send", "send"]
 
     async def test_a_closed_scope_does_not_touch_its_backlog(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.limits.publish(_SENDS)
         await store.jobs.enqueue([new_job(kind="send", track=True) for _ in range(20)])
@@ -74,7 +74,7 @@ class TestScopes:
         return rows
 
     async def test_without_a_hint_it_backs_off(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.limits.publish(_SENDS)
         answer = await enqueue(store, kind="send")
@@ -85,7 +85,7 @@ class TestScopes:
             await worker.advance(delay_s)
 
     async def test_the_queues_curve_counts_for_its_scopes(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         curve = QueueChange(backoff_enabled=True, backoff_base_s=2.0, backoff_max_s=3.0)
@@ -98,7 +98,7 @@ class TestScopes:
             await worker.advance(delay_s)
 
     async def test_a_success_forgets_only_after_two_quiet_minutes(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.limits.publish(_SENDS)
         await store.jobs.enqueue([new_job(kind="send") for _ in range(4)])
@@ -109,7 +109,7 @@ class TestScopes:
             await worker.finish(await worker.claim_one(), Done())
             assert ("smtp" in await store.limits.gates()) == known
 
-    async def test_an_operator_opens_it(self, store: Store, worker: Worker) -> None:
+    async def test_an_operator_opens_it(self, store: Store, worker: Process) -> None:
         await store.limits.publish(_SENDS)
         await store.jobs.enqueue([new_job(kind="send"), new_job(kind="send")])
         await worker.finish(await worker.claim_one(), Throttled(retry_after=600, scope="smtp"))

@@ -13,7 +13,7 @@ from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
+from .worker import LEASE_S, Process, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 ON_DEAD = Successor("tell", "ops", 2)
 
@@ -23,7 +23,7 @@ class TestSuccessors:
     """``Finish.jobs`` and ``on_dead``."""
 
     async def test_jobs_of_an_applied_finish_are_stored(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await enqueue(store)
         job = await worker.claim_one()
@@ -39,7 +39,7 @@ class TestSuccessors:
         assert first.enqueued_at == clock.now()
 
     async def test_jobs_of_a_stale_finish_are_not_stored(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await enqueue(store)
         job = await worker.claim_one()
@@ -48,7 +48,7 @@ class TestSuccessors:
         assert await worker.send_finishes(finish) == [Verdict.STALE]
         assert len(await all_jobs(store)) == 1
 
-    async def test_a_successor_respects_a_taken_key(self, store: Store, worker: Worker) -> None:
+    async def test_a_successor_respects_a_taken_key(self, store: Store, worker: Process) -> None:
         await enqueue(store, kind="next", queue="other", dedupe_key="a")
         await enqueue(store)
         job = await worker.claim_one()
@@ -61,7 +61,7 @@ class TestSuccessors:
 
     @pytest.mark.parametrize("died_by", ["dead", "failed", "crashed"])
     async def test_a_dead_job_stores_its_successor(
-        self, store: Store, worker: Worker, clock: MovableClock, died_by: str
+        self, store: Store, worker: Process, clock: MovableClock, died_by: str
     ) -> None:
         payload = '{"to" :"é", "n":12345678901234567890123}'.encode()
         answer = await enqueue(store, payload=payload, max_attempts=1, on_dead=ON_DEAD)
@@ -83,7 +83,7 @@ class TestSuccessors:
         assert payload in successor.payload
 
     async def test_a_large_payload_reaches_the_successor(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         payload = b'{"text":"' + b"x" * 50_000 + b'"}'
         await enqueue(store, payload=payload, on_dead=ON_DEAD)
@@ -91,7 +91,7 @@ class TestSuccessors:
         assert payload in (await worker.claim_one("ops")).payload
 
     async def test_only_a_dead_job_stores_its_on_dead_job(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(on_dead=ON_DEAD, expires_s=30.0) for _ in range(5)])
         done, failed, cancelled = await worker.claim(free=3)
@@ -106,7 +106,7 @@ class TestSuccessors:
         assert await job_counts(store) == {("q", JobStatus.DONE): 1, ("q", JobStatus.CANCELLED): 4}
 
     async def test_each_death_stores_one_successor(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store, on_dead=ON_DEAD)
         finish = worker.build_finish(await worker.claim_one(), Dead("first"))
@@ -122,7 +122,7 @@ class TestSuccessors:
 
     @pytest.mark.parametrize("died_by", ["finished", "reaped"])
     async def test_the_successor_is_a_job_of_its_task(
-        self, store: Store, worker: Worker, clock: MovableClock, died_by: str
+        self, store: Store, worker: Process, clock: MovableClock, died_by: str
     ) -> None:
         await store.limits.publish([Declared(name="task:tell", concurrency=1, per="args.job.kind")])
         on_dead = Successor(
@@ -146,7 +146,7 @@ class TestSuccessors:
         assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.HELD)
 
     async def test_a_successor_without_on_dead_has_no_successor(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, on_dead=ON_DEAD)
         await worker.finish(await worker.claim_one(), Dead("boom"))

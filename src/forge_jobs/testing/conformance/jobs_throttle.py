@@ -12,7 +12,7 @@ from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, enqueue, new_job, record
+from .worker import Process, enqueue, new_job, record
 
 
 async def _gate(store: Store) -> Gate:
@@ -30,7 +30,7 @@ class TestThrottle:
     """The effect of Throttled on its job and its queue."""
 
     async def test_A4_the_hint_is_honoured(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         answer = await enqueue(store)
@@ -42,7 +42,7 @@ class TestThrottle:
         assert await _gate(store) == Gate(_in(clock, 1.25), 1)
 
     async def test_a_closed_gate_gives_nothing_until_it_opens(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(), new_job(kind="other")])
@@ -56,7 +56,7 @@ class TestThrottle:
         assert len(await worker.claim(free=5)) == 2
 
     async def test_without_hint_and_curve_it_is_a_flat_minute(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         answer = await enqueue(store)
@@ -65,7 +65,7 @@ class TestThrottle:
         assert await _gate(store) == Gate(_in(clock, 60), 1)
 
     async def test_without_hint_the_queues_curve_decides(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         curve = QueueChange(backoff_enabled=True, backoff_base_s=10.0, backoff_max_s=35.0)
@@ -78,7 +78,7 @@ class TestThrottle:
             await worker.advance(delay_s)
 
     async def test_one_limiter_event_counts_once_however_many_hit_it(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(10)])
@@ -93,7 +93,7 @@ class TestThrottle:
         assert await _gate(store) == Gate(_in(clock, 29), 1)
 
     async def test_a_success_forgets_only_after_two_quiet_minutes(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(4)])
@@ -106,7 +106,7 @@ class TestThrottle:
             assert await _gate(store) == (Gate(until, 1) if known else Gate())
 
     async def test_a_success_does_not_open_a_closed_gate(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(3)])
@@ -116,7 +116,7 @@ class TestThrottle:
         assert await _gate(store) == Gate(_in(clock, 10), 1)
         assert await worker.claim() == []
 
-    async def test_an_operator_opens_the_gate(self, store: Store, worker: Worker) -> None:
+    async def test_an_operator_opens_the_gate(self, store: Store, worker: Process) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(), new_job()])
         await worker.finish(await worker.claim_one(), Throttled(retry_after=600))
@@ -128,7 +128,9 @@ class TestThrottle:
         with pytest.raises(NotFound):
             await store.queues.open_gate("unknown")
 
-    async def test_it_changes_nothing_else_of_the_queue(self, store: Store, worker: Worker) -> None:
+    async def test_it_changes_nothing_else_of_the_queue(
+        self, store: Store, worker: Process
+    ) -> None:
         await store.queues.ensure("q", slots=3)
         set_ = QueueChange(retain_done_s=None, backoff_enabled=True, backoff_base_s=1.0)
         before = await store.queues.change("q", set_)
@@ -140,7 +142,7 @@ class TestThrottle:
         assert (after.backoff_enabled, after.backoff_base_s, after.paused) == (True, 1.0, False)
 
     async def test_a_stale_throttle_closes_nothing(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await enqueue(store)
@@ -154,7 +156,7 @@ class TestThrottle:
 class TestBudgets:
     """Budgets count from the first outcome of their kind; a job beyond them is dead."""
 
-    async def test_A5_an_endless_throttle_ends(self, store: Store, worker: Worker) -> None:
+    async def test_A5_an_endless_throttle_ends(self, store: Store, worker: Process) -> None:
         await store.queues.ensure("q", slots=10)
         answer = await enqueue(store, max_attempts=1)
         since = worker.clock.now()
@@ -178,7 +180,7 @@ class TestBudgets:
         assert (await _gate(store)).count == 3
 
     async def test_a_missing_handler_spends_no_attempt_until_its_budget_ends(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store, max_attempts=1)
         since = worker.clock.now()
@@ -196,7 +198,7 @@ class TestBudgets:
         stored = await record(store, answer.id)
         assert (stored.status, stored.missing_since) == (JobStatus.DEAD, since)
 
-    async def test_a_missing_handler_closes_no_gate(self, store: Store, worker: Worker) -> None:
+    async def test_a_missing_handler_closes_no_gate(self, store: Store, worker: Process) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job(kind="unknown"), new_job()])
         await worker.finish(await worker.claim_one(), Missing())

@@ -19,7 +19,7 @@ from forge_jobs.testing.clock import MovableClock
 
 from . import drivers
 from .drivers import JobDriver
-from .worker import Worker, enqueue, job_counts, record
+from .worker import Process, enqueue, job_counts, record
 
 _RULES = [
     rule
@@ -76,7 +76,7 @@ class TestTransitions:
 
     @pytest.mark.parametrize("rule", _RULES, ids=_name)
     async def test_legal_transition(
-        self, store: Store, clock: MovableClock, worker: Worker, rule: Rule
+        self, store: Store, clock: MovableClock, worker: Process, rule: Rule
     ) -> None:
         driver = JobDriver(store, clock, worker, "q")
         await drivers.prepare(driver, rule)
@@ -101,7 +101,7 @@ class TestTransitions:
 
     @pytest.mark.parametrize("event", drivers.EVENTS, ids=str)
     async def test_illegal_transitions_change_nothing(
-        self, store: Store, clock: MovableClock, worker: Worker, event: Event
+        self, store: Store, clock: MovableClock, worker: Process, event: Event
     ) -> None:
         for status in JobStatus:
             if targets(status, event):
@@ -120,7 +120,7 @@ class TestTransitions:
             assert after == before, f"{event} changed a job that is {status}"
             assert answer is not Verdict.APPLIED
             if not (await worker.heartbeat()).alive:
-                worker.key = (await Worker.register(store, clock, host_id=f"h-{status}")).key
+                worker.key = (await Process.register(store, clock, host_id=f"h-{status}")).key
 
     async def _claim_something_else(self, driver: JobDriver) -> None:
         """Give the driver the claim of another job, with the key of the job under test."""

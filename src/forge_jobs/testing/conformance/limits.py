@@ -15,7 +15,7 @@ from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, enqueue, job_counts, new_job, record
+from .worker import LEASE_S, Process, claim_of, enqueue, job_counts, new_job, record
 
 _HOSTS = Declared(name="task:fetch", concurrency=1, per="args.host")
 
@@ -47,7 +47,7 @@ class TestLimitNumbers:
         assert (task.name, task.concurrency, task.per) == ("task:fetch", 1, "args.host")
         assert not queue.by_operator
 
-    async def test_numbers_of_an_operator_stay(self, store: Store, worker: Worker) -> None:
+    async def test_numbers_of_an_operator_stay(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
         before = (await store.processes.control(worker.key)).version
         changed = await store.limits.change("queue:q", LimitChange(concurrency=7))
@@ -68,7 +68,7 @@ class TestLimitNumbers:
         assert lifted.rate_per_s is None
 
     async def test_publishing_the_same_again_changes_nothing(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.limits.publish([_HOSTS])
         before = (await store.processes.control(worker.key)).version
@@ -92,10 +92,10 @@ class TestCaps:
     """Caps on running jobs of a queue or task, over all processes."""
 
     async def test_a_queue_runs_no_more_than_its_cap(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.limits.publish([Declared(name="queue:q", concurrency=3)])
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job() for _ in range(8)])
         await enqueue(store, queue="elsewhere")
         mine = await worker.claim(free=2)
@@ -106,7 +106,7 @@ class TestCaps:
         answer = await worker.exchange(finish=[worker.build_finish(mine[0])], want=[Want("q", 5)])
         assert len(answer.claims) == 1
 
-    async def test_nothing_is_prefetched_under_a_cap(self, store: Store, worker: Worker) -> None:
+    async def test_nothing_is_prefetched_under_a_cap(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=5)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(8)])
         jobs = await worker.claim(free=2, prefetch=4)
@@ -115,7 +115,7 @@ class TestCaps:
 
     @pytest.mark.parametrize("track", [True, False])
     async def test_a_full_task_does_not_delay_another(
-        self, store: Store, worker: Worker, track: bool
+        self, store: Store, worker: Process, track: bool
     ) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=2)])
         for _ in range(6):
@@ -127,7 +127,7 @@ class TestCaps:
         await worker.finish(jobs[0], Failed("no luck"))
         assert [job.kind for job in await worker.claim(free=10)] == ["work"]
 
-    async def test_claim_order_holds_over_all_tracks(self, store: Store, worker: Worker) -> None:
+    async def test_claim_order_holds_over_all_tracks(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=10)])
         made = [
             await enqueue(store, kind=kind, priority=priority, track=kind == "work")
@@ -137,7 +137,7 @@ class TestCaps:
         assert keys(await worker.claim(free=10)) == order
 
     async def test_a_dead_worker_leaks_nothing(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=1), _HOSTS])
         await store.jobs.enqueue([new_job(track=True), new_job(track=True)])
@@ -145,14 +145,14 @@ class TestCaps:
         assert len(await worker.claim(free=10)) == 2
         clock.advance(LEASE_S + 1)
         await store.jobs.reap(crash_note="x", limit=10)
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         for _ in range(2):
             jobs = await other.claim(free=10)
             assert len(jobs) == 2
             await other.send_finishes(*(other.build_finish(job) for job in jobs))
         assert await job_counts(store) == {("q", JobStatus.DONE): 4}
 
-    async def test_an_operators_cap_counts_at_once(self, store: Store, worker: Worker) -> None:
+    async def test_an_operators_cap_counts_at_once(self, store: Store, worker: Process) -> None:
         await store.jobs.enqueue([new_job() for _ in range(9)])
         assert len(await worker.claim(free=2)) == 2
         await store.limits.change("task:work", LimitChange(concurrency=3))
@@ -162,7 +162,7 @@ class TestCaps:
         await store.limits.change("task:work", LimitChange(concurrency=None))
         assert len(await worker.claim(free=9)) == 6
 
-    async def test_bucket_returns_how_full_a_limit_is(self, store: Store, worker: Worker) -> None:
+    async def test_bucket_returns_how_full_a_limit_is(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="task:work", concurrency=2)])
         await store.jobs.enqueue([new_job(track=True) for _ in range(3)])
         await worker.claim(free=9)
@@ -178,10 +178,10 @@ class TestRates:
 
     @pytest.mark.parametrize("name", ["queue:q", "task:work"])
     async def test_starts_follow_the_rate(
-        self, store: Store, worker: Worker, clock: MovableClock, name: str
+        self, store: Store, worker: Process, clock: MovableClock, name: str
     ) -> None:
         await store.limits.publish([rated(name, "2/s", burst=4)])
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         await store.jobs.enqueue([new_job(track=True) for _ in range(20)])
         assert len(await worker.claim(free=3)) == 3
         answer = await other.exchange(want=[Want("q", 3)])
@@ -193,14 +193,14 @@ class TestRates:
         assert len(await worker.claim(free=9)) == 4
 
     async def test_an_empty_bucket_does_not_delay_another_task(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.limits.publish([rated("task:work", "1/m")])
         await store.jobs.enqueue([new_job(track=True) for _ in range(5)])
         await enqueue(store, kind="other")
         assert [job.kind for job in await worker.claim(free=9)] == ["work", "other"]
 
-    async def test_prefetch_needs_tokens_for_all(self, store: Store, worker: Worker) -> None:
+    async def test_prefetch_needs_tokens_for_all(self, store: Store, worker: Process) -> None:
         await store.limits.publish([rated("queue:q", "1/s", burst=5)])
         await store.jobs.enqueue([new_job() for _ in range(9)])
         jobs = await worker.claim(free=1, prefetch=2)
@@ -209,7 +209,7 @@ class TestRates:
         assert [job.started for job in jobs] == [True]
 
     async def test_a_clock_that_steps_back_adds_nothing(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.limits.publish([rated("queue:q", "1/s", burst=2)])
         await store.jobs.enqueue([new_job() for _ in range(9)])
@@ -227,7 +227,7 @@ class TestLimitKeys:
     """Caps on running jobs of one limit key of a task."""
 
     async def test_a_full_key_is_held_and_delays_no_other(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.limits.publish([_HOSTS])
         first = await enqueue(store, **fetch("a"))
@@ -245,7 +245,7 @@ class TestLimitKeys:
         assert (bucket.taken, bucket.capacity) == (1, 1)
 
     async def test_a_lower_limit_applies_to_all_pending_jobs(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         """With more pending jobs than one transaction of any backend holds again."""
         await store.limits.publish([Declared(name="task:fetch", concurrency=9_999, per="args.x")])
@@ -265,7 +265,7 @@ class TestLimitKeys:
         assert keys(await worker.claim(free=9)) == first
         assert running == [answers[0].key]
 
-    async def test_within_one_call(self, store: Store, worker: Worker) -> None:
+    async def test_within_one_call(self, store: Store, worker: Process) -> None:
         await store.limits.publish([Declared(name="task:fetch", concurrency=2, per="args.host")])
         answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(5)])
         states = [answer.status for answer in answers]
@@ -278,7 +278,7 @@ class TestLimitKeys:
         ["done", "failed", "dead", "snooze", "throttle", "cancelled", "deleted", "expired"],
     )
     async def test_every_end_of_a_job_admits_the_next_one(
-        self, store: Store, worker: Worker, clock: MovableClock, ended_by: str
+        self, store: Store, worker: Process, clock: MovableClock, ended_by: str
     ) -> None:
         await store.limits.publish([_HOSTS])
         expires_s = 5.0 if ended_by == "expired" else None
@@ -307,16 +307,14 @@ class TestLimitKeys:
         clock.advance(0.01)
         assert keys(await worker.claim(free=9)) == [second.key]
 
-    async def test_the_finishing_exchange_claims_the_next_job(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_finishing_exchange_claims_the_next(self, store: Store, worker: Process) -> None:
         await store.limits.publish([_HOSTS])
         answers = await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
         job = await worker.claim_one()
         answer = await worker.exchange(finish=[worker.build_finish(job)], want=[Want("q", 5)])
         assert keys(list(answer.claims)) == [answers[1].key]
 
-    async def test_a_released_job_keeps_its_room(self, store: Store, worker: Worker) -> None:
+    async def test_a_released_job_keeps_its_room(self, store: Store, worker: Process) -> None:
         await store.limits.publish([_HOSTS])
         first = await enqueue(store, **fetch("a"))
         second = await enqueue(store, **fetch("a"))
@@ -325,7 +323,7 @@ class TestLimitKeys:
         assert (await record(store, second.id)).status is JobStatus.HELD
         assert keys(await worker.claim(free=9)) == [first.key]
 
-    async def test_a_limit_key_admits_by_priority(self, store: Store, worker: Worker) -> None:
+    async def test_a_limit_key_admits_by_priority(self, store: Store, worker: Process) -> None:
         await store.limits.publish([_HOSTS])
         for priority in (0, 5, -5, 0):
             await enqueue(store, **fetch("a", priority=priority))
@@ -337,7 +335,7 @@ class TestLimitKeys:
         assert seen == [0, -5, 0, 5]
 
     async def test_a_job_that_becomes_due_waits_for_room(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.limits.publish([_HOSTS])
         later = await enqueue(store, **fetch("a", delay_s=5.0))
@@ -355,7 +353,9 @@ class TestLimitKeys:
         failed = await record(store, first.id)
         assert (failed.status, failed.limit_bucket) == (JobStatus.HELD, key_bucket("fetch", "a"))
 
-    async def test_a_retried_job_waits_for_its_full_key(self, store: Store, worker: Worker) -> None:
+    async def test_a_retried_job_waits_for_its_full_key(
+        self, store: Store, worker: Process
+    ) -> None:
         await store.limits.publish([_HOSTS])
         dead = await enqueue(store, **fetch("a"))
         await worker.finish(await worker.claim_one(), Dead("x"))
@@ -369,9 +369,7 @@ class TestLimitKeys:
             assert (await record(store, job_id)).status is JobStatus.HELD
         assert len(await worker.claim(free=9)) == 1
 
-    async def test_an_operator_raises_and_lowers_the_limit_of_a_key(
-        self, store: Store, worker: Worker
-    ) -> None:
+    async def test_an_operator_raises_and_lowers_a_key(self, store: Store, worker: Process) -> None:
         await store.limits.publish([_HOSTS])
         await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(6)])
         await store.limits.change("task:fetch", LimitChange(concurrency=4))
@@ -382,11 +380,11 @@ class TestLimitKeys:
         await store.limits.change("task:fetch", LimitChange(concurrency=None))
         assert len(await worker.claim(free=9)) == 4
 
-    async def test_a_key_without_a_limit_holds_no_job(self, store: Store, worker: Worker) -> None:
+    async def test_a_key_without_a_limit_holds_no_job(self, store: Store, worker: Process) -> None:
         await store.jobs.enqueue([new_job(**fetch("a")) for _ in range(3)])
         assert len(await worker.claim(free=9)) == 3
 
-    async def test_admit_repairs_forgotten_buckets(self, store: Store, worker: Worker) -> None:
+    async def test_admit_repairs_forgotten_buckets(self, store: Store, worker: Process) -> None:
         await store.limits.publish([_HOSTS])
         for host in ("a", "b", "c"):
             await enqueue(store, **fetch(host, hold=True))

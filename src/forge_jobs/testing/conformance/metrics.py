@@ -11,7 +11,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, enqueue, job_counts, new_job
+from .worker import LEASE_S, Process, enqueue, job_counts, new_job
 
 
 async def _minutes(store: Store, clock: MovableClock, queue: str | None = None) -> list[Minute]:
@@ -23,7 +23,7 @@ async def _minutes(store: Store, clock: MovableClock, queue: str | None = None) 
 class TestCounters:
     """``counts``, ``count``, ``roll_up``, ``stamp`` and ``oldest_due``."""
 
-    async def test_A15_counts_follow_every_transition(self, store: Store, worker: Worker) -> None:
+    async def test_A15_counts_follow_every_transition(self, store: Store, worker: Process) -> None:
         assert await job_counts(store) == {}
         await store.jobs.enqueue([new_job() for _ in range(4)] + [new_job(delay_s=9.0)])
         await enqueue(store, queue="other", hold=True, limit_key="a")
@@ -46,7 +46,7 @@ class TestCounters:
             **scheduled,
         }
 
-    async def test_roll_up_ends(self, store: Store, worker: Worker) -> None:
+    async def test_roll_up_ends(self, store: Store, worker: Process) -> None:
         for _ in range(5):
             await enqueue(store)
         for _ in range(100):
@@ -55,7 +55,7 @@ class TestCounters:
         assert not await store.metrics.roll_up(limit=1)
         assert await job_counts(store) == {("q", JobStatus.PENDING): 5}
 
-    async def test_the_stamp_follows_every_commit(self, store: Store, worker: Worker) -> None:
+    async def test_the_stamp_follows_every_commit(self, store: Store, worker: Process) -> None:
         seen = [await store.metrics.stamp()]
         await enqueue(store)
         seen.append(await store.metrics.stamp())
@@ -75,7 +75,7 @@ class TestCounters:
         assert await count(Filter(queue="none"), cap=10) == CappedCount(0, False)
 
     async def test_the_longest_waiting_job_of_each_queue(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         assert await store.metrics.oldest_due() == {}
         first = clock.now()
@@ -107,7 +107,7 @@ class TestMinutes:
     """``minutes`` and ``purge_minutes``."""
 
     async def test_each_minute_queue_and_kind(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         start = clock.now() - clock.now() % MINUTE
         await store.jobs.enqueue([new_job(kind="a") for _ in range(4)])
@@ -157,7 +157,7 @@ class TestMinutes:
         assert [row.at for row in rows] == [start + MINUTE, start + 2 * MINUTE]
 
     async def test_a_repeated_or_stale_finish_is_not_counted(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
@@ -178,7 +178,7 @@ class TestMinutes:
         assert sum(row.enqueued for row in await _minutes(store, clock)) == 1
 
     async def test_A16_what_happened_outlives_the_job(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())

@@ -13,7 +13,7 @@ from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, claim_of, enqueue, job_counts, new_job
+from .worker import LEASE_S, Process, claim_of, enqueue, job_counts, new_job
 
 
 async def _roll_up_all(store: Store, limit: int = 1_000) -> None:
@@ -33,7 +33,7 @@ class TestFlow:
     """Every claim is counted once when it is made and once when it ends."""
 
     async def test_in_flight_is_what_started_and_did_not_end(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.jobs.enqueue([new_job() for _ in range(9)])
         jobs = await worker.claim(free=8)
@@ -54,7 +54,7 @@ class TestFlow:
             await _roll_up_all(store)
 
     async def test_a_lost_run_is_retried_and_a_lost_prefetch_released(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job(), new_job(max_attempts=1)])
         await worker.claim(free=1, prefetch=1)
@@ -65,7 +65,7 @@ class TestFlow:
         assert (seen.started, seen.retried, seen.released, seen.dead) == (3, 1, 1, 1)
         assert seen.ran == EMPTY
 
-    async def test_a_cancelled_run_counts_as_cancelled(self, store: Store, worker: Worker) -> None:
+    async def test_a_cancelled_run_counts_as_cancelled(self, store: Store, worker: Process) -> None:
         waiting, running = await store.jobs.enqueue([new_job(priority=9), new_job()])
         job = await worker.claim_one()
         ids = (waiting.id, running.id)
@@ -81,7 +81,7 @@ class TestTimes:
     """How long jobs waited, ran, and took from enqueue to end."""
 
     async def test_each_finish_is_a_sample(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job() for _ in range(4)])
         jobs = await worker.claim(free=4)
@@ -100,7 +100,7 @@ class TestTimes:
             await _roll_up_all(store)
 
     async def test_the_store_measures_from_enqueue_to_end(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         plain = await enqueue(store)
         keyed = await enqueue(store, dedupe_key="a")
@@ -116,7 +116,7 @@ class TestTimes:
         assert (await _only(store)).took == histogram(spans) == histogram([3.0, 3.0])
 
     async def test_a_stale_or_repeated_finish_is_no_sample(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job(), new_job()])
         first, second, third = await worker.claim(free=3)
@@ -131,7 +131,7 @@ class TestTimes:
         assert seen.took.count == 2
 
     async def test_untimed_exchanges_are_counted_without_their_times(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         await store.jobs.enqueue([new_job(), new_job()])
         first, second = await worker.claim(free=2)
@@ -145,7 +145,7 @@ class TestTimes:
         assert seen.waited == seen.ran == seen.took == EMPTY
 
     async def test_many_small_writes_make_the_same_minute_as_one(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         spans = [0.000_003, 0.000_3, 0.003, 0.03, 0.3, 3.0, 30.0, 3_000_000.0] * 3
         await store.jobs.enqueue([new_job() for _ in spans])
@@ -164,7 +164,7 @@ class TestTotals:
     """Sums over all time, which never decrease."""
 
     async def test_totals_outlive_minutes_and_jobs(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         assert await store.metrics.totals() == []
         for _ in range(3):
@@ -183,7 +183,7 @@ class TestTotals:
         assert own.ran == histogram([0.5] * 3)
 
     async def test_totals_are_the_sum_of_all_minutes(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         since = clock.now() - clock.now() % MINUTE
         for turn in range(4):
@@ -197,7 +197,7 @@ class TestTotals:
         assert seen.done == sum(minute.done for minute in minutes) == 10
         assert seen.ran == merged(minute.ran for minute in minutes)
 
-    async def test_a_release_of_nothing_is_not_counted(self, store: Store, worker: Worker) -> None:
+    async def test_a_release_of_nothing_is_not_counted(self, store: Store, worker: Process) -> None:
         await enqueue(store)
         job = await worker.claim_one()
         await worker.exchange(release=[Claim(job.key, job.epoch + 1)])

@@ -12,7 +12,7 @@ from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import LEASE_S, Worker, enqueue
+from .worker import LEASE_S, Process, enqueue
 
 
 @pytest.mark.asyncio
@@ -22,7 +22,7 @@ class TestProcesses:
     async def test_a_process_is_seen_as_it_registered(
         self, store: Store, clock: MovableClock
     ) -> None:
-        worker = await Worker.register(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
+        worker = await Process.register(store, clock, queues=("mail", "vidéo"), lease_s=7.5)
         started = clock.now()
         clock.advance(2)
         stats = ProcessStats(
@@ -43,7 +43,7 @@ class TestProcesses:
     async def test_keys_are_never_reused(self, store: Store, clock: MovableClock) -> None:
         keys: list[int] = []
         for n in range(3):
-            worker = await Worker.register(store, clock, host_id=f"host-{n}")
+            worker = await Process.register(store, clock, host_id=f"host-{n}")
             keys.append(worker.key)
             await store.processes.deregister(worker.key)
         assert keys == sorted(set(keys))
@@ -52,7 +52,8 @@ class TestProcesses:
         self, store: Store, clock: MovableClock
     ) -> None:
         workers = {
-            name: await Worker.register(store, clock, host_id=name) for name in ("c", "a", "d", "b")
+            name: await Process.register(store, clock, host_id=name)
+            for name in ("c", "a", "d", "b")
         }
         await store.processes.deregister(workers["d"].key)
         clock.advance(LEASE_S - 1)
@@ -62,7 +63,7 @@ class TestProcesses:
         assert [seen.host_id for seen in await store.processes.all()] == ["a", "c"]
 
     async def test_a_lease_ends_exactly_when_it_ends(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         clock.advance(LEASE_S - 0.001)
         assert len(await store.processes.all()) == 1
@@ -80,8 +81,8 @@ class TestProcesses:
         self, store: Store, clock: MovableClock
     ) -> None:
         assert await store.processes.next_expiry() is None
-        await Worker.register(store, clock, host_id="long", lease_s=60.0)
-        short = await Worker.register(store, clock, host_id="short", lease_s=5.0)
+        await Process.register(store, clock, host_id="long", lease_s=60.0)
+        short = await Process.register(store, clock, host_id="short", lease_s=5.0)
         assert await store.processes.next_expiry() == clock.now() + 5 * SECOND
         clock.advance(2)
         await short.heartbeat()
@@ -90,9 +91,9 @@ class TestProcesses:
         assert await store.processes.next_expiry() == clock.now() + 58 * SECOND
 
     async def test_a_process_is_asked_to_be_quiet(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         before = await store.processes.control(worker.key)
         await store.processes.quiet(worker.host_id, quiet=True)
         after = await store.processes.control(worker.key)
@@ -104,7 +105,7 @@ class TestProcesses:
         assert not (await store.processes.control(worker.key)).quiet
 
     async def test_only_living_processes_can_be_quieted(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
         with pytest.raises(NotFound):
             await store.processes.quiet("nobody", quiet=True)
@@ -113,7 +114,7 @@ class TestProcesses:
             await store.processes.quiet(worker.host_id, quiet=True)
 
     async def test_the_control_version_rises_with_every_operator_action(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         answer = await enqueue(store)
         await worker.claim_one()
@@ -134,7 +135,7 @@ class TestProcesses:
         assert versions == sorted(set(versions))
 
     async def test_work_does_not_change_the_control_version(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         before = (await store.processes.control(worker.key)).version
         await enqueue(store)
@@ -149,9 +150,9 @@ class TestLeadership:
     """Leaderships: one holder at a time."""
 
     async def test_the_first_takes_it_and_renews_it(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2", lease_s=600.0)
+        other = await Process.register(store, clock, host_id="host-2", lease_s=600.0)
         lead = store.processes.lead
         assert await lead("cron", worker.key, ttl_s=15)
         assert not await lead("cron", other.key, ttl_s=15)
@@ -164,16 +165,16 @@ class TestLeadership:
         assert not await lead("cron", worker.key, ttl_s=15)
 
     async def test_names_are_independent(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         assert await store.processes.lead("a", worker.key, ttl_s=15)
         assert await store.processes.lead("b", other.key, ttl_s=15)
 
     async def test_it_can_be_given_up_at_once(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2")
+        other = await Process.register(store, clock, host_id="host-2")
         await store.processes.lead("cron", worker.key, ttl_s=15)
         await store.processes.release_lead("cron", other.key)
         assert not await store.processes.lead("cron", other.key, ttl_s=15)
@@ -182,9 +183,9 @@ class TestLeadership:
         await store.processes.release_lead("nothing", worker.key)
 
     async def test_a_lease_from_before_the_clock_was_set_back_is_free(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        other = await Worker.register(store, clock, host_id="host-2", lease_s=600.0)
+        other = await Process.register(store, clock, host_id="host-2", lease_s=600.0)
         assert await store.processes.lead("cron", worker.key, ttl_s=15)
         clock.jump(-5)
         assert not await store.processes.lead("cron", other.key, ttl_s=15)
@@ -193,7 +194,7 @@ class TestLeadership:
         assert not await store.processes.lead("cron", worker.key, ttl_s=15)
 
     async def test_many_at_once_elect_one(self, store: Store, clock: MovableClock) -> None:
-        workers = [await Worker.register(store, clock, host_id=f"host-{n}") for n in range(8)]
+        workers = [await Process.register(store, clock, host_id=f"host-{n}") for n in range(8)]
         won = await asyncio.gather(
             *(store.processes.lead("cron", worker.key, ttl_s=15) for worker in workers)
         )

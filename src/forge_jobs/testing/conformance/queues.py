@@ -11,7 +11,7 @@ from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
-from .worker import Worker, all_jobs, enqueue
+from .worker import Process, all_jobs, enqueue
 
 BAD_CHANGES = {
     "slots below zero": QueueChange(slots=-1),
@@ -88,7 +88,7 @@ class TestQueues:
             await store.queues.forget("none")
         assert await store.queues.all() == []
 
-    async def test_forgetting_a_queue_leaves_its_jobs(self, store: Store, worker: Worker) -> None:
+    async def test_forgetting_a_queue_leaves_its_jobs(self, store: Store, worker: Process) -> None:
         await store.queues.ensure("q", slots=3)
         await store.queues.change("q", QueueChange(paused=True))
         await enqueue(store)

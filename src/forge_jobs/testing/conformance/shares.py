@@ -12,14 +12,14 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import SecondStore
-from .worker import LEASE_S, Worker, new_job
+from .worker import LEASE_S, Process, new_job
 
 MOST = 256
 
 
-async def _register(store: Store, clock: MovableClock, *names: str) -> dict[str, Worker]:
+async def _register(store: Store, clock: MovableClock, *names: str) -> dict[str, Process]:
     return {
-        name: await Worker.register(store, clock, host_id=name, lease_s=600.0) for name in names
+        name: await Process.register(store, clock, host_id=name, lease_s=600.0) for name in names
     }
 
 
@@ -41,7 +41,7 @@ async def _held(store: Store, queue: str = "q") -> dict[str, int]:
 
 
 async def _release_slots(
-    store: Store, worker: Worker, *, running: int = 0, queue: str = "q"
+    store: Store, worker: Process, *, running: int = 0, queue: str = "q"
 ) -> int:
     """The report of a process that has read its share and runs that many jobs."""
     [record] = [one for one in await store.processes.all() if one.key == worker.key]
@@ -183,8 +183,8 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("q", slots=10)
         await store.jobs.enqueue([new_job() for _ in range(3)])
-        dying = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.register(store, clock, host_id="b", lease_s=600.0)
+        dying = await Process.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Process.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         await dying.claim(free=3)
         clock.advance(LEASE_S + 1)
@@ -201,8 +201,8 @@ class TestShares:
         self, store: Store, clock: MovableClock
     ) -> None:
         await store.queues.ensure("q", slots=10)
-        slow = await Worker.register(store, clock, host_id="a", lease_s=LEASE_S)
-        await Worker.register(store, clock, host_id="b", lease_s=600.0)
+        slow = await Process.register(store, clock, host_id="a", lease_s=LEASE_S)
+        await Process.register(store, clock, host_id="b", lease_s=600.0)
         await store.processes.share(max_slots=MOST)
         clock.advance(LEASE_S + 1)
         await store.processes.share(max_slots=MOST)
@@ -216,7 +216,7 @@ class TestShares:
         await store.queues.ensure("q", slots=10)
         await _register(store, clock, "a")
         await store.processes.share(max_slots=MOST)
-        await Worker.register(store, clock, host_id="b", lease_s=600.0, replaces="a")
+        await Process.register(store, clock, host_id="b", lease_s=600.0, replaces="a")
         await store.processes.share(max_slots=MOST)
         assert await _slots(store) == {"b": 10}
 
@@ -225,8 +225,8 @@ class TestShares:
     ) -> None:
         await store.queues.ensure("mail", slots=7)
         await store.queues.ensure("vidéo, slow", slots=3)
-        await Worker.register(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
-        await Worker.register(store, clock, host_id="b", queues=("mail", "undeclared"))
+        await Process.register(store, clock, host_id="a", queues=("mail", "vidéo, slow"))
+        await Process.register(store, clock, host_id="b", queues=("mail", "undeclared"))
         await store.processes.share(max_slots=MOST)
         assert await _slots(store, "mail") == {"a": 4, "b": 3}
         assert await _slots(store, "vidéo, slow") == {"a": 3}
@@ -255,7 +255,7 @@ class TestShares:
             await store.queues.ensure("q", slots=10)
             await store.queues.ensure("r", slots=5)
             for n in range(4):
-                await Worker.register(store, clock, host_id=f"h{n}", queues=("q", "r"))
+                await Process.register(store, clock, host_id=f"h{n}", queues=("q", "r"))
             counts = await asyncio.gather(
                 *(one.processes.share(max_slots=MOST) for one in (store, other) * 4)
             )
@@ -271,7 +271,7 @@ class TestShares:
     ) -> None:
         dice = SeededEntropy(7)
         await store.queues.ensure("q", slots=8)
-        workers: dict[str, Worker] = {}
+        workers: dict[str, Process] = {}
         for n in range(60):
             total = await _random_event(store, clock, workers, dice, n)
             records = await store.processes.all()
@@ -294,7 +294,7 @@ class TestShares:
 
 
 async def _random_event(
-    store: Store, clock: MovableClock, workers: dict[str, Worker], dice: SeededEntropy, n: int
+    store: Store, clock: MovableClock, workers: dict[str, Process], dice: SeededEntropy, n: int
 ) -> int:
     """Apply one random event; the total afterwards."""
     name = sorted(workers)[_below(dice, len(workers))] if workers else None

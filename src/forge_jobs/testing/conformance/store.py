@@ -16,7 +16,7 @@ from forge_jobs.store.store import Severity, Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import MakeStore, SecondStore
-from .worker import Worker, all_jobs, claim_of, enqueue, job_counts, new_job, record
+from .worker import Process, all_jobs, claim_of, enqueue, job_counts, new_job, record
 
 # How long to wait for a notification that never comes.
 MAX_WAIT_S = 60.0
@@ -116,9 +116,9 @@ class TestSyncEnqueue:
     """``enqueue_sync``, where the store has it."""
 
     async def test_it_stores_what_enqueue_stores(
-        self, store: Store, worker: Worker, clock: MovableClock
+        self, store: Store, worker: Process, clock: MovableClock
     ) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         requests = [new_job(payload=b"[1]", dedupe_key="a"), new_job(dedupe_key="a")]
         answers = await asyncio.to_thread(store.enqueue_sync, requests)
@@ -128,7 +128,7 @@ class TestSyncEnqueue:
 
     async def test_it_opens_the_store_by_itself(self, make_store: MakeStore) -> None:
         store = make_store()
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         [answer] = await asyncio.to_thread(store.enqueue_sync, [new_job()])
         await store.open()
@@ -136,7 +136,7 @@ class TestSyncEnqueue:
         await store.close()
 
     async def test_many_threads_at_once(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         failures: list[BaseException] = []
 
@@ -160,7 +160,7 @@ class TestNotifications:
     """``subscribe``: a notification follows every call that makes jobs due."""
 
     async def test_A24_whatever_makes_a_job_due_notifies(
-        self, store: Store, worker: Worker
+        self, store: Store, worker: Process
     ) -> None:
         probe = NotificationProbe()
         later = await enqueue(store, delay_s=600.0)
@@ -191,7 +191,7 @@ class TestNotifications:
         await subscription.close()
 
     async def test_a_sync_enqueue_notifies(self, store: Store) -> None:
-        if not store.capabilities.sync_enqueue:
+        if not store.capabilities.sync_calls:
             return
         probe = NotificationProbe()
         subscription = await store.subscribe(["q"], probe.notify)
@@ -224,7 +224,7 @@ class TestTwoStores:
         answer = await enqueue(store, dedupe_key="a")
         assert other.tag == store.tag
         assert (await enqueue(other, dedupe_key="a")).id == answer.id
-        worker = await Worker.register(other, clock)
+        worker = await Process.register(other, clock)
         job = await worker.claim_one()
         assert (await record(store, answer.id)).owner == worker.key
         await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
@@ -262,7 +262,9 @@ class TestTwoStores:
             *(enqueue(both[n % 2], dedupe_key=f"k{n // 8}") for n in range(40))
         )
         assert sum(not answer.duplicate for answer in answers) == 5
-        workers = [await Worker.register(who, clock, host_id=f"h{n}") for n, who in enumerate(both)]
+        workers = [
+            await Process.register(who, clock, host_id=f"h{n}") for n, who in enumerate(both)
+        ]
         rounds = await asyncio.gather(*(workers[n % 2].claim(free=2) for n in range(4)))
         keys = [job.key for jobs in rounds for job in jobs]
         assert len(keys) == len(set(keys)) == 5

@@ -54,7 +54,7 @@ async def job_counts(store: Store) -> dict[tuple[str, JobStatus], int]:
     return {(row.queue, row.status): row.jobs for row in await store.metrics.counts() if row.jobs}
 
 
-class Worker:
+class Process:
     """One registered process. Every exchange has the next number."""
 
     def __init__(self, store: Store, clock: MovableClock, key: int, host_id: str) -> None:
@@ -74,7 +74,7 @@ class Worker:
         queues: tuple[str, ...] = ("q",),
         lease_s: float = LEASE_S,
         replaces: str | None = None,
-    ) -> "Worker":
+    ) -> "Process":
         """Register a process."""
         registration = NewProcess(
             host_id=host_id,

@@ -1,1 +1,1 @@
-"""Who is there, and what they may do. Nothing here knows a page or a route by name."""
+"""Authentication and roles. No module here depends on a page or a route."""

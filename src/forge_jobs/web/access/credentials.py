@@ -1,4 +1,4 @@
-"""What is configured: passwords by role, and tokens by their hash."""
+"""The configured credentials: passwords by role, and tokens by their hash."""
 
 import hashlib
 import hmac
@@ -8,27 +8,27 @@ from typing import Final
 
 from forge_jobs.core.errors import BadConfig
 
-from .hashes import hash_token, is_hash, password_fits, stretch
-from .identity import Identity, Role, role_named
+from .hashes import derive_key, hash_token, is_hash, verify_password
+from .identity import Identity, Role, parse_role
 
 _PASSWORDS: Final = {
     "FORGE_WEB_PASSWORD": Role.ADMIN,
     "FORGE_WEB_PASSWORD_OPERATOR": Role.OPERATOR,
     "FORGE_WEB_PASSWORD_VIEWER": Role.VIEWER,
 }
-_SHORTEST: Final = 8
+_MIN_PASSWORD_LENGTH: Final = 8
 
 
 class Credentials:
-    """Passwords by role, and tokens by their hash. Who is logged in is kept by the store."""
+    """Passwords by role, and tokens by their hash. Sessions are in the store."""
 
     def __init__(
         self, passwords: Mapping[Role, str], tokens: Mapping[str, Identity] | None = None
     ) -> None:
         for role, password in passwords.items():
-            if not is_hash(password) and len(password) < _SHORTEST:
+            if not is_hash(password) and len(password) < _MIN_PASSWORD_LENGTH:
                 raise BadConfig(
-                    f"the {role.word} password is shorter than {_SHORTEST} characters: "
+                    f"the {role.word} password is shorter than {_MIN_PASSWORD_LENGTH} characters: "
                     "choose a longer one"
                 )
         self._passwords = dict(sorted(passwords.items(), reverse=True))
@@ -36,9 +36,9 @@ class Credentials:
         self.login = bool(passwords)
 
     def role_of(self, password: str) -> Role | None:
-        """The role that a password opens; dear on purpose."""
-        for role, kept in self._passwords.items():
-            if _fits(password, kept):
+        """The role of a password, or None. Deliberately expensive (scrypt)."""
+        for role, configured in self._passwords.items():
+            if _password_matches(password, configured):
                 return role
         return None
 
@@ -47,20 +47,20 @@ class Credentials:
         return self._passwords.get(role)
 
     def bearer_of(self, token: str) -> Identity | None:
-        """Whose token this is; an empty one is nobody's."""
+        """The identity of a token; None for an unknown or empty one."""
         return self._tokens.get(hash_token(token)) if token else None
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Credentials | None:
-    """What FORGE_WEB_PASSWORD and FORGE_WEB_TOKENS say; None when neither is set."""
+    """Credentials from FORGE_WEB_PASSWORD… and FORGE_WEB_TOKENS; None if none is set."""
     env = os.environ if environ is None else environ
     passwords = {role: env[name] for name, role in _PASSWORDS.items() if env.get(name)}
-    tokens = _tokens(env.get("FORGE_WEB_TOKENS", ""))
+    tokens = _parse_tokens(env.get("FORGE_WEB_TOKENS", ""))
     return Credentials(passwords, tokens) if passwords or tokens else None
 
 
-def _tokens(text: str) -> dict[str, Identity]:
-    """``name:role:sha256`` entries, separated by commas."""
+def _parse_tokens(text: str) -> dict[str, Identity]:
+    """Parse ``name:role:sha256`` entries, separated by commas."""
     tokens: dict[str, Identity] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         parts = entry.split(":")
@@ -69,12 +69,12 @@ def _tokens(text: str) -> dict[str, Identity]:
                 "FORGE_WEB_TOKENS: each entry is name:role:hash as `forge web token` prints it"
             )
         name, role, hashed = parts
-        tokens[hashed.lower()] = Identity(name, role_named(role, source="FORGE_WEB_TOKENS"))
+        tokens[hashed.lower()] = Identity(name, parse_role(role, source="FORGE_WEB_TOKENS"))
     return tokens
 
 
-def _fits(password: str, kept: str) -> bool:
-    if is_hash(kept):
-        return password_fits(password, kept)
-    salt = hashlib.sha256(kept.encode()).digest()
-    return hmac.compare_digest(stretch(password, salt), stretch(kept, salt))
+def _password_matches(password: str, configured: str) -> bool:
+    if is_hash(configured):
+        return verify_password(password, configured)
+    salt = hashlib.sha256(configured.encode()).digest()
+    return hmac.compare_digest(derive_key(password, salt), derive_key(configured, salt))

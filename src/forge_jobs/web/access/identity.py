@@ -1,4 +1,4 @@
-"""Identities and roles: a viewer looks, an operator steers, an admin may also destroy."""
+"""Identities and roles: viewers read, operators change, admins also delete."""
 
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
@@ -11,7 +11,7 @@ from forge_jobs.core.errors import BadConfig
 
 
 class Role(IntEnum):
-    """Each role may do what the lower ones may."""
+    """A role includes the rights of the lower ones."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -19,12 +19,12 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """The role as people write it."""
+        """The lower-case name."""
         return self.name.lower()
 
 
 class Identity(Struct, frozen=True):
-    """Somebody who was let in; ``name`` goes into the audit."""
+    """An authenticated user or program; ``name`` goes into the audit."""
 
     name: str
     role: Role
@@ -34,7 +34,7 @@ Identify: TypeAlias = Callable[[Request], Identity | str | Awaitable[Identity | 
 """A user's own check: the identity, the name of a role, or None to refuse."""
 
 
-def role_named(word: str, *, source: str) -> Role:
+def parse_role(word: str, *, source: str) -> Role:
     """The role of that name; BadConfig that names ``source``."""
     try:
         return Role[word.strip().upper()]

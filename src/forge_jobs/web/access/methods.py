@@ -1,4 +1,4 @@
-"""The ways in: nobody but this machine, passwords and tokens, or a user's own check."""
+"""Access methods: this machine only, passwords and tokens, or a callable of the application."""
 
 import asyncio
 import hmac
@@ -11,66 +11,67 @@ from starlette.requests import Request
 from forge_jobs.ops.sessions import Session, Sessions
 
 from .credentials import Credentials
-from .hashes import stretch
-from .identity import Identify, Identity, Role, role_named
-from .sessions import bearer_token, sessions_given
+from .hashes import derive_key
+from .identity import Identify, Identity, Role, parse_role
+from .sessions import bearer_token, session_tokens
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost", "testclient"})
 
 
 class AccessMethod(Protocol):
-    """Decides who a request comes from."""
+    """Identifies who a request comes from."""
 
     @property
     def login(self) -> bool:
-        """Whether there is a password to log in with."""
+        """Whether there is a login page."""
         ...
 
     async def identify(self, request: Request) -> Identity | None:
-        """Who this is; None when nobody known. StoreError where only the store could tell."""
+        """The identity, or None. StoreError if the session cannot be read."""
         ...
 
-    def by_token(self, headers: Headers) -> bool:
-        """Whether a bearer token alone says who this is. No browser sends one by itself, so that
-        such a request is no other site's; Basic and cookies are sent by browsers unasked."""
+    def identified_by_token(self, headers: Headers) -> bool:
+        """Whether a bearer token alone identifies the request. Browsers never attach one by
+        themselves, so such a request cannot be forged by another site; cookies and Basic
+        credentials they do attach."""
         ...
 
-    async def enter(self, password: str) -> str | None:
-        """A session cookie for the right password."""
+    async def log_in(self, password: str) -> str | None:
+        """A session token for the right password, else None."""
         ...
 
-    async def leave(self, request: Request) -> None:
-        """End the session of a request; later ones with the same cookie come from nobody."""
+    async def log_out(self, request: Request) -> None:
+        """Delete the session of a request; its cookie is no longer valid."""
         ...
 
 
-class _NoLogin:
-    """A way in without a password."""
+class _WithoutLogin:
+    """Base of access methods without a login page."""
 
     login = False
 
-    async def enter(self, password: str) -> str | None:
+    async def log_in(self, password: str) -> str | None:
         return None
 
-    async def leave(self, request: Request) -> None:
+    async def log_out(self, request: Request) -> None:
         return None
 
 
-class ThisMachineOnly(_NoLogin):
-    """No credentials: whoever sits at this machine is admin, everybody else is nobody."""
+class ThisMachineOnly(_WithoutLogin):
+    """Without credentials: requests from this machine are admin, others are refused."""
 
     async def identify(self, request: Request) -> Identity | None:
         host = request.client.host if request.client is not None else ""
-        if host not in LOOPBACK or not _named_locally(request):
+        if host not in LOOPBACK or not _has_local_host(request):
             return None
         return Identity("local", Role.ADMIN)
 
-    def by_token(self, headers: Headers) -> bool:
+    def identified_by_token(self, headers: Headers) -> bool:
         return False
 
 
-class OwnCheck(_NoLogin):
-    """A user's own callable, for pages inside their application."""
+class CustomCheck(_WithoutLogin):
+    """A callable of the application that mounts Mission Control."""
 
     def __init__(self, check: Identify) -> None:
         self._check = check
@@ -80,80 +81,84 @@ class OwnCheck(_NoLogin):
         if inspect.isawaitable(found):
             found = await found
         if isinstance(found, str):
-            return Identity("someone", role_named(found, source="the auth= callable"))
+            return Identity("someone", parse_role(found, source="the auth= callable"))
         return found
 
-    def by_token(self, headers: Headers) -> bool:
-        """What the check goes by is not known here: with a cookie it may be the cookie."""
+    def identified_by_token(self, headers: Headers) -> bool:
+        """The callable may use a cookie, so a request with a cookie does not count."""
         return bool(bearer_token(headers)) and "cookie" not in headers
 
 
 class PasswordsAndTokens:
-    """Credentials over one store, which keeps who is logged in.
+    """Passwords with sessions in the store, and bearer tokens.
 
-    A session counts while the role has a password, and the one it was begun with.
+    A session is valid as long as its role has the password it was created with.
     """
 
     def __init__(self, credentials: Credentials, sessions: Sessions) -> None:
         self._credentials = credentials
         self._sessions = sessions
-        self._marks: dict[Role, tuple[bytes, bytes]] = {}
-        self._marking = asyncio.Lock()
+        self._credential_marks: dict[Role, tuple[bytes, bytes]] = {}
+        self._mark_lock = asyncio.Lock()
 
     @property
     def login(self) -> bool:
         return self._credentials.login
 
     async def identify(self, request: Request) -> Identity | None:
-        token = bearer_token(request.headers)
-        if token is not None:
-            return self._credentials.bearer_of(token)
-        found = [
-            who
-            for role, text in sessions_given(request.headers)
-            if (who := await self._logged_in(role, text)) is not None
+        bearer = bearer_token(request.headers)
+        if bearer is not None:
+            return self._credentials.bearer_of(bearer)
+        identities = [
+            identity
+            for role, token in session_tokens(request.headers)
+            if (identity := await self._identity_of_session(role, token)) is not None
         ]
-        # Of two that hold nobody can say which is meant.
-        return found[0] if len(found) == 1 else None
+        # two valid sessions in one request are ambiguous
+        return identities[0] if len(identities) == 1 else None
 
-    def by_token(self, headers: Headers) -> bool:
+    def identified_by_token(self, headers: Headers) -> bool:
         return self._credentials.bearer_of(bearer_token(headers) or "") is not None
 
-    async def enter(self, password: str) -> str | None:
-        # dear on purpose, so not on the loop that serves everybody
+    async def log_in(self, password: str) -> str | None:
+        # scrypt is expensive: not on the event loop
         role = await asyncio.to_thread(self._credentials.role_of, password)
         if role is None:
             return None
-        await self._sessions.key(afresh=True)
-        return await self._sessions.begin(role.word, Session(role.word, await self._mark(role)))
+        await self._sessions.key(reread=True)
+        return await self._sessions.begin(
+            role.word, Session(role.word, await self._credential_mark(role))
+        )
 
-    async def leave(self, request: Request) -> None:
-        for role, text in sessions_given(request.headers):
-            await self._sessions.end(role.word, text)
+    async def log_out(self, request: Request) -> None:
+        for role, token in session_tokens(request.headers):
+            await self._sessions.end(role.word, token)
 
-    async def _logged_in(self, role: Role, text: str) -> Identity | None:
+    async def _identity_of_session(self, role: Role, token: str) -> Identity | None:
         if self._credentials.password_of(role) is None:
             return None
-        session = await self._sessions.find(role.word, text)
-        if session is None or not hmac.compare_digest(session.mark, await self._mark(role)):
+        session = await self._sessions.find(role.word, token)
+        if session is None or not hmac.compare_digest(
+            session.mark, await self._credential_mark(role)
+        ):
             return None
         return Identity(session.name, role)
 
-    async def _mark(self, role: Role) -> bytes:
-        """What changes with the password of a role, and tells no more of it than a hash would:
-        made once, because it is as dear as one."""
+    async def _credential_mark(self, role: Role) -> bytes:
+        """A scrypt key of the role's password, stored in its sessions to detect a changed password.
+        Computed once per key, because it is expensive."""
         key = await self._sessions.key()
-        async with self._marking:
-            known = self._marks.get(role)
-            if known is None or known[0] != key:
+        async with self._mark_lock:
+            cached = self._credential_marks.get(role)
+            if cached is None or cached[0] != key:
                 secret = f"{role.word}={self._credentials.password_of(role)}"
-                known = (key, await asyncio.to_thread(stretch, secret, key))
-                self._marks[role] = known
-            return known[1]
+                cached = (key, await asyncio.to_thread(derive_key, secret, key))
+                self._credential_marks[role] = cached
+            return cached[1]
 
 
-def _named_locally(request: Request) -> bool:
-    """A foreign name that leads here is a page of somebody else's (DNS rebinding)."""
+def _has_local_host(request: Request) -> bool:
+    """Whether the Host header is a loopback name: another one means DNS rebinding."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     return name.strip("[]") in LOOPBACK

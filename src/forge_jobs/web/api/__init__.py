@@ -1,1 +1,1 @@
-"""The HTTP API: one file per noun, each a list of typed routes, read by ``route``."""
+"""The HTTP API: one file per resource, each a list of typed routes (``route.Routes``)."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from forge_jobs.ops.audit import AuditPage, entries
+from forge_jobs.ops.audit import AuditPage, read_entries
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
@@ -14,8 +14,8 @@ from .route import Routes
 routes = Routes()
 
 
-class Query(Struct, frozen=True, kw_only=True):
-    """Pieces of who, what and to what; ``after`` is the cursor of the page before."""
+class AuditQuery(Struct, frozen=True, kw_only=True):
+    """Texts that must occur in the fields; ``after`` is the ``next`` of the previous page."""
 
     actor: SearchText | None = None
     action: SearchText | None = None
@@ -25,10 +25,10 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/audit", role=Role.OPERATOR)
-async def listed(desk: RequestContext, query: Query) -> AuditPage:
-    """Who did what, newest first."""
-    return await entries(
-        desk.store,
+async def list_entries(context: RequestContext, query: AuditQuery) -> AuditPage:
+    """Audit entries, newest first."""
+    return await read_entries(
+        context.store,
         actor=query.actor or "",
         action=query.action or "",
         subject=query.subject or "",

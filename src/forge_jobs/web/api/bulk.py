@@ -1,4 +1,4 @@
-"""Bulk work over HTTP: preview, start, look, stop."""
+"""Bulk operations over HTTP: preview, start, progress, stop."""
 
 from typing import Annotated
 
@@ -16,22 +16,22 @@ from .route import BadRequest, Routes
 routes = Routes()
 
 
-class Previewed(Body, frozen=True, kw_only=True):
-    """An action and the jobs it would be for."""
+class PreviewBody(Body, frozen=True, kw_only=True):
+    """An action and the filter of its jobs."""
 
     action: Action
     filter: JobFilter = JobFilter()
 
 
-class Preview(Struct, frozen=True):
-    """How many jobs the action would reach; ``more`` when the count stopped at 10,000."""
+class BulkPreview(Struct, frozen=True):
+    """How many jobs the action would reach; ``more``: the count stopped at 10,000."""
 
     jobs: int
     more: bool
 
 
-class Wish(Body, frozen=True, kw_only=True):
-    """An action for jobs by id or by filter: one of the two."""
+class BulkBody(Body, frozen=True, kw_only=True):
+    """An action on jobs by id or by filter: exactly one of the two."""
 
     action: Action
     ids: Annotated[tuple[JobId, ...], Meta(max_length=10_000)] = ()
@@ -39,40 +39,42 @@ class Wish(Body, frozen=True, kw_only=True):
 
 
 @routes.post("/bulk/preview", writes=False)
-async def preview(desk: RequestContext, body: Previewed) -> Preview:
-    """How many jobs an action would reach; nothing is changed."""
-    found = await desk.operator.preview(body.action, body.filter.exact())
-    return Preview(found.jobs, found.more)
+async def preview(context: RequestContext, body: PreviewBody) -> BulkPreview:
+    """Count the jobs an action would reach; nothing is changed."""
+    count = await context.job_actions.preview(body.action, body.filter.bulk_filter())
+    return BulkPreview(count.jobs, count.more)
 
 
 @routes.post("/bulk")
-async def start(desk: RequestContext, body: Wish) -> Operation:
-    """Begin an action on many jobs; it goes on in the background. Deleting needs an admin."""
-    if body.action is Action.DELETE and not desk.may(Role.ADMIN):
+async def start(context: RequestContext, body: BulkBody) -> Operation:
+    """Start an action on many jobs in the background. Deleting needs an admin."""
+    if body.action is Action.DELETE and not context.may(Role.ADMIN):
         raise NotAllowed("deleting needs the role admin: ask one")
     if bool(body.ids) == (body.filter is not None):
         raise BadRequest("filter", "filter: give ids or a filter, one of the two")
     selection = (
-        Selection(ids=body.ids) if body.filter is None else Selection(filter=body.filter.exact())
+        Selection(ids=body.ids)
+        if body.filter is None
+        else Selection(filter=body.filter.bulk_filter())
     )
-    return await desk.operations.start(
-        desk.operator, body.action, selection, actor=desk.identity.name
+    return await context.operations.start(
+        context.job_actions, body.action, selection, actor=context.identity.name
     )
 
 
 @routes.get("/bulk")
-async def everything(desk: RequestContext) -> tuple[Operation, ...]:
+async def list_operations(context: RequestContext) -> tuple[Operation, ...]:
     """Operations of this process, newest first."""
-    return desk.operations.all()
+    return context.operations.all()
 
 
 @routes.get("/bulk/{id}")
-async def one(desk: RequestContext, id: OperationId) -> Operation:
-    """How far an operation has come."""
-    return desk.operations.get(id)
+async def get_operation(context: RequestContext, id: OperationId) -> Operation:
+    """The progress of an operation."""
+    return context.operations.get(id)
 
 
 @routes.post("/bulk/{id}/stop")
-async def stop(desk: RequestContext, id: OperationId) -> Operation:
-    """Stop an operation after its present step; what is done stays done."""
-    return desk.operations.stop(id)
+async def stop(context: RequestContext, id: OperationId) -> Operation:
+    """Stop an operation after its current batch; committed batches are not undone."""
+    return context.operations.stop(id)

@@ -22,11 +22,11 @@ Expression = Annotated[str, Meta(min_length=1, max_length=200)]
 Zone = Annotated[str, Meta(min_length=1, max_length=100)]
 Jitter = Annotated[float, Meta(ge=0, le=86_400)]
 MissedLimit = Annotated[int, Meta(ge=1, le=10_000)]
-MissedWord = Literal["skip", "once", "all"]
-OverlapWord = Literal["skip", "allow"]
+MissedPolicy = Literal["skip", "once", "all"]
+OverlapPolicy = Literal["skip", "allow"]
 
 
-class NewSchedule(Body, frozen=True, kw_only=True):
+class CreateScheduleBody(Body, frozen=True, kw_only=True):
     """A schedule to store. Without ``queue`` its jobs go to the queue of their kind."""
 
     name: ScheduleName
@@ -35,65 +35,65 @@ class NewSchedule(Body, frozen=True, kw_only=True):
     tz: Zone = "UTC"
     queue: QueueName | None = None
     payload: Payload = None
-    missed: MissedWord = "once"
+    missed: MissedPolicy = "once"
     missed_limit: MissedLimit = 100
-    overlap: OverlapWord | None = None
+    overlap: OverlapPolicy | None = None
     jitter_s: Jitter = 0
     max_attempts: Attempts | None = None
     enabled: bool = True
 
 
-class EditedSchedule(Body, frozen=True, kw_only=True):
-    """New values; what is not given stays. ``queue`` null means the queue of the kind."""
+class EditScheduleBody(Body, frozen=True, kw_only=True):
+    """New values; omitted fields do not change. ``queue`` null means the queue of the kind."""
 
     expression: Expression | UnsetType = UNSET
     tz: Zone | UnsetType = UNSET
     queue: QueueName | UnsetType | None = UNSET
     payload: dict[str, Any] | UnsetType = UNSET
-    missed: MissedWord | UnsetType = UNSET
+    missed: MissedPolicy | UnsetType = UNSET
     missed_limit: MissedLimit | UnsetType = UNSET
-    overlap: OverlapWord | UnsetType = UNSET
+    overlap: OverlapPolicy | UnsetType = UNSET
     jitter_s: Jitter | UnsetType = UNSET
     max_attempts: Attempts | UnsetType | None = UNSET
 
 
-class Enabled(Body, frozen=True, kw_only=True):
+class EnabledBody(Body, frozen=True, kw_only=True):
     """Whether the schedule fires."""
 
     enabled: bool
 
 
-class NewExpression(Body, frozen=True, kw_only=True):
-    """When it fires."""
+class ExpressionBody(Body, frozen=True, kw_only=True):
+    """A cron expression."""
 
     expr: Expression
 
 
-class Dedupe(Body, frozen=True, kw_only=True):
-    """Whether a tick is skipped while the job of an earlier one is not over."""
+class DedupeBody(Body, frozen=True, kw_only=True):
+    """Whether a tick is skipped while the job of an earlier one is not terminal."""
 
     dedupe: bool
 
 
-class Fired(Struct, frozen=True):
-    """What a tick by hand did; without a job, an earlier one is not over yet."""
+class TriggerResult(Struct, frozen=True):
+    """The enqueued job; null if the overlap policy skipped the tick."""
 
     job_id: str | None
     outcome: str
 
 
 @routes.get("/cron")
-async def listed(desk: RequestContext) -> tuple[ScheduleView, ...]:
+async def list_schedules(context: RequestContext) -> tuple[ScheduleView, ...]:
     """All schedules."""
-    return await desk.timetable.all()
+    return await context.schedule_actions.all()
 
 
 @routes.post("/cron")
-async def create(desk: RequestContext, body: NewSchedule) -> ScheduleView:
+async def create(context: RequestContext, body: CreateScheduleBody) -> ScheduleView:
     """Create a schedule."""
     where = f"schedule {body.name!r}"
     data = json_payload.encode(body.payload or {}, what=f"{where}: the payload")
-    said = spec(
+    schedule_spec = spec(
         NewJob(kind=body.kind, queue=DEFAULT_QUEUE, payload=data),
         body.expression,
         name=body.name,
@@ -106,27 +106,27 @@ async def create(desk: RequestContext, body: NewSchedule) -> ScheduleView:
         jitter=body.jitter_s,
         where=where,
     )
-    return await desk.timetable.create(said, enabled=body.enabled)
+    return await context.schedule_actions.create(schedule_spec, enabled=body.enabled)
 
 
 @routes.get("/cron/{name}")
-async def one(desk: RequestContext, name: ScheduleName) -> ScheduleView:
+async def get_schedule(context: RequestContext, name: ScheduleName) -> ScheduleView:
     """One schedule."""
-    return await desk.timetable.get(name)
+    return await context.schedule_actions.get(name)
 
 
 @routes.get("/cron/{name}/history")
-async def history(desk: RequestContext, name: ScheduleName) -> tuple[FireView, ...]:
+async def history(context: RequestContext, name: ScheduleName) -> tuple[FireView, ...]:
     """The last ticks of a schedule, newest first."""
-    return await desk.timetable.history(name)
+    return await context.schedule_actions.history(name)
 
 
 @routes.put("/cron/{name}")
-async def edit(desk: RequestContext, name: ScheduleName, body: EditedSchedule) -> ScheduleView:
-    """Change what a schedule says."""
+async def edit(context: RequestContext, name: ScheduleName, body: EditScheduleBody) -> ScheduleView:
+    """Change fields of a schedule."""
     payload: bytes | UnsetType = UNSET
     if not isinstance(body.payload, UnsetType):
-        payload = await desk.timetable.payload(name, body.payload)
+        payload = await context.schedule_actions.payload(name, body.payload)
     change = ScheduleChange(
         expression=body.expression,
         zone=body.tz,
@@ -138,39 +138,39 @@ async def edit(desk: RequestContext, name: ScheduleName, body: EditedSchedule) -
         jitter_s=body.jitter_s,
         max_attempts=body.max_attempts,
     )
-    return await desk.timetable.edit(name, change)
+    return await context.schedule_actions.edit(name, change)
 
 
 @routes.delete("/cron/{name}", role=Role.ADMIN)
-async def delete(desk: RequestContext, name: ScheduleName) -> None:
-    """Remove a schedule; its jobs stay."""
-    await desk.timetable.delete(name)
+async def delete(context: RequestContext, name: ScheduleName) -> None:
+    """Delete a schedule; its jobs stay."""
+    await context.schedule_actions.delete(name)
 
 
 @routes.post("/cron/{name}/enabled")
-async def enabled(desk: RequestContext, name: ScheduleName, body: Enabled) -> None:
-    """Let a schedule fire, or not."""
+async def set_enabled(context: RequestContext, name: ScheduleName, body: EnabledBody) -> None:
+    """Enable or disable a schedule."""
     if body.enabled:
-        await desk.timetable.enable(name)
+        await context.schedule_actions.enable(name)
     else:
-        await desk.timetable.disable(name)
+        await context.schedule_actions.disable(name)
 
 
 @routes.post("/cron/{name}/expr")
-async def expression(desk: RequestContext, name: ScheduleName, body: NewExpression) -> None:
-    """Set when a schedule fires."""
-    await desk.timetable.edit(name, ScheduleChange(expression=body.expr))
+async def set_expression(context: RequestContext, name: ScheduleName, body: ExpressionBody) -> None:
+    """Set the cron expression."""
+    await context.schedule_actions.edit(name, ScheduleChange(expression=body.expr))
 
 
 @routes.post("/cron/{name}/dedupe")
-async def dedupe(desk: RequestContext, name: ScheduleName, body: Dedupe) -> None:
-    """Set whether ticks are skipped while an earlier job is not over."""
+async def set_dedupe(context: RequestContext, name: ScheduleName, body: DedupeBody) -> None:
+    """Set whether ticks are skipped while an earlier job is not terminal."""
     overlap = Overlap.SKIP if body.dedupe else Overlap.ALLOW
-    await desk.timetable.edit(name, ScheduleChange(overlap=overlap))
+    await context.schedule_actions.edit(name, ScheduleChange(overlap=overlap))
 
 
 @routes.post("/cron/{name}/trigger")
-async def trigger(desk: RequestContext, name: ScheduleName) -> Fired:
-    """Store the job of a schedule now."""
-    fire = fire_view(await desk.timetable.trigger(name))
-    return Fired(fire.job_id, fire.outcome)
+async def trigger(context: RequestContext, name: ScheduleName) -> TriggerResult:
+    """Enqueue the job of a schedule now."""
+    fire = fire_view(await context.schedule_actions.trigger(name))
+    return TriggerResult(fire.job_id, fire.outcome)

@@ -1,7 +1,6 @@
-"""Acting on jobs over HTTP: enqueue, and what an operator does to jobs they can name.
+"""Actions on jobs over HTTP: enqueue, and actions on jobs by id or by state.
 
-Whatever might be long runs as an operation, see ``bulk``; the routes here that act by state answer
-when they are done, in bounded steps.
+The routes by state work in batches and respond when all are done; ``bulk`` runs in the background.
 """
 
 from typing import Annotated, Any
@@ -22,15 +21,15 @@ from .parameters import (
     JobId,
     KeyText,
     KindName,
-    Moment,
     Payload,
     Priority,
     QueueName,
+    ReasonText,
     Seconds,
     Status,
-    Words,
-    bounded,
-    states,
+    Timestamp,
+    check_time,
+    job_statuses,
 )
 from .route import Routes
 
@@ -40,49 +39,49 @@ DEMO_KIND = "noop_echo"
 DEMO_QUEUE = "default"
 
 
-class NewJob(Body, frozen=True, kw_only=True):
-    """A job to store. Without ``queue_name`` it goes to the queue of its kind."""
+class EnqueueBody(Body, frozen=True, kw_only=True):
+    """A job to enqueue. Without ``queue_name`` it goes to the queue of its kind."""
 
     kind: KindName
     payload: Payload = None
     queue_name: QueueName | None = None
     dedupe_key: KeyText | None = None
-    run_at: Moment | None = None
+    run_at: Timestamp | None = None
     delay_seconds: Seconds | None = None
     priority: Priority | None = None
     max_attempts: Attempts | None = None
     tags: Annotated[tuple[KeyText, ...], Meta(max_length=32)] | None = None
 
 
-class Stored(Struct, frozen=True, kw_only=True):
-    """The job; ``duplicate``: its dedupe key was taken, and this is the job that holds it."""
+class EnqueuedJob(Struct, frozen=True, kw_only=True):
+    """The job; ``duplicate``: the dedupe key was taken, and this is the job that holds it."""
 
     id: str
     duplicate: bool
     status: JobStatus
 
 
-class Demo(Body, frozen=True, kw_only=True):
-    """What the sample job echoes."""
+class EnqueueDemoBody(Body, frozen=True, kw_only=True):
+    """The payload that the sample job echoes."""
 
     payload: Payload = None
 
 
-class These(Body, frozen=True, kw_only=True):
+class JobIdsBody(Body, frozen=True, kw_only=True):
     """Jobs by id."""
 
     ids: Ids
 
 
-class Cancelled(Body, frozen=True, kw_only=True):
-    """Jobs by id, and what they are told."""
+class CancelBody(Body, frozen=True, kw_only=True):
+    """Jobs by id, and the reason for them."""
 
     ids: Ids
-    reason: Words = ""
+    reason: ReasonText = ""
 
 
-class Done(Struct, frozen=True, kw_only=True):
-    """``changed`` were moved or removed, ``requested`` are running and were asked to stop,
+class ActionResult(Struct, frozen=True, kw_only=True):
+    """``changed`` were changed or deleted, ``requested`` are running and got a cancel request,
     ``skipped`` are in a state the action does not apply to, ``missing`` do not exist."""
 
     count: int
@@ -92,148 +91,150 @@ class Done(Struct, frozen=True, kw_only=True):
     missing: int
 
 
-class OfStatus(Body, frozen=True, kw_only=True):
+class ByStatusBody(Body, frozen=True, kw_only=True):
     """Jobs by state, of one queue or all."""
 
     status: Status
     queue_name: QueueName | None = None
 
 
-class OlderThan(Body, frozen=True, kw_only=True):
+class OlderThanBody(Body, frozen=True, kw_only=True):
     """Jobs by age, of one queue or all."""
 
     days: Days
     queue_name: QueueName | None = None
 
 
-class Copy(Body, frozen=True, kw_only=True):
-    """What the copy gets instead of the payload; fields shown as hidden keep what they hid."""
+class DuplicateBody(Body, frozen=True, kw_only=True):
+    """Another payload for the copy; redacted values in it get the original secrets."""
 
     payload: Any | UnsetType = UNSET
 
 
-class Copied(Struct, frozen=True):
+class DuplicatedJob(Struct, frozen=True):
     """The new job."""
 
     id: str
 
 
-class Removed(Struct, frozen=True):
-    """How many jobs were removed."""
+class DeletedJobs(Struct, frozen=True):
+    """How many jobs were deleted."""
 
     deleted: int
 
 
 @routes.post("/jobs/enqueue")
-async def enqueue(desk: RequestContext, body: NewJob) -> Stored:
-    """Store a job."""
+async def enqueue(context: RequestContext, body: EnqueueBody) -> EnqueuedJob:
+    """Enqueue a job."""
     options: dict[str, Any] = {
         "queue": body.queue_name,
         "dedupe_key": body.dedupe_key,
-        "run_at": None if body.run_at is None else bounded("run_at", body.run_at),
+        "run_at": None if body.run_at is None else check_time("run_at", body.run_at),
         "delay": body.delay_seconds,
         "priority": body.priority,
         "max_attempts": body.max_attempts,
         "tags": body.tags,
     }
-    return await _stored(desk, body.kind, body.payload, options)
+    return await _enqueue(context, body.kind, body.payload, options)
 
 
 @routes.post("/jobs/enqueue-demo")
-async def enqueue_demo(desk: RequestContext, body: Demo) -> Stored:
-    """Store a sample job that echoes its payload."""
-    return await _stored(desk, DEMO_KIND, body.payload, {"queue": DEMO_QUEUE})
+async def enqueue_demo(context: RequestContext, body: EnqueueDemoBody) -> EnqueuedJob:
+    """Enqueue a sample job that echoes its payload."""
+    return await _enqueue(context, DEMO_KIND, body.payload, {"queue": DEMO_QUEUE})
 
 
 @routes.post("/jobs/retry")
-async def retry(desk: RequestContext, body: These) -> Done:
-    """Bring failed, dead and cancelled jobs back, with all their attempts."""
-    return _done(await desk.operator.retry(Selection(ids=body.ids)))
+async def retry(context: RequestContext, body: JobIdsBody) -> ActionResult:
+    """Make failed, dead and cancelled jobs pending again, with all their attempts."""
+    return _result(await context.job_actions.retry(Selection(ids=body.ids)))
 
 
 @routes.post("/jobs/requeue")
-async def requeue(desk: RequestContext, body: These) -> Done:
+async def requeue(context: RequestContext, body: JobIdsBody) -> ActionResult:
     """The same as retry."""
-    return await retry(desk, body)
+    return await retry(context, body)
 
 
 @routes.post("/jobs/retry-all-failed")
-async def retry_all_failed(desk: RequestContext) -> Done:
-    """Bring back every job that failed and waits for its next attempt."""
-    chosen = Filter(statuses=(JobStatus.FAILED,))
-    return _done(await desk.operator.retry(Selection(filter=chosen)))
+async def retry_all_failed(context: RequestContext) -> ActionResult:
+    """Retry every job that failed and waits for its next attempt."""
+    failed_jobs = Filter(statuses=(JobStatus.FAILED,))
+    return _result(await context.job_actions.retry(Selection(filter=failed_jobs)))
 
 
 @routes.post("/jobs/retry-all-by-status")
-async def retry_all_by_status(desk: RequestContext, body: OfStatus) -> Done:
-    """Bring back every job of a state: failed, dead or cancelled."""
-    return _done(await desk.operator.retry(_of(body)))
+async def retry_all_by_status(context: RequestContext, body: ByStatusBody) -> ActionResult:
+    """Retry every job of a state: failed, dead or cancelled."""
+    return _result(await context.job_actions.retry(_by_status(body)))
 
 
 @routes.post("/jobs/run-now/{id}")
-async def run_now(desk: RequestContext, id: JobId) -> bool:
-    """Start a scheduled job or a waiting retry now; whether it was one."""
-    return (await desk.operator.run_now(Selection(ids=(id,)))).changed > 0
+async def run_now(context: RequestContext, id: JobId) -> bool:
+    """Make a scheduled job or a waiting retry due now; false if it was neither."""
+    return (await context.job_actions.run_now(Selection(ids=(id,)))).changed > 0
 
 
 @routes.post("/jobs/cancel")
-async def cancel(desk: RequestContext, body: Cancelled) -> Done:
-    """Cancel jobs that wait, and ask running ones to stop."""
-    return _done(await desk.operator.cancel(Selection(ids=body.ids), reason=body.reason))
+async def cancel(context: RequestContext, body: CancelBody) -> ActionResult:
+    """Cancel waiting jobs, and request the cancellation of running ones."""
+    return _result(await context.job_actions.cancel(Selection(ids=body.ids), reason=body.reason))
 
 
 @routes.post("/jobs/duplicate/{id}")
-async def duplicate(desk: RequestContext, id: JobId, body: Copy) -> Copied:
-    """Store a job once more, with its own payload or an edited one."""
+async def duplicate(context: RequestContext, id: JobId, body: DuplicateBody) -> DuplicatedJob:
+    """Enqueue a copy of a job, with its own payload or an edited one."""
     if body.payload is not UNSET:
-        return Copied(await desk.operator.duplicate_with(id, body.payload))
-    return Copied(await desk.operator.duplicate_one(id))
+        return DuplicatedJob(await context.job_actions.duplicate_with(id, body.payload))
+    return DuplicatedJob(await context.job_actions.duplicate_one(id))
 
 
 @routes.post("/jobs/delete", role=Role.ADMIN)
-async def delete(desk: RequestContext, body: These) -> Done:
-    """Remove jobs that do not run; ask running ones to stop."""
-    return _done(await desk.operator.delete(Selection(ids=body.ids)))
+async def delete(context: RequestContext, body: JobIdsBody) -> ActionResult:
+    """Delete jobs that are not running; running ones get a cancel request."""
+    return _result(await context.job_actions.delete(Selection(ids=body.ids)))
 
 
 @routes.post("/jobs/delete-by-status", role=Role.ADMIN)
-async def delete_by_status(desk: RequestContext, body: OfStatus) -> Done:
-    """Remove every job of a state that does not run."""
-    return _done(await desk.operator.delete(_of(body)))
+async def delete_by_status(context: RequestContext, body: ByStatusBody) -> ActionResult:
+    """Delete every job of a state other than running."""
+    return _result(await context.job_actions.delete(_by_status(body)))
 
 
 @routes.post("/jobs/delete-done-older-than", role=Role.ADMIN)
-async def delete_done_older_than(desk: RequestContext, body: OlderThan) -> Removed:
-    """Remove jobs that were done so many days ago."""
+async def delete_done_older_than(context: RequestContext, body: OlderThanBody) -> DeletedJobs:
+    """Delete jobs that were done so many days ago."""
     names = [body.queue_name]
     if body.queue_name is None:
-        names = list({count.queue: None for count in await desk.store.metrics.counts()})
+        names = list({count.queue: None for count in await context.store.metrics.counts()})
     deleted = 0
     for name in names:
-        keep = Retention(queue=name, done_s=body.days * 86_400.0, dead_s=None, cancelled_s=None)
-        deleted += await desk.operator.purge(keep)
-    return Removed(deleted)
+        retention = Retention(
+            queue=name, done_s=body.days * 86_400.0, dead_s=None, cancelled_s=None
+        )
+        deleted += await context.job_actions.purge(retention)
+    return DeletedJobs(deleted)
 
 
-async def _stored(
-    desk: RequestContext, kind: str, payload: Payload, options: dict[str, Any]
-) -> Stored:
-    given = {name: value for name, value in options.items() if value is not None}
-    job = await desk.forge.aenqueue(kind, payload, **given)
+async def _enqueue(
+    context: RequestContext, kind: str, payload: Payload, options: dict[str, Any]
+) -> EnqueuedJob:
+    options_set = {name: value for name, value in options.items() if value is not None}
+    job = await context.forge.aenqueue(kind, payload, **options_set)
     detail = {"kind": kind, "duplicate": job.duplicate}
-    await desk.operator.note("enqueue", job.id, detail)
-    return Stored(id=job.id, duplicate=job.duplicate, status=job.status)
+    await context.job_actions.record_action("enqueue", job.id, detail)
+    return EnqueuedJob(id=job.id, duplicate=job.duplicate, status=job.status)
 
 
-def _of(body: OfStatus) -> Selection:
-    return Selection(filter=Filter(queue=body.queue_name, statuses=states((body.status,))))
+def _by_status(body: ByStatusBody) -> Selection:
+    return Selection(filter=Filter(queue=body.queue_name, statuses=job_statuses((body.status,))))
 
 
-def _done(acted: Acted) -> Done:
-    return Done(
-        count=acted.changed + acted.requested,
-        changed=acted.changed,
-        requested=acted.requested,
-        skipped=acted.skipped,
-        missing=acted.missing,
+def _result(totals: Acted) -> ActionResult:
+    return ActionResult(
+        count=totals.changed + totals.requested,
+        changed=totals.changed,
+        requested=totals.requested,
+        skipped=totals.skipped,
+        missing=totals.missing,
     )

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: looking at them. ``job_actions`` acts, ``bulk`` acts on many."""
+"""Reads jobs over HTTP. ``job_actions`` and ``bulk`` change them."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from forge_jobs.core.selection import Filter
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
 from forge_jobs.ops.search import search
-from forge_jobs.ops.views import ErrorView, JobLine, JobsPage, JobView
+from forge_jobs.ops.views import ErrorView, JobsPage, JobSummary, JobView
 from forge_jobs.web.request_context import RequestContext
 
 from .parameters import (
@@ -20,23 +20,23 @@ from .parameters import (
     KeyText,
     KindName,
     Limit,
-    Moment,
     Offset,
     QueueName,
     SearchText,
     Status,
+    Timestamp,
 )
 from .route import BadRequest, Routes
 
 routes = Routes()
 
-_STEP = 500
+_MAX_BATCH = 500
 _MAX_SCHEDULED = 500
 DEFAULT_LIMIT = 50
 
 
-class Listing(Body, frozen=True, kw_only=True):
-    """A page of jobs: by ``after``, the cursor of the page before, or by offset up to 10,000."""
+class ListJobsBody(Body, frozen=True, kw_only=True):
+    """A page of jobs: by ``after``, the ``next`` of the page before, or by offset up to 10,000."""
 
     filter: JobFilter = JobFilter()
     limit: Limit = DEFAULT_LIMIT
@@ -44,12 +44,12 @@ class Listing(Body, frozen=True, kw_only=True):
     after: CursorText | None = None
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    """Newest first. ``total`` stops at 10,000, and ``more`` says that there are more; it is null
-    for a search, which tells how many jobs it ``looked`` at instead. ``stopped``: the page is short
-    because one look goes through a bounded number of jobs; ``next`` looks further."""
+class JobList(Struct, frozen=True, kw_only=True):
+    """Newest first. ``total`` is counted up to 10,000; ``more``: there are more. A search has no
+    ``total``; ``looked`` is the number of jobs it read. ``stopped``: the page is short because one
+    request reads a bounded number of jobs; ``next`` continues."""
 
-    rows: tuple[JobLine, ...]
+    rows: tuple[JobSummary, ...]
     total: int | None
     more: bool
     limit: int
@@ -59,8 +59,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     stopped: bool = False
 
 
-class Query(Struct, frozen=True, kw_only=True):
-    """A filter in the address."""
+class ListJobsQuery(Struct, frozen=True, kw_only=True):
+    """A filter in the query string."""
 
     queue: tuple[QueueName, ...] = ()
     kind: tuple[KindName, ...] = ()
@@ -68,40 +68,40 @@ class Query(Struct, frozen=True, kw_only=True):
     tag: KeyText | None = None
     dedupe_key: KeyText | None = None
     error: SearchText | None = None
-    since: Moment | None = field(default=None, name="from")
-    until: Moment | None = field(default=None, name="to")
+    since: Timestamp | None = field(default=None, name="from")
+    until: Timestamp | None = field(default=None, name="to")
     payload_search: SearchText | None = None
     limit: Limit = DEFAULT_LIMIT
     after: CursorText | None = None
 
 
-class Counting(Body, frozen=True, kw_only=True):
-    """Which jobs."""
+class CountJobsBody(Body, frozen=True, kw_only=True):
+    """The jobs to count."""
 
     filter: JobFilter = JobFilter()
 
 
-class Counted(Struct, frozen=True):
-    """How many; ``more`` than that when the count stopped at its cap."""
+class JobCount(Struct, frozen=True):
+    """The number of jobs; ``more``: the count stopped at its cap."""
 
     jobs: int
     more: bool
 
 
-class Some(Struct, frozen=True, kw_only=True):
-    """The newest of one queue, or of all."""
+class NewestJobsQuery(Struct, frozen=True, kw_only=True):
+    """The newest jobs of one queue, or of all."""
 
     queue_name: QueueName | None = None
     limit: Limit = 100
 
 
-class Kinds(Struct, frozen=True, kw_only=True):
+class KindsQuery(Struct, frozen=True, kw_only=True):
     """Kinds of one queue, or of all."""
 
     queue_name: QueueName | None = None
 
 
-class Inspected(Struct, frozen=True, kw_only=True):
+class JobDetails(Struct, frozen=True, kw_only=True):
     """One job in full."""
 
     row: JobView
@@ -110,17 +110,17 @@ class Inspected(Struct, frozen=True, kw_only=True):
 
 
 @routes.post("/jobs/list", writes=False)
-async def listed(desk: RequestContext, body: Listing) -> Listed:
+async def list_jobs(context: RequestContext, body: ListJobsBody) -> JobList:
     """Jobs by filter, newest first."""
     if body.after is not None and body.offset:
         raise BadRequest("offset", "offset: give after or offset, not both")
-    return await _page(desk, body.filter, body.limit, body.after, body.offset)
+    return await _job_list(context, body.filter, body.limit, body.after, body.offset)
 
 
 @routes.get("/jobs")
-async def query_jobs(desk: RequestContext, query: Query) -> Listed:
-    """The same as a plain link."""
-    chosen = JobFilter(
+async def query_jobs(context: RequestContext, query: ListJobsQuery) -> JobList:
+    """Jobs by a filter in the query string, newest first."""
+    job_filter = JobFilter(
         queues=query.queue,
         kinds=query.kind,
         statuses=query.status,
@@ -131,67 +131,70 @@ async def query_jobs(desk: RequestContext, query: Query) -> Listed:
         until=query.until,
         payload_search=query.payload_search,
     )
-    return await _page(desk, chosen, query.limit, query.after, 0)
+    return await _job_list(context, job_filter, query.limit, query.after, 0)
 
 
 @routes.post("/jobs/count", writes=False)
-async def counted(desk: RequestContext, body: Counting) -> Counted:
-    """How many jobs match, counted up to 10,000."""
-    found = await queries.count(desk.store, body.filter.exact())
-    return Counted(found.jobs, found.more)
+async def count_jobs(context: RequestContext, body: CountJobsBody) -> JobCount:
+    """Count the jobs that match, up to 10,000."""
+    result = await queries.count(context.store, body.filter.bulk_filter())
+    return JobCount(result.jobs, result.more)
 
 
 @routes.get("/jobs/failed")
-async def failed(desk: RequestContext, query: Some) -> tuple[JobLine, ...]:
-    """Jobs that failed and are tried again."""
-    chosen = Filter(queue=query.queue_name, statuses=(JobStatus.FAILED,))
-    return (await queries.jobs(desk.store, chosen, limit=query.limit)).jobs
+async def list_failed(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
+    """Jobs that failed and will be retried."""
+    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.FAILED,))
+    return (await queries.jobs(context.store, job_filter, limit=query.limit)).jobs
 
 
 @routes.get("/jobs/scheduled")
-async def scheduled(desk: RequestContext, query: Some) -> tuple[JobLine, ...]:
-    """Jobs that wait for their time, at most 500."""
-    chosen = Filter(queue=query.queue_name, statuses=(JobStatus.SCHEDULED,))
-    page = await queries.jobs(desk.store, chosen, limit=min(query.limit, _MAX_SCHEDULED))
+async def list_scheduled(context: RequestContext, query: NewestJobsQuery) -> tuple[JobSummary, ...]:
+    """Jobs scheduled for later, at most 500."""
+    job_filter = Filter(queue=query.queue_name, statuses=(JobStatus.SCHEDULED,))
+    page = await queries.jobs(context.store, job_filter, limit=min(query.limit, _MAX_SCHEDULED))
     return page.jobs
 
 
 @routes.get("/jobs/kinds")
-async def kinds(desk: RequestContext, query: Kinds) -> tuple[str, ...]:
+async def list_kinds(context: RequestContext, query: KindsQuery) -> tuple[str, ...]:
     """Kinds that workers have published."""
-    known = {**await desk.store.queues.kinds()}
-    wanted = query.queue_name
-    return tuple(sorted(kind for kind, queue in known.items() if wanted in (None, queue)))
+    queues_by_kind = {**await context.store.queues.kinds()}
+    queue_name = query.queue_name
+    return tuple(
+        sorted(kind for kind, queue in queues_by_kind.items() if queue_name in (None, queue))
+    )
 
 
 @routes.get("/jobs/inspect/{id}")
-async def inspect(desk: RequestContext, id: JobId) -> Inspected:
+async def inspect(context: RequestContext, id: JobId) -> JobDetails:
     """One job with its payload, errors, log lines, and why it is not running."""
-    view = await queries.job(desk.store, id, clock=desk.clock)
-    return Inspected(row=view, payload=view.payload, error_history=view.errors)
+    view = await queries.job(context.store, id, clock=context.clock)
+    return JobDetails(row=view, payload=view.payload, error_history=view.errors)
 
 
-async def _page(
-    desk: RequestContext, chosen: JobFilter, limit: int, after: str | None, offset: int
-) -> Listed:
-    plain, rest = chosen.plain(), chosen.rest()
-    if rest is not None:
+async def _job_list(
+    context: RequestContext, job_filter: JobFilter, limit: int, after: str | None, offset: int
+) -> JobList:
+    indexed, conditions = job_filter.indexed_filter(), job_filter.search_conditions()
+    if conditions is not None:
         if offset:
             raise BadRequest("offset", "offset: a search goes on by its cursor, in after")
-        found = await search(desk.store, plain, rest, limit=limit, after=after)
-        return Listed(
-            rows=found.jobs,
+        result = await search(context.store, indexed, conditions, limit=limit, after=after)
+        return JobList(
+            rows=result.jobs,
             total=None,
-            more=found.next is not None,
+            more=result.next is not None,
             limit=limit,
             offset=0,
-            looked=found.looked,
-            next=found.next,
+            looked=result.jobs_read,
+            next=result.next,
         )
     page, total = await asyncio.gather(
-        _behind(desk, plain, limit, after, offset), queries.count(desk.store, plain)
+        _page_at_offset(context, indexed, limit, after, offset),
+        queries.count(context.store, indexed),
     )
-    return Listed(
+    return JobList(
         rows=page.jobs,
         total=total.jobs,
         more=total.more,
@@ -203,15 +206,15 @@ async def _page(
     )
 
 
-async def _behind(
-    desk: RequestContext, chosen: Filter, limit: int, after: str | None, offset: int
+async def _page_at_offset(
+    context: RequestContext, job_filter: Filter, limit: int, after: str | None, offset: int
 ) -> JobsPage:
-    """A page behind so many jobs, which are walked over by cursor."""
+    """The page after ``offset`` jobs, which are skipped by cursor."""
     while offset:
-        step = min(offset, _STEP)
-        skipped = await desk.store.jobs.page(chosen, limit=step, after=after)
+        batch_size = min(offset, _MAX_BATCH)
+        skipped = await context.store.jobs.page(job_filter, limit=batch_size, after=after)
         offset -= len(skipped.jobs)
         after = skipped.next
         if after is None or (skipped.stopped and offset):
             return JobsPage(jobs=(), next=after, stopped=skipped.stopped)
-    return await queries.jobs(desk.store, chosen, limit=limit, after=after)
+    return await queries.jobs(context.store, job_filter, limit=limit, after=after)

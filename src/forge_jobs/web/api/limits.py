@@ -1,6 +1,6 @@
 """Limits over HTTP: declared limits of queues and tasks, throttle scopes, rate limits of handlers.
 
-Scopes are any text, so they stand in the body and not in the path.
+The name of a scope may be any text, so it is in the body and not in the path.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ Concurrency = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class AllLimits(Struct, frozen=True, kw_only=True):
-    """Everything that bounds jobs."""
+    """Declared limits, throttle scopes and rate limits."""
 
     limits: tuple[LimitView, ...]
     scopes: tuple[ScopeView, ...]
     rates: tuple[RateLimitView, ...]
 
 
-class NewLimit(Body, frozen=True, kw_only=True):
-    """Numbers to set; what is not given stays. ``lift`` takes all of them away."""
+class LimitBody(Body, frozen=True, kw_only=True):
+    """Bounds to set; omitted ones do not change. ``lift`` removes all of them."""
 
     concurrency: Concurrency | None = None
     rate: Rate | None = None
@@ -40,35 +40,35 @@ class NewLimit(Body, frozen=True, kw_only=True):
     lift: bool = False
 
 
-class NewRate(Body, frozen=True, kw_only=True):
-    """The rate of a scope that handlers ask permits of."""
+class RateBody(Body, frozen=True, kw_only=True):
+    """The rate of a scope that handlers take permits from."""
 
     scope: KeyText
     rate: Rate | None = None
     burst: Burst | None = None
 
 
-class Scope(Body, frozen=True, kw_only=True):
+class ScopeBody(Body, frozen=True, kw_only=True):
     """A scope by its name."""
 
     scope: KeyText
 
 
 @routes.get("/limits")
-async def listed(desk: RequestContext) -> AllLimits:
+async def list_limits(context: RequestContext) -> AllLimits:
     """All limits, throttle scopes and rate limits."""
     declared, scopes, rates = await asyncio.gather(
-        declared_limits.declared_limits(desk.store),
-        declared_limits.scopes(desk.store, clock=desk.clock),
-        rate_limits.rate_limits(desk.store),
+        declared_limits.declared_limits(context.store),
+        declared_limits.scopes(context.store, clock=context.clock),
+        rate_limits.rate_limits(context.store),
     )
     return AllLimits(limits=declared, scopes=scopes, rates=rates)
 
 
 @routes.put("/limits/{name}")
-async def put(desk: RequestContext, name: LimitName, body: NewLimit) -> LimitView:
-    """Set the numbers of a limit; code does not overwrite them."""
-    return await desk.bound_operator.set(
+async def put_limit(context: RequestContext, name: LimitName, body: LimitBody) -> LimitView:
+    """Set the bounds of a limit; code does not overwrite them."""
+    return await context.limit_actions.set(
         name,
         concurrency=body.concurrency,
         rate=body.rate,
@@ -78,24 +78,24 @@ async def put(desk: RequestContext, name: LimitName, body: NewLimit) -> LimitVie
 
 
 @routes.post("/limits/{name}/reset")
-async def reset(desk: RequestContext, name: LimitName) -> None:
-    """Let code say again what a limit is."""
-    await desk.bound_operator.reset(name)
+async def reset_limit(context: RequestContext, name: LimitName) -> None:
+    """Return a limit to what code declares."""
+    await context.limit_actions.reset(name)
 
 
 @routes.post("/scopes/open")
-async def open_scope(desk: RequestContext, body: Scope) -> None:
-    """Forget the throttle of a scope: its jobs start again."""
-    await desk.bound_operator.open_scope(body.scope)
+async def open_scope(context: RequestContext, body: ScopeBody) -> None:
+    """Open a throttled scope: its jobs may start."""
+    await context.limit_actions.open_scope(body.scope)
 
 
 @routes.post("/rates")
-async def set_rate(desk: RequestContext, body: NewRate) -> RateLimitView:
-    """Set the rate of a scope that handlers ask permits of."""
-    return await desk.limit_operator.set_rate(body.scope, body.rate, burst=body.burst)
+async def set_rate(context: RequestContext, body: RateBody) -> RateLimitView:
+    """Set the rate of a scope that handlers take permits from."""
+    return await context.rate_limit_actions.set_rate(body.scope, body.rate, burst=body.burst)
 
 
 @routes.post("/rates/drain")
-async def drain(desk: RequestContext, body: Scope) -> RateLimitView:
-    """Let nobody have a permit of a scope until it has refilled."""
-    return await desk.limit_operator.drain(body.scope)
+async def drain_rate(context: RequestContext, body: ScopeBody) -> RateLimitView:
+    """Remove all permits of a scope until it has refilled."""
+    return await context.rate_limit_actions.drain(body.scope)

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the routes themselves: their signatures and their words."""
+"""Generates the OpenAPI 3.1 document from the routes: signatures, docstrings and constraints."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,32 +11,32 @@ from msgspec import Struct
 from forge_jobs.web.error_responses import Problem
 
 from .all import ROUTES
-from .route import Route, Text
+from .route import Route, TextBody
 
-_REFERENCE: Final = "#/components/schemas/{name}"
+_REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _PROBLEMS: Final = {
-    400: "The request is wrong; the answer names the field.",
-    401: "Nobody known: send a bearer token, or log in.",
-    403: "The role does not reach, or the request came from another site.",
+    400: "The request is wrong; the response names the field.",
+    401: "Not authenticated: send a bearer token, or log in.",
+    403: "The role is not sufficient, or the request came from another site.",
     404: "The named thing does not exist.",
-    409: "The present state does not allow it.",
+    409: "The current state does not allow it.",
     413: "The body is too large.",
-    421: "This name is not served here.",
+    421: "This host name is not served here.",
     503: "The store cannot be reached.",
     507: "The store is full.",
 }
 
 
 @lru_cache(maxsize=8)
-def described(root: str, *, read_only: bool) -> dict[str, Any]:
-    """The document of the routes that are there."""
+def openapi_document(root: str, *, read_only: bool) -> dict[str, Any]:
+    """The document of the available routes; ``root`` is the server URL."""
     routes = [route for route in ROUTES if not (read_only and route.writes)]
-    types = _types(routes)
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-    named = dict(zip(map(_key, types), schemas, strict=True))
+    types = _schema_types(routes)
+    type_schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    schemas = dict(zip(map(_type_key, types), type_schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(openapi_path(route), {})[route.method.lower()] = _operation(route, named)
+        paths.setdefault(openapi_path(route), {})[route.method.lower()] = _operation(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -55,87 +55,87 @@ def described(root: str, *, read_only: bool) -> dict[str, Any]:
 
 
 def openapi_path(route: Route) -> str:
-    """The path of a route below the place where Mission Control is mounted."""
+    """The path of a route below the mount path."""
     return route.path if route.path == "/metrics" else f"/api{route.path}"
 
 
-def _types(routes: Sequence[Route]) -> list[Any]:
-    found: dict[str, Any] = {_key(Problem): Problem}
+def _schema_types(routes: Sequence[Route]) -> list[Any]:
+    types_by_key: dict[str, Any] = {_type_key(Problem): Problem}
     for route in routes:
-        kinds = [*route.parameters.values(), route.body, _answer(route)]
+        types = [*route.parameters.values(), route.body, _response_type(route)]
         if route.query is not None:
-            kinds.extend(field.type for field in msgspec.structs.fields(route.query))
-        found.update((_key(kind), kind) for kind in kinds if kind is not None)
-    return list(found.values())
+            types.extend(field.type for field in msgspec.structs.fields(route.query))
+        types_by_key.update((_type_key(type_), type_) for type_ in types if type_ is not None)
+    return list(types_by_key.values())
 
 
-def _key(kind: Any) -> str:
-    return repr(kind)
+def _type_key(type_: Any) -> str:
+    return repr(type_)
 
 
-def _answer(route: Route) -> Any:
-    return None if route.answer in (None, type(None), Text) else route.answer
+def _response_type(route: Route) -> Any:
+    return None if route.response_type in (None, type(None), TextBody) else route.response_type
 
 
-def _operation(route: Route, named: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     module = route.endpoint.__module__.rpartition(".")[2]
     operation: dict[str, Any] = {
         "operationId": f"{module}_{route.endpoint.__name__}",
         "summary": route.summary,
         "tags": [module],
         "x-role": route.role.word,
-        "parameters": _parameters(route, named),
-        "responses": _responses(route, named),
+        "parameters": _parameters(route, schemas),
+        "responses": _responses(route, schemas),
     }
     if route.body is not None:
         operation["requestBody"] = {
             "required": any(field.required for field in msgspec.structs.fields(route.body)),
-            "content": {"application/json": {"schema": named[_key(route.body)]}},
+            "content": {"application/json": {"schema": schemas[_type_key(route.body)]}},
         }
     return operation
 
 
-def _parameters(route: Route, named: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": named[_key(kind)]}
-        for name, kind in route.parameters.items()
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": schemas[_type_key(type_)]}
+        for name, type_ in route.parameters.items()
     ]
     if route.query is not None:
-        found.extend(_asked(route.query, named))
-    return found
+        parameters.extend(_query_parameters(route.query, schemas))
+    return parameters
 
 
-def _asked(query: type[Struct], named: dict[str, Any]) -> list[dict[str, Any]]:
+def _query_parameters(query: type[Struct], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "name": field.encode_name,
             "in": "query",
             "required": field.required,
-            "schema": _without_null(named[_key(field.type)]),
+            "schema": _without_null(schemas[_type_key(field.type)]),
         }
         for field in msgspec.structs.fields(query)
     ]
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """What is not in an address is left out; there is no null there."""
-    choices = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    """Query parameters are omitted instead of null, so null is removed from their schema."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     return choices[0] if len(choices) == 1 else schema
 
 
-def _responses(route: Route, named: dict[str, Any]) -> dict[str, Any]:
-    answer = _answer(route)
-    if route.answer is Text:
+def _responses(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    response_type = _response_type(route)
+    if route.response_type is TextBody:
         content: Any = {"text/plain": {"schema": {"type": "string"}}}
-        good = {"200": {"description": route.summary, "content": content}}
-    elif answer is None:
-        good = {"204": {"description": "Done."}}
+        success = {"200": {"description": route.summary, "content": content}}
+    elif response_type is None:
+        success = {"204": {"description": "Done."}}
     else:
-        content = {"application/json": {"schema": named[_key(answer)]}}
-        good = {"200": {"description": route.summary, "content": content}}
-    problem = {"application/json": {"schema": named[_key(Problem)]}}
+        content = {"application/json": {"schema": schemas[_type_key(response_type)]}}
+        success = {"200": {"description": route.summary, "content": content}}
+    problem = {"application/json": {"schema": schemas[_type_key(Problem)]}}
     return {
-        **good,
+        **success,
         **{
             str(status): {"description": text, "content": problem}
             for status, text in _PROBLEMS.items()

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import QueueChange
@@ -10,125 +10,120 @@ from forge_jobs.ops.views import QueueView
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
+from .job_actions import DeletedJobs
 from .parameters import Body, Days, QueueName, Seconds, Slots
 from .route import BadRequest, Routes
 
 routes = Routes()
 
 
-class Paused(Body, frozen=True, kw_only=True):
-    """Whether the queue starts nothing more."""
+class PausedBody(Body, frozen=True, kw_only=True):
+    """Whether the queue is paused."""
 
     paused: bool
 
 
-class MaxWorkers(Body, frozen=True, kw_only=True):
-    """Slots over the whole cluster."""
+class MaxWorkersBody(Body, frozen=True, kw_only=True):
+    """Cluster-wide slots."""
 
     n: Slots
 
 
-class RetentionDays(Body, frozen=True, kw_only=True):
-    """How long ended jobs are kept; null keeps them for ever, what is not given stays."""
+class RetentionBody(Body, frozen=True, kw_only=True):
+    """How long terminal jobs are kept; null keeps them for ever, omitted fields do not change."""
 
     done_days: Days | UnsetType | None = UNSET
     dead_days: Days | UnsetType | None = UNSET
     cancelled_days: Days | UnsetType | None = UNSET
 
 
-class Backoff(Body, frozen=True, kw_only=True):
-    """How a queue slows down while its jobs are throttled; what is not given stays."""
+class BackoffBody(Body, frozen=True, kw_only=True):
+    """How a queue backs off while its jobs are throttled; omitted fields do not change."""
 
     enabled: bool | UnsetType = UNSET
     base_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType = UNSET
     max_seconds: Seconds | UnsetType = UNSET
 
 
-class NewQueue(Body, frozen=True, kw_only=True):
-    """Settings of a queue; one without settings gets them."""
+class QueueBody(Body, frozen=True, kw_only=True):
+    """Settings of a queue, which is created if needed."""
 
     slots: Slots
 
 
-class Deleted(Struct, frozen=True):
-    """How many jobs were removed."""
-
-    deleted: int
-
-
 @routes.get("/queue/overview")
-async def overview(desk: RequestContext) -> tuple[QueueView, ...]:
-    """Every queue with its settings, counts and who serves it."""
-    return await queries.queues(desk.store, clock=desk.clock)
+async def overview(context: RequestContext) -> tuple[QueueView, ...]:
+    """Every queue with its settings, counts and workers."""
+    return await queries.queues(context.store, clock=context.clock)
 
 
 @routes.get("/queue/{name}")
-async def one(desk: RequestContext, name: QueueName) -> QueueView:
+async def get_queue(context: RequestContext, name: QueueName) -> QueueView:
     """One queue."""
-    return await queries.queue(desk.store, name, clock=desk.clock)
+    return await queries.queue(context.store, name, clock=context.clock)
 
 
 @routes.put("/queue/{name}")
-async def put(desk: RequestContext, name: QueueName, body: NewQueue) -> QueueView:
-    """Give a queue its slots; it need not exist yet."""
-    await desk.operator.set_queue(name, QueueChange(slots=body.slots), create=True)
-    return await queries.queue(desk.store, name, clock=desk.clock)
+async def put_queue(context: RequestContext, name: QueueName, body: QueueBody) -> QueueView:
+    """Set the slots of a queue; creates its settings if needed."""
+    await context.job_actions.set_queue(name, QueueChange(slots=body.slots), create=True)
+    return await queries.queue(context.store, name, clock=context.clock)
 
 
 @routes.post("/queue/{name}/max-workers")
-async def max_workers(desk: RequestContext, name: QueueName, body: MaxWorkers) -> None:
-    """Set how many jobs of a queue run at once over the cluster."""
-    await desk.operator.set_queue(name, QueueChange(slots=body.n))
+async def set_max_workers(context: RequestContext, name: QueueName, body: MaxWorkersBody) -> None:
+    """Set the cluster-wide slots of a queue."""
+    await context.job_actions.set_queue(name, QueueChange(slots=body.n))
 
 
 @routes.post("/queue/{name}/paused")
-async def paused(desk: RequestContext, name: QueueName, body: Paused) -> None:
-    """Pause a queue, or let it go on."""
+async def set_paused(context: RequestContext, name: QueueName, body: PausedBody) -> None:
+    """Pause or resume a queue."""
     if body.paused:
-        await desk.operator.pause(name)
+        await context.job_actions.pause(name)
     else:
-        await desk.operator.resume(name)
+        await context.job_actions.resume(name)
 
 
 @routes.post("/queue/{name}/retention", role=Role.ADMIN)
-async def retention(desk: RequestContext, name: QueueName, body: RetentionDays) -> None:
-    """Set how long ended jobs of a queue are kept."""
+async def set_retention(context: RequestContext, name: QueueName, body: RetentionBody) -> None:
+    """Set how long terminal jobs of a queue are kept."""
     change = QueueChange(
-        retain_done_s=_seconds(body.done_days),
-        retain_dead_s=_seconds(body.dead_days),
-        retain_cancelled_s=_seconds(body.cancelled_days),
+        retain_done_s=_to_seconds(body.done_days),
+        retain_dead_s=_to_seconds(body.dead_days),
+        retain_cancelled_s=_to_seconds(body.cancelled_days),
     )
-    await desk.operator.set_queue(name, _something(change))
+    await context.job_actions.set_queue(name, _require_change(change))
 
 
 @routes.post("/queue/{name}/backoff")
-async def backoff(desk: RequestContext, name: QueueName, body: Backoff) -> None:
+async def set_backoff(context: RequestContext, name: QueueName, body: BackoffBody) -> None:
     """Set how a queue backs off after a throttle."""
     change = QueueChange(
         backoff_enabled=body.enabled,
         backoff_base_s=body.base_seconds,
         backoff_max_s=body.max_seconds,
     )
-    await desk.operator.set_queue(name, _something(change))
+    await context.job_actions.set_queue(name, _require_change(change))
 
 
 @routes.post("/queue/{name}/unthrottle")
-async def unthrottle(desk: RequestContext, name: QueueName) -> None:
-    """Open a queue's throttle gate now."""
-    await desk.operator.unthrottle(name)
+async def unthrottle(context: RequestContext, name: QueueName) -> None:
+    """Open the throttle gate of a queue now."""
+    await context.job_actions.unthrottle(name)
 
 
 @routes.post("/queue/cleanup", role=Role.ADMIN)
-async def cleanup(desk: RequestContext) -> Deleted:
-    """Remove ended jobs past their retention now."""
-    return Deleted(await desk.operator.purge())
+async def cleanup(context: RequestContext) -> DeletedJobs:
+    """Purge terminal jobs past their retention now."""
+    return DeletedJobs(await context.job_actions.purge())
 
 
-def _seconds(days: float | UnsetType | None) -> float | UnsetType | None:
+def _to_seconds(days: float | UnsetType | None) -> float | UnsetType | None:
     return days * 86_400.0 if isinstance(days, int | float) else days
 
 
-def _something(change: QueueChange) -> QueueChange:
+def _require_change(change: QueueChange) -> QueueChange:
     if change == QueueChange():
         raise BadRequest("body", "body: say at least one thing to change")
     return change

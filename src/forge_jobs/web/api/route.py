@@ -1,7 +1,8 @@
-"""Typed routes: a function's signature is its contract, and the OpenAPI document follows from it.
+"""Typed routes: the signature of an endpoint defines its parameters, body and response.
 
-An endpoint takes ``desk`` first, then path parameters by name, then ``query`` and ``body`` as
-msgspec Structs if it wants them, and returns what is sent as JSON.
+An endpoint takes ``context`` first, then path parameters by name, then optionally ``query`` and
+``body`` as msgspec Structs, and returns what is sent as JSON. The OpenAPI document is generated
+from the same signatures.
 """
 
 import inspect
@@ -25,24 +26,24 @@ _JSON: Final = "application/json"
 
 
 class BadRequest(Invalid):
-    """A field of the request is wrong."""
+    """A field of the request is invalid."""
 
     code = "validation"
 
-    def __init__(self, field: str, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
         self.field = field
 
 
-class Text(Struct, frozen=True):
-    """An answer that is not JSON."""
+class TextBody(Struct, frozen=True):
+    """A response that is plain text."""
 
     body: str
     media_type: str = "text/plain; charset=utf-8"
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """One operation of the API. ``writes``: it changes something, so read-only mode lacks it."""
+    """One operation of the API. ``writes``: it changes something; omitted in read-only mode."""
 
     method: str
     path: str
@@ -52,7 +53,7 @@ class Route(Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, Any]
     query: type[Struct] | None
     body: type[Struct] | None
-    answer: Any
+    response_type: Any
     writes: bool
 
 
@@ -63,31 +64,31 @@ class Routes:
         self.all: list[Route] = []
 
     def get(self, path: str, *, role: Role = Role.VIEWER) -> Callable[[F], F]:
-        """A route that only looks."""
+        """A read."""
         return self._add("GET", path, role, writes=False)
 
     def post(
         self, path: str, *, role: Role = Role.OPERATOR, writes: bool = True
     ) -> Callable[[F], F]:
-        """A route that acts, or looks with a body."""
+        """An action, or with ``writes=False`` a read with a body."""
         return self._add("POST", path, role, writes=writes)
 
     def put(self, path: str, *, role: Role = Role.OPERATOR) -> Callable[[F], F]:
-        """A route that stores or replaces one thing."""
+        """Stores or replaces a resource."""
         return self._add("PUT", path, role, writes=True)
 
     def delete(self, path: str, *, role: Role = Role.ADMIN) -> Callable[[F], F]:
-        """A route that removes one thing."""
+        """Deletes a resource."""
         return self._add("DELETE", path, role, writes=True)
 
     def _add(self, method: str, path: str, role: Role, *, writes: bool) -> Callable[[F], F]:
-        def keep(endpoint: F) -> F:
+        def register(endpoint: F) -> F:
             hints = get_type_hints(endpoint, include_extras=True)
-            answer = hints.pop("return", None)
+            response_type = hints.pop("return", None)
             parameters = {
                 name: hints[name]
                 for name in inspect.signature(endpoint).parameters
-                if name not in ("desk", "query", "body")
+                if name not in ("context", "query", "body")
             }
             self.all.append(
                 Route(
@@ -99,117 +100,117 @@ class Routes:
                     parameters=parameters,
                     query=hints.get("query"),
                     body=hints.get("body"),
-                    answer=answer,
+                    response_type=response_type,
                     writes=writes,
                 )
             )
             return endpoint
 
-        return keep
+        return register
 
 
-async def run(route: Route, desk: RequestContext, request: Request) -> Response:
-    """Read the request, call the endpoint, send its answer."""
-    given: dict[str, Any] = {
-        name: read_parameter(name, kind, request) for name, kind in route.parameters.items()
+async def handle(route: Route, context: RequestContext, request: Request) -> Response:
+    """Parse the request, call the endpoint, encode its result."""
+    arguments: dict[str, Any] = {
+        name: read_parameter(name, type_, request) for name, type_ in route.parameters.items()
     }
     if route.query is not None:
-        given["query"] = read_query(route.query, request)
+        arguments["query"] = read_query(route.query, request)
     if route.body is not None:
-        given["body"] = read_body(route.body, await request.body(), request)
-    found = await route.endpoint(desk, **given)
-    if isinstance(found, Text):
-        return Response(found.body, media_type=found.media_type)
-    if route.answer is None or route.answer is type(None):
+        arguments["body"] = read_body(route.body, await request.body(), request)
+    result = await route.endpoint(context, **arguments)
+    if isinstance(result, TextBody):
+        return Response(result.body, media_type=result.media_type)
+    if route.response_type is None or route.response_type is type(None):
         return Response(status_code=204)
-    return Response(msgspec.json.encode(found), media_type=_JSON)
+    return Response(msgspec.json.encode(result), media_type=_JSON)
 
 
-def read_parameter(name: str, kind: Any, request: Request) -> Any:
-    """A piece of the path."""
+def read_parameter(name: str, type_: Any, request: Request) -> Any:
+    """A path parameter, converted to its type."""
     text = request.path_params[name]
-    _check_text(name, text)
-    return _convert(text, kind, name, strict=False)
+    _reject_nul(name, text)
+    return _convert(text, type_, name, strict=False)
 
 
-def read_query(wanted: type[Struct], request: Request) -> Struct:
-    """The query string as a Struct; list fields take repeated names or commas."""
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(wanted)}
+def read_query(struct: type[Struct], request: Request) -> Struct:
+    """The query string as a Struct; tuple fields accept repeated names or commas."""
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
     given: dict[str, Any] = {}
     for name in request.query_params:
         if name not in fields:
-            known = ", ".join(fields)
-            raise BadRequest(name, f"there is no query parameter {name!r}: use {known}")
+            allowed = ", ".join(fields)
+            raise BadRequest(name, f"there is no query parameter {name!r}: use {allowed}")
         values = request.query_params.getlist(name)
-        _check_text(name, *values)
-        kind = fields[name]
-        if _holds(kind, tuple):
+        _reject_nul(name, *values)
+        type_ = fields[name]
+        if _contains_type(type_, tuple):
             given[name] = [part for value in values for part in value.split(",") if part]
             continue
         if len(values) > 1:
             raise BadRequest(name, f"{name} is given {len(values)} times: give it once")
-        if _holds(kind, datetime) and "-" not in values[0]:
+        if _contains_type(type_, datetime) and "-" not in values[0]:
             raise BadRequest(name, f"{name}: use a time such as 2026-01-31T09:00:00Z")
         given[name] = values[0]
-    return _convert(given, wanted, "query", strict=False)
+    return _convert(given, struct, "query", strict=False)
 
 
-def read_body(wanted: type[Struct], data: bytes, request: Request) -> Struct:
-    """The body as a Struct; it must be JSON and say so."""
-    kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
-    if kind != _JSON:
-        raise BadRequest("body", f"the body is {kind}: send application/json")
+def read_body(struct: type[Struct], data: bytes, request: Request) -> Struct:
+    """The JSON body as a Struct."""
+    media_type = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
+    if media_type != _JSON:
+        raise BadRequest("body", f"the body is {media_type}: send application/json")
     try:
-        given: Any = msgspec.json.decode(data or b"{}")
+        document: Any = msgspec.json.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest("body", f"the body is not JSON: {error}") from error
     if rb"\u0000" in data:
-        _check_text("body", *_texts(given))
-    return _convert(given, wanted, "body", strict=True)
+        _reject_nul("body", *_strings(document))
+    return _convert(document, struct, "body", strict=True)
 
 
-def _convert(given: Any, wanted: Any, whole: str, *, strict: bool) -> Any:
+def _convert(value: Any, type_: Any, default_field: str, *, strict: bool) -> Any:
     try:
-        return msgspec.convert(given, wanted, strict=strict)
+        return msgspec.convert(value, type_, strict=strict)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        field = place.strip("`").lstrip(".") or whole
-        raise BadRequest(field, f"{field}: {text}") from error
+        message, _, location = str(error).partition(" - at `$")
+        field = location.strip("`").lstrip(".") or default_field
+        raise BadRequest(field, f"{field}: {message}") from error
 
 
-def _check_text(field: str, *texts: str) -> None:
-    if any("\0" in text for text in texts):
+def _reject_nul(field: str, *values: str) -> None:
+    if any("\0" in value for value in values):
         raise BadRequest(field, f"{field} holds a NUL character, which no store can keep")
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _strings(value: Any) -> Iterator[str]:
     match value:
         case str():
             yield value
         case dict():
             for name, inner in cast("dict[str, Any]", value).items():
                 yield name
-                yield from _texts(inner)
+                yield from _strings(inner)
         case list():
             for inner in cast("list[Any]", value):
-                yield from _texts(inner)
+                yield from _strings(inner)
         case _:
             return
 
 
-def _holds(kind: Any, wanted: type) -> bool:
-    """Whether a type is, or is a choice with, another one."""
-    if kind is wanted or get_origin(kind) is wanted:
+def _contains_type(type_: Any, wanted: type) -> bool:
+    """Whether a type is ``wanted`` or a union or annotation that contains it."""
+    if type_ is wanted or get_origin(type_) is wanted:
         return True
-    return any(_holds(part, wanted) for part in get_args(kind) if part is not Ellipsis)
+    return any(_contains_type(part, wanted) for part in get_args(type_) if part is not Ellipsis)
 
 
-def as_table(routes: list[Route]) -> Mapping[tuple[str, str], Route]:
-    """Routes by method and path; a second one of the same place is a mistake."""
+def by_method_and_path(routes: list[Route]) -> Mapping[tuple[str, str], Route]:
+    """Routes by method and path; Invalid for a duplicate."""
     table: dict[tuple[str, str], Route] = {}
     for route in routes:
-        place = (route.method, route.path)
-        if place in table:
+        key = (route.method, route.path)
+        if key in table:
             raise Invalid(f"{route.method} {route.path} is routed twice")
-        table[place] = route
+        table[key] = route
     return table

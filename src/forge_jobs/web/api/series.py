@@ -1,4 +1,4 @@
-"""Charts over HTTP: what happened over time, and how workers and their store fared."""
+"""Time series over HTTP: jobs, worker resources and store latency."""
 
 from datetime import datetime
 from typing import Annotated, Final
@@ -6,48 +6,48 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct, field
 
 from forge_jobs.ops import metrics
-from forge_jobs.ops.metrics import HostSeries, KindView, Point, Series, Spans
+from forge_jobs.ops.metrics import DurationStats, HostSeries, KindView, Point, Series
 from forge_jobs.web.request_context import RequestContext
 
-from .parameters import KindName, Moment, QueueName, span
+from .parameters import KindName, QueueName, Timestamp, time_range
 from .route import Routes
 
 routes = Routes()
 
 _MINUTE_S: Final = 60
-BucketS = Annotated[int, Meta(ge=1, le=31_536_000)]
+BucketSeconds = Annotated[int, Meta(ge=1, le=31_536_000)]
 
 
-class Range(Struct, frozen=True, kw_only=True):
-    """A range of time in steps; the last hour by the minute where nothing is said."""
+class RangeQuery(Struct, frozen=True, kw_only=True):
+    """A time range in steps; by default the last hour by the minute."""
 
-    since: Moment | None = field(default=None, name="from")
-    until: Moment | None = field(default=None, name="to")
-    bucket_secs: BucketS = _MINUTE_S
+    since: Timestamp | None = field(default=None, name="from")
+    until: Timestamp | None = field(default=None, name="to")
+    bucket_secs: BucketSeconds = _MINUTE_S
 
-    async def read(self, desk: RequestContext) -> tuple[datetime, datetime, int]:
-        """The range, with the step raised to whole minutes."""
-        since, until = span(self.since, self.until, await desk.now())
+    async def resolve(self, context: RequestContext) -> tuple[datetime, datetime, int]:
+        """Start, end and step; the step is rounded up to whole minutes."""
+        since, until = time_range(self.since, self.until, await context.now())
         return since, until, -(-self.bucket_secs // _MINUTE_S) * _MINUTE_S
 
 
-class QueueRange(Range, frozen=True, kw_only=True):
-    """The same for one queue, kind or both."""
+class SeriesQuery(RangeQuery, frozen=True, kw_only=True):
+    """A time range for one queue, one kind or both."""
 
     queue: QueueName | None = None
     kind: KindName | None = None
 
 
 class StorePoint(Struct, frozen=True, kw_only=True):
-    """How the store answered a worker for one step; ``errors`` are calls that failed."""
+    """Latency of the store for one step; ``errors`` are failed calls."""
 
     at: datetime
-    exchange: Spans
+    exchange: DurationStats
     errors: int
 
 
 class StoreSeries(Struct, frozen=True, kw_only=True):
-    """The store as one worker process sees it."""
+    """Latency of the store as one worker process measured it."""
 
     host_id: str
     label: str
@@ -56,42 +56,42 @@ class StoreSeries(Struct, frozen=True, kw_only=True):
 
 
 @routes.get("/queue/timeline")
-async def timeline(desk: RequestContext, query: Range) -> tuple[Point, ...]:
-    """What happened over all queues; empty when the range is."""
-    since, until, step_s = await query.read(desk)
+async def timeline(context: RequestContext, query: RangeQuery) -> tuple[Point, ...]:
+    """Counters over all queues; empty for an empty range."""
+    since, until, step_s = await query.resolve(context)
     if until <= since:
         return ()
-    return (await metrics.series(desk.store, since=since, until=until, step_s=step_s)).points
+    return (await metrics.series(context.store, since=since, until=until, step_s=step_s)).points
 
 
 @routes.get("/queue/metric-series")
-async def metric_series(desk: RequestContext, query: QueueRange) -> Series:
-    """What happened, with percentiles of waiting and running."""
-    since, until, step_s = await query.read(desk)
+async def metric_series(context: RequestContext, query: SeriesQuery) -> Series:
+    """Counters, with percentiles of wait and run times."""
+    since, until, step_s = await query.resolve(context)
     return await metrics.series(
-        desk.store, since=since, until=until, step_s=step_s, queue=query.queue, kind=query.kind
+        context.store, since=since, until=until, step_s=step_s, queue=query.queue, kind=query.kind
     )
 
 
 @routes.get("/queue/kind-series")
-async def kind_series(desk: RequestContext, query: Range) -> tuple[KindView, ...]:
-    """What jobs of each queue and kind did within the range, in one step."""
-    since, until, _ = await query.read(desk)
-    return await metrics.kinds(desk.store, since=since, until=until)
+async def kind_series(context: RequestContext, query: RangeQuery) -> tuple[KindView, ...]:
+    """Totals of the range for each queue and kind."""
+    since, until, _ = await query.resolve(context)
+    return await metrics.by_kind(context.store, since=since, until=until)
 
 
 @routes.get("/queue/resource-series")
-async def resource_series(desk: RequestContext, query: Range) -> tuple[HostSeries, ...]:
+async def resource_series(context: RequestContext, query: RangeQuery) -> tuple[HostSeries, ...]:
     """Processor, memory and disk of every worker process."""
-    since, until, step_s = await query.read(desk)
-    return await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)
+    since, until, step_s = await query.resolve(context)
+    return await metrics.hosts(context.store, since=since, until=until, step_s=step_s)
 
 
 @routes.get("/queue/db-series")
-async def db_series(desk: RequestContext, query: Range) -> tuple[StoreSeries, ...]:
-    """How long the store took to answer each worker process."""
-    since, until, step_s = await query.read(desk)
-    hosts = await metrics.hosts(desk.store, since=since, until=until, step_s=step_s)
+async def db_series(context: RequestContext, query: RangeQuery) -> tuple[StoreSeries, ...]:
+    """Latency of the store for each worker process."""
+    since, until, step_s = await query.resolve(context)
+    hosts = await metrics.hosts(context.store, since=since, until=until, step_s=step_s)
     return tuple(
         StoreSeries(
             host_id=host.host_id,

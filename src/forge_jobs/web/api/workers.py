@@ -14,49 +14,50 @@ from .route import Routes
 routes = Routes()
 
 
-class OfQueue(Struct, frozen=True, kw_only=True):
-    """Of one queue, or of all."""
+class ProcessesQuery(Struct, frozen=True, kw_only=True):
+    """The processes of one queue, or of all."""
 
     queue_name: QueueName | None = None
 
 
-class Workers(Struct, frozen=True, kw_only=True):
-    """Who works, and for which queues nobody does."""
+class WorkerList(Struct, frozen=True, kw_only=True):
+    """Live worker processes, and queues that none of them serves."""
 
     workers: tuple[WorkerView, ...]
     unassigned_queues: tuple[str, ...]
 
 
-class Quiet(Body, frozen=True, kw_only=True):
-    """Whether a worker takes no more jobs."""
+class QuietBody(Body, frozen=True, kw_only=True):
+    """Whether a worker claims no more jobs."""
 
     quiet: bool = True
 
 
-class Told(Struct, frozen=True):
-    """The worker that was told."""
+class QuietedWorker(Struct, frozen=True):
+    """The worker that got the request."""
 
     host_id: str
 
 
 @routes.get("/queue/processes")
-async def processes(desk: RequestContext, query: OfQueue) -> tuple[WorkerView, ...]:
-    """Living worker processes, of one queue or all."""
-    wanted = query.queue_name
-    seen = await queries.workers(desk.store, clock=desk.clock)
-    return tuple(worker for worker in seen if wanted is None or wanted in worker.queues)
+async def list_processes(context: RequestContext, query: ProcessesQuery) -> tuple[WorkerView, ...]:
+    """Live worker processes, of one queue or all."""
+    queue_name = query.queue_name
+    workers = await queries.workers(context.store, clock=context.clock)
+    return tuple(worker for worker in workers if queue_name is None or queue_name in worker.queues)
 
 
 @routes.get("/queue/workers")
-async def workers(desk: RequestContext) -> Workers:
-    """Living worker processes, and queues that none of them serves."""
-    seen, queues = await asyncio.gather(
-        queries.workers(desk.store, clock=desk.clock), queries.queues(desk.store, clock=desk.clock)
+async def list_workers(context: RequestContext) -> WorkerList:
+    """Live worker processes, and queues without one."""
+    workers, queues = await asyncio.gather(
+        queries.workers(context.store, clock=context.clock),
+        queries.queues(context.store, clock=context.clock),
     )
-    return Workers(workers=seen, unassigned_queues=queries.unserved(queues))
+    return WorkerList(workers=workers, unassigned_queues=queries.unserved_queues(queues))
 
 
 @routes.post("/workers/{worker}/quiet")
-async def quiet(desk: RequestContext, worker: WorkerName, body: Quiet) -> Told:
-    """Ask a worker to take no more jobs, or to go on."""
-    return Told(await desk.operator.quiet(worker, quiet=body.quiet))
+async def set_quiet(context: RequestContext, worker: WorkerName, body: QuietBody) -> QuietedWorker:
+    """Ask a worker to claim no more jobs, or to claim again."""
+    return QuietedWorker(await context.job_actions.quiet(worker, quiet=body.quiet))

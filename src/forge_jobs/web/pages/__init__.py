@@ -1,4 +1,6 @@
-"""The pages: one file per page with its read model, and the forms that act.
+"""The pages: one file per page with its view function and its forms.
 
-A page gathers what it shows from ``ops`` and names a template; it never talks to a store itself.
+A view function reads through ``ops`` and returns the variables of its template in ``templates``.
+For example, the table of ``/jobs`` is in ``templates/jobs.html``, its variables are in ``jobs``,
+and the fields of a row are those of ``ops.views.JobSummary``.
 """

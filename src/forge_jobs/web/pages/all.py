@@ -1,15 +1,15 @@
-"""Every page in the order of the navigation, and every form."""
+"""Registers every page, in the order of the navigation, and every form."""
 
 from typing import Final
 
 from . import audit, cron, health, job, jobs, limits, overview, queues, workers
-from .page import Form, Page
+from .page import FormSpec, PageSpec
 
-PAGES: Final[tuple[Page, ...]] = (
+PAGES: Final[tuple[PageSpec, ...]] = (
     overview.PAGE,
     *jobs.PAGES,
     cron.PAGE,
-    cron.ONE,
+    cron.SCHEDULE_PAGE,
     queues.PAGE,
     workers.PAGE,
     limits.PAGE,
@@ -17,7 +17,7 @@ PAGES: Final[tuple[Page, ...]] = (
     audit.PAGE,
     job.PAGE,
 )
-FORMS: Final[tuple[Form, ...]] = (
+FORMS: Final[tuple[FormSpec, ...]] = (
     *jobs.FORMS,
     *job.FORMS,
     *cron.FORMS,

@@ -1,35 +1,37 @@
-"""Who did what from here."""
+"""The audit page."""
 
 from typing import Final
 
-from forge_jobs.ops.audit import entries
+from forge_jobs.ops.audit import read_entries
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .page import Given, Page, Shown
+from .page import PageSpec, Params, TemplateVars
 
 _ROWS: Final = 200
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    wanted = {name: given.get(name, "").strip() for name in ("actor", "action", "subject")}
-    page = await entries(desk.store, **wanted, limit=_ROWS, after=given.get("after") or None)
-    shown = [
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    filters = {name: params.get(name, "").strip() for name in ("actor", "action", "subject")}
+    page = await read_entries(
+        context.store, **filters, limit=_ROWS, after=params.get("after") or None
+    )
+    rows = [
         {
-            "at": line.at,
-            "actor": line.actor,
-            "action": line.action,
-            "subject": line.subject,
-            # what an action did not do says nothing
-            "detail": {name: told(value) for name, value in line.detail.items() if value},
+            "at": entry.at,
+            "actor": entry.actor,
+            "action": entry.action,
+            "subject": entry.subject,
+            # counts of zero are noise
+            "detail": {name: detail_text(value) for name, value in entry.detail.items() if value},
         }
-        for line in page.entries
+        for entry in page.entries
     ]
-    return {"entries": shown, "next": page.next, "filter": wanted}
+    return {"entries": rows, "next": page.next, "filter": filters}
 
 
-def told(value: object) -> str:
-    """A value of an entry, as people read it."""
+def detail_text(value: object) -> str:
+    """A value of an entry's detail for display."""
     match value:
         case True:
             return "yes"
@@ -39,7 +41,7 @@ def told(value: object) -> str:
             return str(value)
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/audit", name="audit", title="Audit", template="audit.html", view=view, key="a",
     role=Role.OPERATOR,
 )  # fmt: skip

@@ -1,11 +1,11 @@
-"""What charts carry: their numbers by time, for the script that draws them and for their table."""
+"""Data of charts: series by time, for the script that draws them and for the table below."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from forge_jobs.ops.metrics import HostPoint, HostSeries, Point, Spans
+from forge_jobs.ops.metrics import DurationStats, HostPoint, HostSeries, Point
 
-from .page import Shown
+from .page import TemplateVars
 
 QUANTILES: Final = ("p50", "p95", "p99")
 _MAX_HOSTS: Final = 8
@@ -21,9 +21,9 @@ def chart(
     note: str = "",
     tones: Sequence[str] = (),
     span: Sequence[float] = (),
-) -> Shown:
-    """What a chart's figure carries, and what its table shows. ``span`` has its ends, where not all
-    points are there yet."""
+) -> TemplateVars:
+    """Variables of the ``chart`` macro. ``span`` holds the ends of the time axis, for charts whose
+    older points are still missing."""
     return {
         "name": name,
         "title": title,
@@ -38,13 +38,13 @@ def chart(
     }
 
 
-def flow(points: Sequence[Point], unit: str, span: Sequence[float]) -> Shown:
-    """How many jobs came and ended."""
+def jobs_chart(points: Sequence[Point], unit: str, span: Sequence[float]) -> TemplateVars:
+    """Enqueued, done, retried and dead jobs."""
     names = ("enqueued", "done", "retried", "dead")
     return chart(
         "flow",
         "Jobs",
-        times(points),
+        point_times(points),
         {name: [getattr(point, name) for point in points] for name in names},
         note=unit,
         tones=("info", "good", "warn", "bad"),
@@ -52,20 +52,20 @@ def flow(points: Sequence[Point], unit: str, span: Sequence[float]) -> Shown:
     )
 
 
-def latency(
+def latency_chart(
     name: str,
     title: str,
     at: Sequence[float],
-    spans: Sequence[Spans],
+    stats: Sequence[DurationStats],
     span: Sequence[float] = (),
-) -> Shown:
-    """Half of all, 95 and 99 in a hundred took no longer."""
-    series = {one: [getattr(told, f"{one}_s") for told in spans] for one in QUANTILES}
+) -> TemplateVars:
+    """Percentiles 50, 95 and 99 of durations."""
+    series = {quantile: [getattr(one, f"{quantile}_s") for one in stats] for quantile in QUANTILES}
     return chart(name, title, at, series, unit="s", tones=("info", "wait", "warn"), span=span)
 
 
-def resources(hosts: Sequence[HostSeries], at: Sequence[float]) -> list[Shown]:
-    """Processor and memory, a line per worker."""
+def resource_charts(hosts: Sequence[HostSeries], at: Sequence[float]) -> list[TemplateVars]:
+    """Processor and memory, one line per worker."""
     cores = _by_host(hosts, at, lambda point: point.cores)
     memory = _by_host(hosts, at, lambda point: point.memory_bytes)
     return [
@@ -74,19 +74,19 @@ def resources(hosts: Sequence[HostSeries], at: Sequence[float]) -> list[Shown]:
     ]
 
 
-def times(points: Sequence[Point]) -> list[float]:
-    """When each point begins, in seconds."""
+def point_times(points: Sequence[Point]) -> list[float]:
+    """The start of each point, in seconds since 1970."""
     return [point.at.timestamp() for point in points]
 
 
 def _by_host(
     hosts: Sequence[HostSeries],
     at: Sequence[float],
-    of: Callable[[HostPoint], float | None],
+    value_of: Callable[[HostPoint], float | None],
 ) -> dict[str, list[float | None]]:
     series: dict[str, list[float | None]] = {}
     for host in hosts[-_MAX_HOSTS:]:
-        values = {point.at.timestamp(): of(point) for point in host.points}
+        values = {point.at.timestamp(): value_of(point) for point in host.points}
         label = host.label if host.label not in series else host.host_id
-        series[label] = [values.get(moment) for moment in at]
+        series[label] = [values.get(time) for time in at]
     return series

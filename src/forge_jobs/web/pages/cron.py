@@ -1,4 +1,4 @@
-"""Schedules: the list, one with its history, and everything that may be done to them."""
+"""The cron pages: the list of schedules, one schedule with its history, and their forms."""
 
 from typing import Any, Final, cast
 
@@ -15,96 +15,97 @@ from forge_jobs.ops.schedules import ScheduleChange
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import timetable
-from .page import Form, Given, Notice, Page, Shown
-from .quoting import forge
+from .commands import forge_command
+from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
 
-_WORDS: Final = {"missed_words": tuple(Missed), "overlap_words": tuple(Overlap)}
-
-
-async def view(desk: RequestContext, given: Given) -> Shown:
-    kinds = await desk.store.queues.kinds()
-    return {"schedules": await timetable(desk).all(), "kinds": sorted(kinds), **_WORDS}
+_POLICIES: Final = {"missed_policies": tuple(Missed), "overlap_policies": tuple(Overlap)}
 
 
-async def one(desk: RequestContext, given: Given) -> Shown:
-    table = timetable(desk)
-    name = given["name"]
-    schedule, fires = await table.get(name), await table.history(name)
-    return {"schedule": schedule, "fires": fires, "title": schedule.name, **_WORDS}
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    kinds = await context.store.queues.kinds()
+    return {"schedules": await context.schedule_actions.all(), "kinds": sorted(kinds), **_POLICIES}
 
 
-async def create(desk: RequestContext, given: Given) -> Notice:
-    name, expression, kind = (given.get(f, "").strip() for f in ("name", "expression", "kind"))
-    body = _payload(given.get("payload", ""))
-    attempts = given.get("max_attempts", "").strip()
-    said = spec(
-        NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=body),
+async def schedule_view(context: RequestContext, params: Params) -> TemplateVars:
+    actions = context.schedule_actions
+    name = params["name"]
+    schedule, fires = await actions.get(name), await actions.history(name)
+    return {"schedule": schedule, "fires": fires, "title": schedule.name, **_POLICIES}
+
+
+async def create(context: RequestContext, params: Params) -> Notice:
+    name, expression, kind = (params.get(f, "").strip() for f in ("name", "expression", "kind"))
+    payload = _encode_payload(params.get("payload", ""))
+    attempts = params.get("max_attempts", "").strip()
+    schedule_spec = spec(
+        NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=payload),
         expression,
         name=name or kind,
-        queue=given.get("queue", "").strip() or None,
-        tz=given.get("tz", "").strip() or "UTC",
-        missed=given.get("missed") or Missed.ONCE,
-        overlap=given.get("overlap") or None,
-        jitter=given.get("jitter", "").strip() or 0,
-        max_attempts=_whole("max_attempts", attempts) if attempts else None,
+        queue=params.get("queue", "").strip() or None,
+        tz=params.get("tz", "").strip() or "UTC",
+        missed=params.get("missed") or Missed.ONCE,
+        overlap=params.get("overlap") or None,
+        jitter=params.get("jitter", "").strip() or 0,
+        max_attempts=_parse_int("max_attempts", attempts) if attempts else None,
         where=f"schedule {name!r}",
     )
-    await timetable(desk).create(said)
-    options: list[str] = [] if said.payload == b"{}" else ["--payload", said.payload.decode()]
-    if said.zone != "UTC":
-        options += ["--tz", said.zone]
-    command = forge("cron", "create", said.name, expression, kind, *options)
-    return Notice(f"schedule {said.name} is set", command)
+    await context.schedule_actions.create(schedule_spec)
+    options: list[str] = (
+        [] if schedule_spec.payload == b"{}" else ["--payload", schedule_spec.payload.decode()]
+    )
+    if schedule_spec.zone != "UTC":
+        options += ["--tz", schedule_spec.zone]
+    command = forge_command("cron", "create", schedule_spec.name, expression, kind, *options)
+    return Notice(f"schedule {schedule_spec.name} is set", command)
 
 
-async def edit(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    known = await timetable(desk).get(name)
-    attempts = given.get("max_attempts", "").strip()
-    wanted: dict[str, Any] = {
-        "expression": given.get("expression", "").strip(),
-        "zone": given.get("tz", "").strip() or "UTC",
-        "queue": given.get("queue", "").strip() or None,
-        "missed": given.get("missed", known.missed),
-        "overlap": given.get("overlap", known.overlap),
-        "jitter_s": seconds(given.get("jitter", "").strip() or 0, field="jitter"),
-        "max_attempts": _whole("max_attempts", attempts) if attempts else None,
+async def edit(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    current = await context.schedule_actions.get(name)
+    attempts = params.get("max_attempts", "").strip()
+    submitted: dict[str, Any] = {
+        "expression": params.get("expression", "").strip(),
+        "zone": params.get("tz", "").strip() or "UTC",
+        "queue": params.get("queue", "").strip() or None,
+        "missed": params.get("missed", current.missed),
+        "overlap": params.get("overlap", current.overlap),
+        "jitter_s": seconds(params.get("jitter", "").strip() or 0, field="jitter"),
+        "max_attempts": _parse_int("max_attempts", attempts) if attempts else None,
     }
-    before = {**{field: getattr(known, field, None) for field in wanted}, "zone": known.tz}
-    change = {field: value for field, value in wanted.items() if value != before[field]}
-    text = given.get("payload", "")
-    # what was hidden when it was shown must not be stored as it was shown
-    if json_payload.decode_text(text or "{}") != known.payload:
-        change["payload"] = _payload(text)
+    stored = {**{field: getattr(current, field, None) for field in submitted}, "zone": current.tz}
+    change = {field: value for field, value in submitted.items() if value != stored[field]}
+    text = params.get("payload", "")
+    # an unchanged payload holds redacted values, which must not be stored
+    if json_payload.decode_text(text or "{}") != current.payload:
+        change["payload"] = _encode_payload(text)
     if not change:
         return Notice(f"schedule {name} is as it was")
-    await timetable(desk).edit(name, ScheduleChange(**{**_UNSET, **change}))
+    await context.schedule_actions.edit(name, ScheduleChange(**{**_UNSET, **change}))
     return Notice(f"schedule {name} is changed: {', '.join(change)}", _set_command(name, change))
 
 
-async def enable(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await timetable(desk).enable(name)
+async def enable(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.schedule_actions.enable(name)
     return Notice(f"schedule {name} fires again", f"forge cron enable {name}")
 
 
-async def disable(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await timetable(desk).disable(name)
+async def disable(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.schedule_actions.disable(name)
     return Notice(f"schedule {name} fires no more", f"forge cron disable {name}")
 
 
-async def trigger(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    fire = await timetable(desk).trigger(name)
-    said = f"job {fire.job_id}" if fire.job_id else f"no job: {fire.outcome}"
-    return Notice(f"schedule {name} fired: {said}", f"forge cron run {name}")
+async def trigger(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    fire = await context.schedule_actions.trigger(name)
+    outcome = f"job {fire.job_id}" if fire.job_id else f"no job: {fire.outcome}"
+    return Notice(f"schedule {name} fired: {outcome}", f"forge cron run {name}")
 
 
-async def delete(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await timetable(desk).delete(name)
+async def delete(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.schedule_actions.delete(name)
     return Notice(f"schedule {name} is gone; its jobs stay", f"forge cron delete {name}")
 
 
@@ -117,39 +118,39 @@ _OPTIONS: Final = {
 
 
 def _set_command(name: str, change: dict[str, Any]) -> str:
-    words: list[str] = []
+    options: list[str] = []
     for field, value in change.items():
         text = value.decode() if isinstance(value, bytes) else "auto" if value is None else value
-        words += [_OPTIONS[field], str(text)]
-    return forge("cron", "set", name, *words)
+        options += [_OPTIONS[field], str(text)]
+    return forge_command("cron", "set", name, *options)
 
 
-def _payload(text: str) -> bytes:
+def _encode_payload(text: str) -> bytes:
     value = json_payload.decode_text(text.strip() or "{}")
     if not isinstance(value, dict):
         raise BadOption('payload must be an object of arguments by name, such as {"a": 1}')
     return json_payload.encode(cast("dict[str, Any]", value), what="payload")
 
 
-def _whole(field: str, text: str) -> int:
+def _parse_int(field: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise BadOption(f"{field}={text!r} is not a whole number") from None
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/cron", name="cron", title="Cron", template="cron.html", view=view, key="c"
 )
-ONE: Final = Page(
-    path="/cron/{name}", name="schedule", title="Schedule", template="schedule.html", view=one,
-    nav=False, under="cron",
+SCHEDULE_PAGE: Final = PageSpec(
+    path="/cron/{name}", name="schedule", title="Schedule", template="schedule.html",
+    view=schedule_view, nav=False, nav_parent="cron",
 )  # fmt: skip
 FORMS: Final = (
-    Form(path="/act/cron", role=Role.OPERATOR, act=create),
-    Form(path="/act/cron/{name}/edit", role=Role.OPERATOR, act=edit),
-    Form(path="/act/cron/{name}/enable", role=Role.OPERATOR, act=enable),
-    Form(path="/act/cron/{name}/disable", role=Role.OPERATOR, act=disable),
-    Form(path="/act/cron/{name}/trigger", role=Role.OPERATOR, act=trigger),
-    Form(path="/act/cron/{name}/delete", role=Role.ADMIN, act=delete),
+    FormSpec(path="/act/cron", role=Role.OPERATOR, act=create),
+    FormSpec(path="/act/cron/{name}/edit", role=Role.OPERATOR, act=edit),
+    FormSpec(path="/act/cron/{name}/enable", role=Role.OPERATOR, act=enable),
+    FormSpec(path="/act/cron/{name}/disable", role=Role.OPERATOR, act=disable),
+    FormSpec(path="/act/cron/{name}/trigger", role=Role.OPERATOR, act=trigger),
+    FormSpec(path="/act/cron/{name}/delete", role=Role.ADMIN, act=delete),
 )

@@ -1,4 +1,7 @@
-"""Lists of jobs: all, and the three an operator asks for most. Filters live in the address."""
+"""The lists of jobs (/jobs, /scheduled, /retries, /dead), bulk actions on them, and their preview.
+
+The filter is in the URL. The columns of the table are in ``templates/jobs.html``.
+"""
 
 import asyncio
 from typing import Final
@@ -10,23 +13,21 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.selection import Acted, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.ops import queries
-from forge_jobs.ops.actions import APPLIES, Action, JobActions
+from forge_jobs.ops.actions import APPLIES_TO, Action
 from forge_jobs.ops.operations import Operation, OperationState
 from forge_jobs.ops.views import JobsPage
 from forge_jobs.web.access.identity import Role
-from forge_jobs.web.local import local_path
+from forge_jobs.web.local_path import local_path
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import actor, operator
-from .filters import filter_of, kept
-from .page import Form, Given, Notice, Page, Shown
-from .quoting import forge
-from .quoting import jobs as bulk_command
+from .commands import bulk_command, forge_command
+from .filters import filter_fields, parse_filter
+from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
 
 PAGE_ROWS: Final = 50
-TYPED_ABOVE: Final = 500
-# Which moment of a job a list of one state is about, and what its column says.
-_MOMENTS: Final = {
+CONFIRM_ABOVE: Final = 500
+# The header and the field of the time column, for lists of one state.
+_TIME_COLUMNS: Final = {
     JobStatus.SCHEDULED: ("Due", "run_at"),
     JobStatus.FAILED: ("Next try", "run_at"),
     JobStatus.RUNNING: ("Started", "started_at"),
@@ -34,14 +35,14 @@ _MOMENTS: Final = {
     JobStatus.DEAD: ("Died", "finished_at"),
     JobStatus.CANCELLED: ("Cancelled", "finished_at"),
 }
-_NOTHING: Final = {
+_EMPTY_TEXTS: Final = {
     JobStatus.SCHEDULED: "Nothing waits for its time.",
     JobStatus.FAILED: "Nothing waits for another try.",
     JobStatus.DEAD: "No job has died. Jobs that fail for good stay here until somebody acts.",
 }
-_TURN_S: Final = 0.05
-_TURNS: Final = 30
-_DONE: Final = {
+_POLL_S: Final = 0.05
+_MAX_POLLS: Final = 30
+_RESULT_WORDS: Final = {
     Action.RETRY: "back in line",
     Action.CANCEL: "cancelled",
     Action.DELETE: "deleted",
@@ -50,183 +51,187 @@ _DONE: Final = {
 }
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    return await _list(desk, given, ())
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    return await _list_view(context, params, ())
 
 
-async def scheduled(desk: RequestContext, given: Given) -> Shown:
-    return await _list(desk, given, (JobStatus.SCHEDULED,))
+async def scheduled(context: RequestContext, params: Params) -> TemplateVars:
+    return await _list_view(context, params, (JobStatus.SCHEDULED,))
 
 
-async def retries(desk: RequestContext, given: Given) -> Shown:
-    return await _list(desk, given, (JobStatus.FAILED,))
+async def retries(context: RequestContext, params: Params) -> TemplateVars:
+    return await _list_view(context, params, (JobStatus.FAILED,))
 
 
-async def dead(desk: RequestContext, given: Given) -> Shown:
-    return await _list(desk, given, (JobStatus.DEAD,))
+async def dead(context: RequestContext, params: Params) -> TemplateVars:
+    return await _list_view(context, params, (JobStatus.DEAD,))
 
 
-async def _list(desk: RequestContext, given: Given, fixed: tuple[JobStatus, ...]) -> Shown:
-    wanted = filter_of(given, fixed)
-    after = given.get("after") or None
-    text = given.get("payload", "").strip()
+async def _list_view(
+    context: RequestContext, params: Params, fixed: tuple[JobStatus, ...]
+) -> TemplateVars:
+    job_filter = parse_filter(params, fixed)
+    after = params.get("after") or None
+    payload_text = params.get("payload", "").strip()
     (page, total), queues = await asyncio.gather(
-        _found(desk, replace(wanted, payload=text), after)
-        if text
-        else queries.listed(desk.store, wanted, limit=PAGE_ROWS, after=after),
-        queries.queues(desk.store, clock=desk.clock),
+        _search(context, replace(job_filter, payload=payload_text), after)
+        if payload_text
+        else queries.jobs_and_count(context.store, job_filter, limit=PAGE_ROWS, after=after),
+        queries.queues(context.store, clock=context.clock),
     )
-    only = wanted.statuses[0] if len(wanted.statuses) == 1 else JobStatus.PENDING
-    told, moment_of = _MOMENTS.get(only, ("Enqueued", "enqueued_at"))
+    only = job_filter.statuses[0] if len(job_filter.statuses) == 1 else JobStatus.PENDING
+    time_label, time_field = _TIME_COLUMNS.get(only, ("Enqueued", "enqueued_at"))
     counts = {status: sum(queue.counts[status] for queue in queues) for status in JobStatus}
     return {
         "jobs": page.jobs,
         "next": page.next,
         "first": after is None,
         "total": total,
-        "filter": {**kept(given), "payload": text},
-        "seen": page.looked,
-        "looked": page.looked if text or page.stopped else None,
-        "operations": [one for one in desk.operations.all() if one.ended_at is None],
+        "filter": {**filter_fields(params), "payload": payload_text},
+        "jobs_read": page.looked,
+        "is_partial": bool(payload_text) or page.stopped,
+        "operations": [
+            operation for operation in context.operations.all() if operation.ended_at is None
+        ],
         "fixed": fixed,
-        "told": told,
-        "moment_of": moment_of,
-        "nothing": _NOTHING.get(only, "No job yet. Enqueue one: forge enqueue KIND '{}'"),
-        "chosen": wanted.statuses,
+        "time_label": time_label,
+        "time_field": time_field,
+        "empty_text": _EMPTY_TEXTS.get(only, "No job yet. Enqueue one: forge enqueue KIND '{}'"),
+        "statuses": job_filter.statuses,
         "counts": counts,
         "queues": [queue.name for queue in queues],
-        # a search has no count: its finds are ticked, never acted on unseen
-        "everything": not text,
-        "actions": actions_for(wanted.statuses),
+        # a search does not know all its matches: act on ticked jobs only
+        "can_select_all": not payload_text,
+        "actions": applicable_actions(job_filter.statuses),
     }
 
 
-async def _found(
-    desk: RequestContext, wanted: Filter, after: str | None
+async def _search(
+    context: RequestContext, job_filter: Filter, after: str | None
 ) -> tuple[JobsPage, CappedCount]:
-    """What a search in payloads came upon; it is counted what it would look through."""
+    """A page of a search in payloads, and the number of jobs it has to read."""
     return await asyncio.gather(
-        queries.jobs(desk.store, wanted, limit=PAGE_ROWS, after=after),
-        queries.count(desk.store, replace(wanted, payload=None)),
+        queries.jobs(context.store, job_filter, limit=PAGE_ROWS, after=after),
+        queries.count(context.store, replace(job_filter, payload=None)),
     )
 
 
-def actions_for(statuses: tuple[JobStatus, ...]) -> list[str]:
-    """What can be done to every job of these states."""
-    listed = (Action.RETRY, Action.RUN_NOW, Action.CANCEL, Action.DELETE)
-    shown = statuses or tuple(JobStatus)
-    return [action.value for action in listed if any(s in APPLIES[action] for s in shown)]
+def applicable_actions(statuses: tuple[JobStatus, ...]) -> list[str]:
+    """Bulk actions that apply to at least one of these states; empty means all states."""
+    bulk_actions = (Action.RETRY, Action.RUN_NOW, Action.CANCEL, Action.DELETE)
+    states = statuses or tuple(JobStatus)
+    return [action.value for action in bulk_actions if any(s in APPLIES_TO[action] for s in states)]
 
 
-async def act(desk: RequestContext, given: Given) -> Notice:
-    """One action on chosen jobs, or on all that match the filter of the page."""
-    action = _action(given)
-    if action is Action.DELETE and not desk.may(Role.ADMIN):
+async def act(context: RequestContext, params: Params) -> Notice:
+    """Run an action on the ticked jobs, or on all that match the filter of the page."""
+    action = _parse_action(params)
+    if action is Action.DELETE and not context.may(Role.ADMIN):
         raise BadOption("deleting needs the role admin")
-    ids = tuple(filter(None, given.get("ids", "").split(",")))
+    ids = tuple(filter(None, params.get("ids", "").split(",")))
     if ids:
         selection = Selection(ids=ids)
-    elif given.get("all") == "yes":
-        _no_search(given)
-        wanted = filter_of(given)
-        await _typed(desk, action, wanted, given)
-        selection = Selection(filter=wanted)
+    elif params.get("all") == "yes":
+        _reject_search(params)
+        job_filter = parse_filter(params)
+        await _require_confirmation(context, action, job_filter, params)
+        selection = Selection(filter=job_filter)
     else:
         raise BadOption("choose at least one job")
     if ids:
-        acted = await perform(operator(desk), action, selection)
-        return Notice(spelled(action, acted), command(action, ids, given))
-    return await _in_background(desk, action, selection, command(action, ids, given))
+        acted = await context.job_actions.perform(action, selection)
+        return Notice(result_text(action, acted), same_command(action, ids, params))
+    return await _start_operation(context, action, selection, same_command(action, ids, params))
 
 
-async def _in_background(
-    desk: RequestContext, action: Action, selection: Selection, same: str
+async def _start_operation(
+    context: RequestContext, action: Action, selection: Selection, command: str
 ) -> Notice:
-    """Many jobs take as long as they take: the page is free after a second, the work goes on."""
-    begun = await desk.operations.start(operator(desk), action, selection, actor=actor(desk))
-    for _ in range(_TURNS):
-        now = desk.operations.get(begun.id)
-        match now.state:
-            case OperationState.RUNNING:
-                await desk.clock.sleep(_TURN_S)
-            case OperationState.FAILED:
-                return Notice(now.error or "it failed", same, bad=True)
-            case OperationState.DONE | OperationState.STOPPED:
-                return Notice(_told(now), same)
-    return Notice(f"{_told(desk.operations.get(begun.id))} so far; the rest follows", same)
-
-
-async def stop(desk: RequestContext, given: Given) -> Notice:
-    """Ask a bulk operation to stop; what is done stays done."""
-    return Notice(f"{_told(desk.operations.stop(given['id']))}; it stops after this step")
-
-
-def _told(now: Operation) -> str:
-    acted = Acted(
-        changed=now.changed, requested=now.requested, skipped=now.skipped, missing=now.missing
+    """Start a bulk operation and wait for it at most 1.5 s; then it continues in the background."""
+    operation = await context.operations.start(
+        context.job_actions, action, selection, actor=context.actor
     )
-    return spelled(now.action, acted)
+    for _ in range(_MAX_POLLS):
+        operation = context.operations.get(operation.id)
+        match operation.state:
+            case OperationState.RUNNING:
+                await context.clock.sleep(_POLL_S)
+            case OperationState.FAILED:
+                return Notice(operation.error or "it failed", command, bad=True)
+            case OperationState.DONE | OperationState.STOPPED:
+                return Notice(_progress_text(operation), command)
+    return Notice(
+        f"{_progress_text(context.operations.get(operation.id))} so far; the rest follows", command
+    )
 
 
-async def preview(desk: RequestContext, given: Given) -> Shown:
-    """What an action on all that match would reach, before anybody agrees to it."""
-    action = _action(given)
-    _no_search(given)
-    wanted = filter_of(given)
-    reach = [status for status in wanted.statuses or APPLIES[action] if status in APPLIES[action]]
-    if not reach:
-        raise BadOption(f"{action} does not apply to {', '.join(wanted.statuses)} jobs")
-    asked = replace(wanted, statuses=tuple(reach))
+async def stop(context: RequestContext, params: Params) -> Notice:
+    """Stop a bulk operation after its current batch."""
+    return Notice(
+        f"{_progress_text(context.operations.stop(params['id']))}; it stops after this step"
+    )
+
+
+def _progress_text(operation: Operation) -> str:
+    acted = Acted(
+        changed=operation.changed,
+        requested=operation.requested,
+        skipped=operation.skipped,
+        missing=operation.missing,
+    )
+    return result_text(operation.action, acted)
+
+
+async def preview(context: RequestContext, params: Params) -> TemplateVars:
+    """Variables of the preview: how many jobs an action on all matches would reach."""
+    action = _parse_action(params)
+    _reject_search(params)
+    job_filter = parse_filter(params)
+    reached = [
+        status
+        for status in job_filter.statuses or APPLIES_TO[action]
+        if status in APPLIES_TO[action]
+    ]
+    if not reached:
+        raise BadOption(f"{action} does not apply to {', '.join(job_filter.statuses)} jobs")
+    reached_filter = replace(job_filter, statuses=tuple(reached))
     return {
         "action": action.value,
         "verb": action.value.replace("-", " ").capitalize(),
-        "count": await operator(desk).preview(action, asked),
-        "reach": reach,
-        "typed_above": TYPED_ABOVE,
-        "filter": {**kept(given), "status": ",".join(reach)},
-        "command": bulk_command(action, {**kept(given), "status": ",".join(reach)}),
-        "back": local_path(given.get("back", "/jobs"), "/jobs"),
+        "count": await context.job_actions.preview(action, reached_filter),
+        "reached_states": reached,
+        "confirm_above": CONFIRM_ABOVE,
+        "filter": {**filter_fields(params), "status": ",".join(reached)},
+        "command": bulk_command(action, {**filter_fields(params), "status": ",".join(reached)}),
+        "back": local_path(params.get("back", "/jobs"), "/jobs"),
     }
 
 
-async def _typed(desk: RequestContext, action: Action, wanted: Filter, given: Given) -> None:
-    """Above a size a click is too little: the word of the action must be typed."""
-    reach = await operator(desk).preview(action, wanted, cap=TYPED_ABOVE + 1)
-    if reach.jobs > TYPED_ABOVE and given.get("typed", "").strip().lower() != action:
-        raise BadOption(f"more than {TYPED_ABOVE} jobs: type {action} to do it")
+async def _require_confirmation(
+    context: RequestContext, action: Action, job_filter: Filter, params: Params
+) -> None:
+    """Above 500 jobs the name of the action must be typed."""
+    reached = await context.job_actions.preview(action, job_filter, cap=CONFIRM_ABOVE + 1)
+    if reached.jobs > CONFIRM_ABOVE and params.get("typed", "").strip().lower() != action:
+        raise BadOption(f"more than {CONFIRM_ABOVE} jobs: type {action} to do it")
 
 
-def _no_search(given: Given) -> None:
-    # a search looks at a part only: "all of it" would reach jobs that nobody has seen
-    if given.get("payload"):
+def _reject_search(params: Params) -> None:
+    # a search reads a part of the jobs: "all" would reach jobs that were never shown
+    if params.get("payload"):
         raise BadOption("a search in payloads has no whole: tick the jobs you mean")
 
 
-def _action(given: Given) -> Action:
+def _parse_action(params: Params) -> Action:
     try:
-        return Action(given["action"])
+        return Action(params["action"])
     except ValueError:
-        raise BadOption(f"action={given['action']!r} is not one of {', '.join(Action)}") from None
+        raise BadOption(f"action={params['action']!r} is not one of {', '.join(Action)}") from None
 
 
-async def perform(who: JobActions, action: Action, selection: Selection) -> Acted:
-    """Do it, in bounded steps."""
-    match action:
-        case Action.RETRY:
-            return await who.retry(selection)
-        case Action.CANCEL:
-            return await who.cancel(selection)
-        case Action.DELETE:
-            return await who.delete(selection)
-        case Action.RUN_NOW:
-            return await who.run_now(selection)
-        case Action.DUPLICATE:
-            return (await who.duplicate(selection)).acted
-
-
-def spelled(action: Action, acted: Acted) -> str:
-    """What was done, as a sentence."""
-    parts = [f"{acted.changed:,} {_DONE[action]}"]
+def result_text(action: Action, acted: Acted) -> str:
+    """The totals of an action as a sentence."""
+    parts = [f"{acted.changed:,} {_RESULT_WORDS[action]}"]
     if acted.requested:
         parts.append(f"{acted.requested:,} running asked to stop")
     if acted.skipped:
@@ -236,31 +241,31 @@ def spelled(action: Action, acted: Acted) -> str:
     return ", ".join(parts)
 
 
-def command(action: Action, ids: tuple[str, ...], given: Given) -> str:
-    """The command that does the same."""
+def same_command(action: Action, ids: tuple[str, ...], params: Params) -> str:
+    """The ``forge`` command with the same effect."""
     if ids:
-        return forge("jobs", action, *ids[:3]) + (" …" if len(ids) > 3 else "")
-    return bulk_command(action, given)
+        return forge_command("jobs", action, *ids[:3]) + (" …" if len(ids) > 3 else "")
+    return bulk_command(action, params)
 
 
 PAGES: Final = (
-    Page(path="/jobs", name="jobs", title="Jobs", template="jobs.html", view=view, key="j"),
-    Page(
+    PageSpec(path="/jobs", name="jobs", title="Jobs", template="jobs.html", view=view, key="j"),
+    PageSpec(
         path="/scheduled", name="scheduled", title="Scheduled", template="jobs.html",
         view=scheduled, key="s",
     ),
-    Page(
+    PageSpec(
         path="/retries", name="retries", title="Retries", template="jobs.html",
         view=retries, key="r",
     ),
-    Page(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
-    Page(
+    PageSpec(path="/dead", name="dead", title="Dead", template="jobs.html", view=dead, key="d"),
+    PageSpec(
         path="/bulk/{action}", name="bulk", title="Preview", template="bulk.html", view=preview,
-        role=Role.OPERATOR, nav=False, live=False, under="jobs",
+        role=Role.OPERATOR, nav=False, live=False, nav_parent="jobs",
     ),
 )  # fmt: skip
 
 FORMS: Final = (
-    Form(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),
-    Form(path="/act/operations/{id}/stop", role=Role.OPERATOR, act=stop),
+    FormSpec(path="/act/jobs/{action}", role=Role.OPERATOR, act=act),
+    FormSpec(path="/act/operations/{id}/stop", role=Role.OPERATOR, act=stop),
 )

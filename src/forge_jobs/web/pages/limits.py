@@ -1,86 +1,89 @@
-"""Limits: rates that handlers keep to, limits of tasks and queues, and throttled scopes."""
+"""The limits page: rate limits of handlers, limits of tasks and queues, throttle scopes."""
 
 import asyncio
 from typing import Final
 
 from forge_jobs.core.errors import BadOption
-from forge_jobs.ops import declared_limits as ops_bounds
+from forge_jobs.ops import declared_limits
 from forge_jobs.ops.rate_limits import rate_limits
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import bounds, rates
-from .page import Form, Given, Notice, Page, Shown
-from .quoting import forge
+from .commands import forge_command
+from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    found = await asyncio.gather(
-        rate_limits(desk.store),
-        ops_bounds.declared_limits(desk.store),
-        ops_bounds.scopes(desk.store, clock=desk.clock),
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    results = await asyncio.gather(
+        rate_limits(context.store),
+        declared_limits.declared_limits(context.store),
+        declared_limits.scopes(context.store, clock=context.clock),
     )
-    return dict(zip(("rates", "limits", "scopes"), found, strict=True))
+    return dict(zip(("rates", "limits", "scopes"), results, strict=True))
 
 
-async def set_limit(desk: RequestContext, given: Given) -> Notice:
-    """One form for both: ``task:`` and ``queue:`` name limits, everything else a rate."""
-    name = given.get("name", "").strip()
-    rate, burst, most = (given.get(f, "").strip() for f in ("rate", "burst", "concurrency"))
-    number = _number("burst", burst) if burst else None
-    at_once = int(_number("concurrency", most)) if most else None
+async def set_limit(context: RequestContext, params: Params) -> Notice:
+    """Set a declared limit (``task:`` or ``queue:``) or a rate limit (any other name)."""
+    name = params.get("name", "").strip()
+    rate, burst, concurrency_text = (
+        params.get(f, "").strip() for f in ("rate", "burst", "concurrency")
+    )
+    number = _parse_number("burst", burst) if burst else None
+    concurrency = int(_parse_number("concurrency", concurrency_text)) if concurrency_text else None
     if name.startswith(("task:", "queue:")):
-        await bounds(desk).set(name, concurrency=at_once, rate=rate or None, burst=number)
-    elif at_once is not None:
+        await context.limit_actions.set(
+            name, concurrency=concurrency, rate=rate or None, burst=number
+        )
+    elif concurrency is not None:
         raise BadOption("at once is for task:KIND and queue:NAME; a scope has a rate, such as 50/m")
     else:
-        await rates(desk).set_rate(name, rate or None, burst=number)
-    words = [word for word in (rate,) if word]
-    words += ["--burst", burst] if burst else []
-    words += ["--concurrency", most] if most else []
-    return Notice(f"limit {name} is set", forge("limits", "set", name, *words))
+        await context.rate_limit_actions.set_rate(name, rate or None, burst=number)
+    options = [rate] if rate else []
+    options += ["--burst", burst] if burst else []
+    options += ["--concurrency", concurrency_text] if concurrency_text else []
+    return Notice(f"limit {name} is set", forge_command("limits", "set", name, *options))
 
 
-async def lift(desk: RequestContext, given: Given) -> Notice:
-    name = given.get("name", "")
-    await bounds(desk).set(name, lift=True)
-    return Notice(f"{name} has no bounds any more", forge("limits", "set", name, "--lift"))
+async def lift(context: RequestContext, params: Params) -> Notice:
+    name = params.get("name", "")
+    await context.limit_actions.set(name, lift=True)
+    return Notice(f"{name} has no bounds any more", forge_command("limits", "set", name, "--lift"))
 
 
-async def reset(desk: RequestContext, given: Given) -> Notice:
-    name = given.get("name", "")
-    await bounds(desk).reset(name)
+async def reset(context: RequestContext, params: Params) -> Notice:
+    name = params.get("name", "")
+    await context.limit_actions.reset(name)
     text = f"{name}: the next worker that starts says what it is"
-    return Notice(text, forge("limits", "reset", name))
+    return Notice(text, forge_command("limits", "reset", name))
 
 
-async def drain(desk: RequestContext, given: Given) -> Notice:
-    name = given.get("name", "")
-    await rates(desk).drain(name)
+async def drain(context: RequestContext, params: Params) -> Notice:
+    name = params.get("name", "")
+    await context.rate_limit_actions.drain(name)
     text = f"{name}: nobody gets a permit until it has refilled"
-    return Notice(text, forge("limits", "drain", name))
+    return Notice(text, forge_command("limits", "drain", name))
 
 
-async def clear(desk: RequestContext, given: Given) -> Notice:
-    name = given.get("name", "")
-    await bounds(desk).open_scope(name)
-    return Notice(f"scope {name} is open", forge("limits", "clear", name))
+async def clear(context: RequestContext, params: Params) -> Notice:
+    name = params.get("name", "")
+    await context.limit_actions.open_scope(name)
+    return Notice(f"scope {name} is open", forge_command("limits", "clear", name))
 
 
-def _number(field: str, text: str) -> float:
+def _parse_number(field: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise BadOption(f"{field}={text!r} is not a number") from None
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/limits", name="limits", title="Limits", template="limits.html", view=view, key="l"
 )
 FORMS: Final = (
-    Form(path="/act/limits/set", role=Role.OPERATOR, act=set_limit),
-    Form(path="/act/limits/lift", role=Role.OPERATOR, act=lift),
-    Form(path="/act/limits/reset", role=Role.OPERATOR, act=reset),
-    Form(path="/act/limits/drain", role=Role.OPERATOR, act=drain),
-    Form(path="/act/limits/clear", role=Role.OPERATOR, act=clear),
+    FormSpec(path="/act/limits/set", role=Role.OPERATOR, act=set_limit),
+    FormSpec(path="/act/limits/lift", role=Role.OPERATOR, act=lift),
+    FormSpec(path="/act/limits/reset", role=Role.OPERATOR, act=reset),
+    FormSpec(path="/act/limits/drain", role=Role.OPERATOR, act=drain),
+    FormSpec(path="/act/limits/clear", role=Role.OPERATOR, act=clear),
 )

@@ -1,54 +1,58 @@
-"""The first page: is everything well, and if not, where to look."""
+"""The overview page: counts, blocked queues, charts, queues and workers."""
 
 import asyncio
 from typing import Any, Final
 
 from forge_jobs.ops import metrics, queries
-from forge_jobs.ops.queue_activity import flows
+from forge_jobs.ops.queue_activity import queue_activity
 from forge_jobs.web.request_context import RequestContext
 
 from . import charts
-from .page import Given, Page, Shown
-from .ranges import RANGES, neighbours, range_of
+from .page import PageSpec, Params, TemplateVars
+from .ranges import RANGES, adjacent_ranges, parse_range
 from .sparklines import sparkline
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    now = await desk.now()
-    chosen = range_of(given, now)
-    queue = given.get("queue") or None
-    span: dict[str, Any] = {"since": chosen.since, "until": chosen.until}
-    seen, series, hosts, lately = await asyncio.gather(
-        queries.overview(desk.store, minutes=1, clock=desk.clock),
-        desk.chronicle.chart(desk.store, step_s=chosen.step_s, queue=queue, **span),
-        metrics.hosts(desk.store, step_s=chosen.step_s, **span),
-        flows(desk.store, clock=desk.clock),
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    now = await context.now()
+    range_ = parse_range(params, now)
+    queue_name = params.get("queue") or None
+    bounds: dict[str, Any] = {"since": range_.since, "until": range_.until}
+    overview, chart, hosts, activity = await asyncio.gather(
+        queries.overview(context.store, minutes=1, clock=context.clock),
+        context.chart_cache.chart(context.store, step_s=range_.step_s, queue=queue_name, **bounds),
+        metrics.hosts(context.store, step_s=range_.step_s, **bounds),
+        queue_activity(context.store, clock=context.clock),
     )
-    points = series.points
-    at, whole = charts.times(points), chosen.moments
+    points = chart.points
+    at, all_times = charts.point_times(points), range_.point_times
     return {
-        "seen": seen,
-        "sparks": {name: sparkline(flow) for name, flow in lately.items()},
-        "blocked": [one for one in seen.queues if one.blocks],
-        "range": chosen,
-        "queue": queue or "",
+        "overview": overview,
+        "sparklines": {name: sparkline(minutes) for name, minutes in activity.items()},
+        "blocked": [queue for queue in overview.queues if queue.blocks],
+        "range": range_,
+        "queue": queue_name or "",
         "ranges": list(RANGES),
-        "near": neighbours(chosen, now),
-        "sums": {
+        "adjacent": adjacent_ranges(range_, now),
+        "totals": {
             name: sum(getattr(point, name) for point in points)
             for name in ("enqueued", "done", "retried", "dead")
         },
         "charts": [
-            charts.flow(
-                points, chosen.unit if series.whole else f"{chosen.unit}; reading the rest", whole
+            charts.jobs_chart(
+                points,
+                range_.unit if chart.complete else f"{range_.unit}; reading the rest",
+                all_times,
             ),
-            charts.latency("waited", "Wait before start", at, [p.waited for p in points], whole),
-            charts.latency("ran", "Run time", at, [p.ran for p in points], whole),
-            *charts.resources(hosts, whole),
+            charts.latency_chart(
+                "waited", "Wait before start", at, [p.waited for p in points], all_times
+            ),
+            charts.latency_chart("ran", "Run time", at, [p.ran for p in points], all_times),
+            *charts.resource_charts(hosts, all_times),
         ],
     }
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/", name="overview", title="Overview", template="overview.html", view=view, key="o"
 )

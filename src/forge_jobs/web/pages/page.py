@@ -1,4 +1,4 @@
-"""What a page and a form are, before anything knows how they are served."""
+"""The declarations of pages and forms, which ``app`` turns into routes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
@@ -8,37 +8,37 @@ from msgspec import Struct
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-Given: TypeAlias = Mapping[str, str]
-Shown: TypeAlias = Mapping[str, Any]
+Params: TypeAlias = Mapping[str, str]
+TemplateVars: TypeAlias = Mapping[str, Any]
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """One page. ``view`` gathers what its template shows; ``key`` is pressed after ``g``;
-    ``under`` names the page of the navigation that it belongs to."""
+class PageSpec(Struct, frozen=True, kw_only=True):
+    """One page. ``view`` returns the variables of its template; ``key`` follows ``g`` as its
+    shortcut; ``nav_parent`` is the page to highlight in the navigation."""
 
     path: str
     name: str
     title: str
     template: str
-    view: Callable[[RequestContext, Given], Awaitable[Shown]]
+    view: Callable[[RequestContext, Params], Awaitable[TemplateVars]]
     key: str = ""
     role: Role = Role.VIEWER
     live: bool = True
     nav: bool = True
-    under: str = ""
+    nav_parent: str = ""
 
 
 class Notice(Struct, frozen=True):
-    """What an action did, in one sentence, and the command that does the same."""
+    """The result of an action in one sentence, and the ``forge`` command with the same effect."""
 
     text: str
     command: str = ""
     bad: bool = False
 
 
-class Form(Struct, frozen=True, kw_only=True):
-    """Something a person can do from a page."""
+class FormSpec(Struct, frozen=True, kw_only=True):
+    """A form: ``act`` gets its fields and path parameters."""
 
     path: str
     role: Role
-    act: Callable[[RequestContext, Given], Awaitable[Notice]]
+    act: Callable[[RequestContext, Params], Awaitable[Notice]]

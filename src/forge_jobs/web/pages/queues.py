@@ -1,4 +1,4 @@
-"""Queues with their live controls."""
+"""The queues page, with the forms that pause queues and change their settings."""
 
 import asyncio
 from typing import Final
@@ -7,92 +7,101 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import seconds
 from forge_jobs.ops import queries
 from forge_jobs.ops.actions import QueueChange
-from forge_jobs.ops.queue_activity import flows
+from forge_jobs.ops.queue_activity import queue_activity
 from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
-from .audited import operator
-from .page import Form, Given, Notice, Page, Shown
-from .quoting import forge
+from .commands import forge_command
+from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
 from .sparklines import sparkline
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    queues, lately = await asyncio.gather(
-        queries.queues(desk.store, clock=desk.clock), flows(desk.store, clock=desk.clock)
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    queues, activity = await asyncio.gather(
+        queries.queues(context.store, clock=context.clock),
+        queue_activity(context.store, clock=context.clock),
     )
-    return {"queues": queues, "sparks": {name: sparkline(flow) for name, flow in lately.items()}}
+    return {
+        "queues": queues,
+        "sparklines": {name: sparkline(minutes) for name, minutes in activity.items()},
+    }
 
 
-async def pause(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await operator(desk).pause(name)
+async def pause(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.job_actions.pause(name)
     return Notice(f"queue {name} is paused: what runs ends in peace", f"forge queues pause {name}")
 
 
-async def resume(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await operator(desk).resume(name)
+async def resume(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.job_actions.resume(name)
     return Notice(f"queue {name} goes on", f"forge queues resume {name}")
 
 
-async def unthrottle(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
-    await operator(desk).unthrottle(name)
+async def unthrottle(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
+    await context.job_actions.unthrottle(name)
     return Notice(f"queue {name} is open again", f"forge queues unthrottle {name}")
 
 
-async def slots(desk: RequestContext, given: Given) -> Notice:
-    name, count = given["name"], _whole("slots", given.get("slots", ""))
-    await operator(desk).set_queue(name, QueueChange(slots=count))
+async def set_slots(context: RequestContext, params: Params) -> Notice:
+    name, count = params["name"], _parse_int("slots", params.get("slots", ""))
+    await context.job_actions.set_queue(name, QueueChange(slots=count))
     return Notice(f"queue {name} has {count:,} slots", f"forge queues set {name} --workers {count}")
 
 
-async def retention(desk: RequestContext, given: Given) -> Notice:
-    name = given["name"]
+async def set_retention(context: RequestContext, params: Params) -> Notice:
+    name = params["name"]
     fields = ("done", "dead", "cancelled")
-    done, dead, cancelled = (_kept(field, given.get(field, "")) for field in fields)
+    done, dead, cancelled = (_parse_retention(field, params.get(field, "")) for field in fields)
     change = QueueChange(retain_done_s=done, retain_dead_s=dead, retain_cancelled_s=cancelled)
-    await operator(desk).set_queue(name, change)
-    words = [w for f in fields for w in (f"--retain-{f}", given.get(f, "").strip() or "forever")]
-    return Notice(f"queue {name} keeps ended jobs as set", forge("queues", "set", name, *words))
+    await context.job_actions.set_queue(name, change)
+    options = [w for f in fields for w in (f"--retain-{f}", params.get(f, "").strip() or "forever")]
+    return Notice(
+        f"queue {name} keeps ended jobs as set", forge_command("queues", "set", name, *options)
+    )
 
 
-async def backoff(desk: RequestContext, given: Given) -> Notice:
-    name, on = given["name"], given.get("enabled") == "yes"
-    base, most = given.get("base", "").strip(), given.get("max", "").strip()
+async def set_backoff(context: RequestContext, params: Params) -> Notice:
+    name, on = params["name"], params.get("enabled") == "yes"
+    base_text, max_text = params.get("base", "").strip(), params.get("max", "").strip()
     change = QueueChange(
         backoff_enabled=on,
-        backoff_base_s=seconds(base, field="base"),
-        backoff_max_s=seconds(most, field="max"),
+        backoff_base_s=seconds(base_text, field="base"),
+        backoff_max_s=seconds(max_text, field="max"),
     )
-    await operator(desk).set_queue(name, change)
-    word = f"{base}:{most}" if on else "off"
-    text = f"queue {name} pauses {base} to {most} when throttled" if on else f"queue {name}: off"
-    return Notice(text, forge("queues", "set", name, "--backoff", word))
+    await context.job_actions.set_queue(name, change)
+    option = f"{base_text}:{max_text}" if on else "off"
+    text = (
+        f"queue {name} pauses {base_text} to {max_text} when throttled"
+        if on
+        else f"queue {name}: off"
+    )
+    return Notice(text, forge_command("queues", "set", name, "--backoff", option))
 
 
-def _whole(field: str, text: str) -> int:
+def _parse_int(field: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise BadOption(f"{field}={text!r} is not a whole number") from None
 
 
-def _kept(field: str, text: str) -> float | None:
+def _parse_retention(field: str, text: str) -> float | None:
     return (
         None if text.strip().lower() in ("forever", "for ever", "") else seconds(text, field=field)
     )
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/queues", name="queues", title="Queues", template="queues.html", view=view, key="q"
 )
 FORMS: Final = (
-    Form(path="/act/queues/{name}/pause", role=Role.OPERATOR, act=pause),
-    Form(path="/act/queues/{name}/resume", role=Role.OPERATOR, act=resume),
-    Form(path="/act/queues/{name}/unthrottle", role=Role.OPERATOR, act=unthrottle),
-    Form(path="/act/queues/{name}/slots", role=Role.OPERATOR, act=slots),
-    Form(path="/act/queues/{name}/retention", role=Role.ADMIN, act=retention),
-    Form(path="/act/queues/{name}/backoff", role=Role.OPERATOR, act=backoff),
+    FormSpec(path="/act/queues/{name}/pause", role=Role.OPERATOR, act=pause),
+    FormSpec(path="/act/queues/{name}/resume", role=Role.OPERATOR, act=resume),
+    FormSpec(path="/act/queues/{name}/unthrottle", role=Role.OPERATOR, act=unthrottle),
+    FormSpec(path="/act/queues/{name}/slots", role=Role.OPERATOR, act=set_slots),
+    FormSpec(path="/act/queues/{name}/retention", role=Role.ADMIN, act=set_retention),
+    FormSpec(path="/act/queues/{name}/backoff", role=Role.OPERATOR, act=set_backoff),
 )

@@ -1,11 +1,11 @@
-"""The small picture of a queue's last minutes: bars as one SVG path, drawn on the server."""
+"""Sparklines of a queue's last minutes: bars as SVG paths, rendered on the server."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from forge_jobs.ops.queue_activity import Flow
+from forge_jobs.ops.queue_activity import QueueMinute
 
 HEIGHT: Final = 24
 _STEP: Final = 4
@@ -13,37 +13,43 @@ _BAR: Final = 3
 
 
 class Sparkline(Struct, frozen=True, kw_only=True):
-    """``good`` and ``bad`` are paths; ``told`` says the same in words."""
+    """``succeeded`` and ``failed`` are SVG paths; ``label`` is the text for screen readers."""
 
     width: int
-    good: str
-    bad: str
-    told: str
+    succeeded: str
+    failed: str
+    label: str
 
 
-def sparkline(flow: Sequence[Flow]) -> Sparkline | None:
-    """None where there is nothing to draw."""
-    most = max((minute.good + minute.bad for minute in flow), default=0)
-    if not most:
+def sparkline(minutes: Sequence[QueueMinute]) -> Sparkline | None:
+    """The bars of these minutes; None if all are empty."""
+    busiest = max((minute.succeeded + minute.failed for minute in minutes), default=0)
+    if not busiest:
         return None
-    good: list[str] = []
-    bad: list[str] = []
-    for place, minute in enumerate(flow):
-        top = _height(minute.bad, most)
-        below = _height(minute.good, most)
-        if below:
-            good.append(_bar(place, HEIGHT, below))
-        if top:
-            bad.append(_bar(place, HEIGHT - below, top))
-    ended, failed = sum(m.good for m in flow), sum(m.bad for m in flow)
-    told = f"last {len(flow)} min: {ended:,} done, {failed:,} failed, at most {most:,} a minute"
-    return Sparkline(width=len(flow) * _STEP, good="".join(good), bad="".join(bad), told=told)
+    succeeded: list[str] = []
+    failed: list[str] = []
+    for index, minute in enumerate(minutes):
+        failed_height = _height(minute.failed, busiest)
+        succeeded_height = _height(minute.succeeded, busiest)
+        if succeeded_height:
+            succeeded.append(_bar(index, HEIGHT, succeeded_height))
+        if failed_height:
+            failed.append(_bar(index, HEIGHT - succeeded_height, failed_height))
+    done_count = sum(minute.succeeded for minute in minutes)
+    failed_count = sum(minute.failed for minute in minutes)
+    counts = f"{done_count:,} done, {failed_count:,} failed, at most {busiest:,} a minute"
+    return Sparkline(
+        width=len(minutes) * _STEP,
+        succeeded="".join(succeeded),
+        failed="".join(failed),
+        label=f"last {len(minutes)} min: {counts}",
+    )
 
 
-def _height(count: int, most: int) -> int:
-    """At least a pixel for anything that happened."""
-    return max(1, round(count / most * (HEIGHT - 1))) if count else 0
+def _height(count: int, busiest: int) -> int:
+    """At least one pixel for a count above zero."""
+    return max(1, round(count / busiest * (HEIGHT - 1))) if count else 0
 
 
-def _bar(place: int, foot: int, height: int) -> str:
-    return f"M{place * _STEP} {foot}v-{height}h{_BAR}v{height}z"
+def _bar(index: int, baseline: int, height: int) -> str:
+    return f"M{index * _STEP} {baseline}v-{height}h{_BAR}v{height}z"

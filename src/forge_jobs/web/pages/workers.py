@@ -1,4 +1,4 @@
-"""Worker processes that live now, and the queues none of them serves."""
+"""The workers page: live worker processes, and queues that none of them serves."""
 
 import asyncio
 from typing import Final
@@ -8,39 +8,38 @@ from forge_jobs.web.access.identity import Role
 from forge_jobs.web.request_context import RequestContext
 
 from . import charts
-from .audited import operator
-from .page import Form, Given, Notice, Page, Shown
-from .ranges import range_of
+from .page import FormSpec, Notice, PageSpec, Params, TemplateVars
+from .ranges import parse_range
 
 
-async def view(desk: RequestContext, given: Given) -> Shown:
-    lately = range_of({}, await desk.now())
+async def view(context: RequestContext, params: Params) -> TemplateVars:
+    range_ = parse_range({}, await context.now())
     workers, queues, hosts = await asyncio.gather(
-        queries.workers(desk.store, clock=desk.clock),
-        queries.queues(desk.store, clock=desk.clock),
-        metrics.hosts(desk.store, since=lately.since, until=lately.until, step_s=lately.step_s),
+        queries.workers(context.store, clock=context.clock),
+        queries.queues(context.store, clock=context.clock),
+        metrics.hosts(context.store, since=range_.since, until=range_.until, step_s=range_.step_s),
     )
     return {
         "workers": workers,
-        "unserved": queries.unserved(queues),
-        "charts": charts.resources(hosts, lately.moments),
+        "unserved": queries.unserved_queues(queues),
+        "charts": charts.resource_charts(hosts, range_.point_times),
     }
 
 
-async def quiet(desk: RequestContext, given: Given) -> Notice:
-    host_id = await operator(desk).quiet(given["host_id"])
+async def quiet(context: RequestContext, params: Params) -> Notice:
+    host_id = await context.job_actions.quiet(params["host_id"])
     return Notice(f"{host_id} takes no more jobs", f"forge workers quiet {host_id}")
 
 
-async def unquiet(desk: RequestContext, given: Given) -> Notice:
-    host_id = await operator(desk).quiet(given["host_id"], quiet=False)
+async def unquiet(context: RequestContext, params: Params) -> Notice:
+    host_id = await context.job_actions.quiet(params["host_id"], quiet=False)
     return Notice(f"{host_id} takes jobs again", f"forge workers quiet --off {host_id}")
 
 
-PAGE: Final = Page(
+PAGE: Final = PageSpec(
     path="/workers", name="workers", title="Workers", template="workers.html", view=view, key="w"
 )
 FORMS: Final = (
-    Form(path="/act/workers/{host_id}/quiet", role=Role.OPERATOR, act=quiet),
-    Form(path="/act/workers/{host_id}/unquiet", role=Role.OPERATOR, act=unquiet),
+    FormSpec(path="/act/workers/{host_id}/quiet", role=Role.OPERATOR, act=quiet),
+    FormSpec(path="/act/workers/{host_id}/unquiet", role=Role.OPERATOR, act=unquiet),
 )

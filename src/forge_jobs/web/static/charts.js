@@ -1,4 +1,4 @@
-// Charts: a figure carries its numbers in data-chart; the server changes them, this draws them again.
+// Charts: a figure holds its data in data-chart; live updates change it, and this redraws.
 (function () {
   "use strict";
 
@@ -18,9 +18,9 @@
     return value;
   }
 
-  function faint(value) { return value.replace("rgb(", "rgba(").replace(")", ", 0.10)"); }
+  function translucent(value) { return value.replace("rgb(", "rgba(").replace(")", ", 0.10)"); }
 
-  function told(value, unit) {
+  function formatValue(value, unit) {
     if (value === null || value === undefined) return "–";
     if (unit === "s") return value < 1 ? +(value * 1000).toPrecision(3) + " ms" : +value.toPrecision(3) + " s";
     if (unit === "bytes") return value < 1073741824 ? (value / 1048576).toFixed(value < 10485760 ? 1 : 0) + " MiB" : (value / 1073741824).toFixed(1) + " GiB";
@@ -28,9 +28,9 @@
     return value.toLocaleString();
   }
 
-  // a line joins what has neighbours; a value without any would be invisible
-  function alone(plot, place) {
-    var values = plot.data[place], found = [];
+  // a value without adjacent values has no line: draw it as a point
+  function isolated(plot, index) {
+    var values = plot.data[index], found = [];
     values.forEach(function (value, at) {
       if (value !== null && (at === 0 || values[at - 1] === null) && (at === values.length - 1 || values[at + 1] === null)) found.push(at);
     });
@@ -39,7 +39,7 @@
 
   function moment(seconds) { var at = new Date(seconds * 1000); return day.format(at) + " " + clock.format(at); }
 
-  // the whole span, also while older points are still on their way
+  // the full time axis, also while older points are still being read
   function ends(figure) {
     var span = JSON.parse(figure.dataset.chart).span;
     return [span[0], Math.max(span[1], span[0] + 60)];
@@ -60,16 +60,16 @@
       scales: { x: { range: function () { return ends(figure); } }, y: { range: function (_, low, high) { return [0, high > 0 ? high * 1.12 : 1]; } } },
       axes: [
         Object.assign({ size: 34, gap: 8, space: 70, incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800], values: function (_, splits, __, ___, step) { return splits.map(function (at) { return (step >= 86400 ? day : clock).format(new Date(at * 1000)); }); } }, axis),
-        Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return told(one, data.unit); }); } }, axis)
+        Object.assign({ size: 62, values: function (_, splits) { return splits.map(function (one) { return formatValue(one, data.unit); }); } }, axis)
       ],
-      series: [{ label: "at", value: function (_, at) { return at === null || at === undefined ? "–" : moment(at); } }].concat(names.map(function (name, place) {
-        var tone = colour(data.tones[place] || TONES[place % TONES.length]);
-        return { label: name, stroke: tone, fill: place === 0 ? faint(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: alone }, value: function (_, one) { return told(one, data.unit); } };
+      series: [{ label: "at", value: function (_, at) { return at === null || at === undefined ? "–" : moment(at); } }].concat(names.map(function (name, index) {
+        var tone = colour(data.tones[index] || TONES[index % TONES.length]);
+        return { label: name, stroke: tone, fill: index === 0 ? translucent(tone) : undefined, width: 2, spanGaps: true, points: { size: 5, fill: tone, filter: isolated }, value: function (_, one) { return formatValue(one, data.unit); } };
       })),
       hooks: {
         setSelect: [function (plot) { zoom(figure, plot); }],
-        setCursor: [function (plot) { tell(figure, plot); }],
-        setLegend: [newest],
+        setCursor: [function (plot) { announce(figure, plot); }],
+        setLegend: [showNewest],
         ready: [function (plot) { pinnable(plot); }]
       }
     };
@@ -78,14 +78,14 @@
   // ---------------------------------------------------------------- crosshair
 
   function each(work) {
-    document.querySelectorAll("figure.chart .plot").forEach(function (place) {
-      var kept = drawn.get(place);
-      if (kept) work(kept.plot, place);
+    document.querySelectorAll("figure.chart .plot").forEach(function (element) {
+      var entry = drawn.get(element);
+      if (entry) work(entry.plot, element);
     });
   }
 
-  // at a time, not at a place: what is pinned stays there while newer points come in
-  function stand(plot) {
+  // pinned to a time, not to a position: it stays while newer points arrive
+  function placeCrosshair(plot) {
     plot.cursor._lock = false;
     plot.root.classList.toggle("pinned", pinned !== null);
     if (pinned === null) return;
@@ -95,7 +95,7 @@
 
   function pin(at) {
     pinned = at;
-    each(stand);
+    each(placeCrosshair);
     if (at === null) each(function (plot) { plot.setCursor({ left: -10, top: -10 }, true, false); });
   }
 
@@ -108,37 +108,37 @@
     });
   }
 
-  // nobody points anywhere: the newest values stand in the legend
-  function newest(plot) {
+  // without a crosshair the legend shows the newest values
+  function showNewest(plot) {
     var last = plot.data[0].length - 1;
     if ((plot.cursor.idx === null || plot.cursor.idx === undefined) && last >= 0 && plot.legend.idx !== last) plot.setLegend({ idx: last }, false);
   }
 
-  // what stands at the crosshair, for people who hear it
-  function tell(figure, plot) {
-    var at = plot.cursor.idx, place = figure.querySelector(".plot");
-    if (at === null || at === undefined || place !== document.activeElement) return;
-    var data = JSON.parse(figure.dataset.chart), said = Object.keys(data.series).map(function (name) { return name + " " + told(data.series[name][at], data.unit); });
-    place.setAttribute("aria-valuenow", String(at));
-    place.setAttribute("aria-valuetext", moment(data.at[at]) + ": " + said.join(", "));
+  // the values at the crosshair, for screen readers
+  function announce(figure, plot) {
+    var at = plot.cursor.idx, element = figure.querySelector(".plot");
+    if (at === null || at === undefined || element !== document.activeElement) return;
+    var data = JSON.parse(figure.dataset.chart), values = Object.keys(data.series).map(function (name) { return name + " " + formatValue(data.series[name][at], data.unit); });
+    element.setAttribute("aria-valuenow", String(at));
+    element.setAttribute("aria-valuetext", moment(data.at[at]) + ": " + values.join(", "));
   }
 
-  // arrows move the crosshair, with Shift they choose a span, Enter zooms into it or pins, Escape lets go
-  function steer(event) {
-    var kept = drawn.get(event.currentTarget), plot = kept && kept.plot, last = plot ? plot.data[0].length - 1 : -1;
+  // arrows move the crosshair, with Shift they select a span, Enter zooms or pins, Escape clears
+  function onChartKey(event) {
+    var entry = drawn.get(event.currentTarget), plot = entry && entry.plot, last = plot ? plot.data[0].length - 1 : -1;
     if (last < 0) return;
     var before = plot.cursor.idx, at = before === null || before === undefined ? last + 1 : before;
     var to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, PageUp: at - 10, PageDown: at + 10 }[event.key];
     if (to !== undefined) {
       event.preventDefault();
       to = Math.max(0, Math.min(last, to));
-      if (event.shiftKey) span(plot, kept.from === undefined ? (kept.from = Math.min(at, last)) : kept.from, to); else { kept.from = undefined; span(plot, 0, 0); }
+      if (event.shiftKey) span(plot, entry.from === undefined ? (entry.from = Math.min(at, last)) : entry.from, to); else { entry.from = undefined; span(plot, 0, 0); }
       pinned = plot.data[0][to];
-      each(stand);
+      each(placeCrosshair);
     } else if (event.key === "Enter") {
       event.preventDefault();
       if (plot.select.width >= 8) zoom(event.currentTarget.closest("figure"), plot); else pin(pinned === null ? plot.data[0][Math.min(at, last)] : null);
-    } else if (event.key === "Escape") { kept.from = undefined; span(plot, 0, 0); pin(null); }
+    } else if (event.key === "Escape") { entry.from = undefined; span(plot, 0, 0); pin(null); }
   }
 
   function span(plot, from, to) {
@@ -168,26 +168,26 @@
       before.text = text;
       before.plot.setData(rows);
       plot.setAttribute("aria-valuemax", String(data.at.length - 1));
-      // the new span counts after the chart's own turn
-      queueMicrotask(function () { stand(before.plot); });
+      // uPlot applies the new scale in a microtask: move the crosshair after it
+      queueMicrotask(function () { placeCrosshair(before.plot); });
     } else {
       if (before) before.plot.destroy();
       var made = new window.uPlot(options(figure, data, plot.clientWidth || 600), rows, plot);
       drawn.set(plot, { plot: made, text: text, names: names.join() });
-      ready(figure, plot, data);
+      makeAccessible(figure, plot, data);
     }
-    list(figure);
+    fillTable(figure);
   }
 
-  function ready(figure, plot, data) {
+  function makeAccessible(figure, plot, data) {
     var facts = { role: "slider", tabindex: "0", "aria-label": figure.dataset.summary || "Chart", "aria-valuemin": "0", "aria-valuemax": String(data.at.length - 1), "aria-valuenow": String(data.at.length - 1), "aria-valuetext": "arrow keys read it" };
-    if (!plot.hasAttribute("role")) plot.addEventListener("keydown", steer);
+    if (!plot.hasAttribute("role")) plot.addEventListener("keydown", onChartKey);
     Object.keys(facts).forEach(function (name) { plot.setAttribute(name, facts[name]); });
-    stand(drawn.get(plot).plot);
+    placeCrosshair(drawn.get(plot).plot);
   }
 
-  // The same numbers for people who read tables; made only while somebody looks.
-  function list(figure) {
+  // The same values as a table; filled only while it is open.
+  function fillTable(figure) {
     var part = figure.querySelector("details.figures");
     if (!part || !part.open) return;
     var data = JSON.parse(figure.dataset.chart), names = Object.keys(data.series);
@@ -198,12 +198,12 @@
       cell.textContent = name;
       head.appendChild(cell);
     });
-    data.at.map(function (at, place) { return [at, place]; }).reverse().forEach(function (pair) {
+    data.at.map(function (at, index) { return [at, index]; }).reverse().forEach(function (pair) {
       var row = body.insertRow(), first = document.createElement("th");
       first.scope = "row";
       first.textContent = moment(pair[0]);
       row.appendChild(first);
-      names.forEach(function (name) { row.insertCell().textContent = told(data.series[name][pair[1]], data.unit); });
+      names.forEach(function (name) { row.insertCell().textContent = formatValue(data.series[name][pair[1]], data.unit); });
     });
     part.querySelector("div").replaceChildren(table);
   }
@@ -219,13 +219,13 @@
   window.forgeCharts = { draw: drawAll };
   document.addEventListener("DOMContentLoaded", function () { drawAll(false); });
   document.addEventListener("toggle", function (event) {
-    if (event.target.matches && event.target.matches("details.figures")) list(event.target.closest("figure"));
+    if (event.target.matches && event.target.matches("details.figures")) fillTable(event.target.closest("figure"));
   }, true);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { drawAll(true); });
   window.addEventListener("resize", function () {
     document.querySelectorAll("figure.chart .plot").forEach(function (plot) {
-      var kept = drawn.get(plot);
-      if (kept) kept.plot.setSize({ width: plot.clientWidth, height: kept.plot.height });
+      var entry = drawn.get(plot);
+      if (entry) entry.plot.setSize({ width: plot.clientWidth, height: entry.plot.height });
     });
   });
 })();

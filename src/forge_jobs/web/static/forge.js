@@ -1,12 +1,12 @@
-// What the pages do in the browser: live parts, notices, drawer, confirmation. keys.js has the rest.
-// The pages work without it; forms post and links lead on.
+// Live updates, notices, drawer, confirmation and search. keys.js has keyboard and palette.
+// The pages also work without scripts: forms post, and links navigate.
 (function () {
   "use strict";
 
   function $(query, from) { return (from || document).querySelector(query); }
   function all(query, from) { return Array.prototype.slice.call((from || document).querySelectorAll(query)); }
-  function keep(name, value) { try { localStorage.setItem("forge." + name, value); } catch (_) { /* closed */ } }
-  function kept(name) { try { return localStorage.getItem("forge." + name); } catch (_) { return null; } }
+  function save(name, value) { try { localStorage.setItem("forge." + name, value); } catch (_) { /* storage may be blocked */ } }
+  function load(name) { try { return localStorage.getItem("forge." + name); } catch (_) { return null; } }
 
   // ---------------------------------------------------------------- times
 
@@ -20,12 +20,12 @@
     return future ? "in " + text : text + " ago";
   }
 
-  function tellTimes(from) {
+  function updateTimes(from) {
     var now = Date.now();
     all("time[datetime]", from).forEach(function (one) {
-      var at = new Date(one.getAttribute("datetime")), passed = (now - at.getTime()) / 1000;
-      // what is awaited cannot be over: the next change takes it away
-      var text = passed > 0 && one.dataset.until !== undefined ? "now" : ago(passed);
+      var at = new Date(one.getAttribute("datetime")), age = (now - at.getTime()) / 1000;
+      // an expected end is shown as "now" until the next update removes it
+      var text = age > 0 && one.dataset.until !== undefined ? "now" : ago(age);
       if (!one.title) one.title = at.toLocaleString();
       if (one.textContent !== text) one.textContent = text;
     });
@@ -33,47 +33,47 @@
 
   // ---------------------------------------------------------------- live
 
-  var sources = new Map(), waiting = new Map(), every = 0, paused = false, failing = 0;
+  var sources = new Map(), waiting = new Map(), every = 0, paused = false, failures = 0;
 
-  function watch(view, address) {
+  function subscribe(view, address) {
     if (sources.has(view) || paused || !address) return;
     var source = new EventSource(address);
     sources.set(view, source);
     source.addEventListener("view", function (event) {
-      trouble("");
+      showTrouble("");
       if (every) waiting.set(view, event.data); else show(view, event.data);
     });
-    source.addEventListener("trouble", function (event) { trouble(event.data); });
-    source.addEventListener("over", function () { ended(view, address); });
-    source.onopen = function () { failing = 0; };
+    source.addEventListener("trouble", function (event) { showTrouble(event.data); });
+    source.addEventListener("over", function () { reconnect(view, address); });
+    source.onopen = function () { failures = 0; };
     source.onerror = function () {
-      failing += 1;
-      trouble("No answer from Mission Control: trying again.");
-      // a browser gives up after an answer that is no stream; a page must not
-      if (source.readyState === 2) ended(view, address);
+      failures += 1;
+      showTrouble("No answer from Mission Control: trying again.");
+      // a browser does not reconnect after a response that is no event stream: do it here
+      if (source.readyState === 2) reconnect(view, address);
     };
   }
 
-  // a login may be over, or reach less far than before: say so, or else go on
-  function ended(view, address) {
-    unwatch(view);
-    refusal(address).then(function (status) {
-      if (status === 401) trouble("You are logged out.", location.href, "Log in again");
-      else if (status === 403) trouble("You may no longer look at this.", location.href, "Try again");
-      else setTimeout(function () { if (view.isConnected) watch(view, address); }, Math.min(1000 * failing, 5000));
+  // the login may have ended, or the role may have changed: show that, or reconnect
+  function reconnect(view, address) {
+    unsubscribe(view);
+    refusedStatus(address).then(function (status) {
+      if (status === 401) showTrouble("You are logged out.", location.href, "Log in again");
+      else if (status === 403) showTrouble("You may no longer look at this.", location.href, "Try again");
+      else setTimeout(function () { if (view.isConnected) subscribe(view, address); }, Math.min(1000 * failures, 5000));
     });
   }
 
-  // a stream that is refused says no more than "closed": ask once in a way that is answered
-  function refusal(address) {
+  // EventSource does not expose the status of a refused stream: fetch it once
+  function refusedStatus(address) {
     var stop = new AbortController();
-    return fetch(address, { redirect: "manual", signal: stop.signal }).then(function (answer) {
+    return fetch(address, { redirect: "manual", signal: stop.signal }).then(function (response) {
       stop.abort();
-      return answer.type === "opaqueredirect" ? 401 : answer.status;
+      return response.type === "opaqueredirect" ? 401 : response.status;
     }, function () { return 0; });
   }
 
-  function unwatch(view) {
+  function unsubscribe(view) {
     var source = sources.get(view);
     if (source) { source.close(); sources.delete(view); }
     waiting.delete(view);
@@ -81,16 +81,16 @@
 
   function connect() {
     var view = $("#view"), body = $("#drawer-body");
-    if (view) watch(view, view.dataset.live);
-    if (body && $("#drawer").open) watch(body, body.dataset.live);
+    if (view) subscribe(view, view.dataset.live);
+    if (body && $("#drawer").open) subscribe(body, body.dataset.live);
   }
 
-  function disconnect() { Array.from(sources.keys()).forEach(unwatch); }
+  function disconnect() { Array.from(sources.keys()).forEach(unsubscribe); }
 
-  function untouched(from, to) {
+  function mayMorph(from, to) {
     if (from.nodeType !== 1) return true;
     if (from.classList.contains("plot") || from.classList.contains("scroll") && from.closest(".figures")) return false;
-    // somebody who types or chooses must not lose it
+    // keep input in forms that were edited or have the focus
     if (from.tagName === "FORM" && from.dataset.keep !== undefined && (from.touched || from.contains(document.activeElement))) return false;
     if (from.tagName === "INPUT" && from.type === "checkbox" && to.value === from.value) return false;
     if (from.tagName === "TIME" && to.getAttribute && from.getAttribute("datetime") === to.getAttribute("datetime")) return false;
@@ -102,18 +102,18 @@
     window.Idiomorph.morph(view, html, {
       morphStyle: "innerHTML",
       callbacks: {
-        beforeNodeMorphed: untouched,
+        beforeNodeMorphed: mayMorph,
         beforeAttributeUpdated: function (name, node) { return !(name === "open" && node.tagName === "DETAILS"); }
       }
     });
     window.htmx.process(view);
     if (current && current.id && document.getElementById(current.id)) document.getElementById(current.id).classList.add("current");
-    tellTimes(view);
-    tellChosen();
+    updateTimes(view);
+    updateChosen();
     window.forgeCharts.draw(false);
   }
 
-  function trouble(text, address, way) {
+  function showTrouble(text, address, label) {
     var banner = $("#trouble"), link;
     banner.hidden = !text;
     if (banner.dataset.said === text) return;
@@ -122,11 +122,11 @@
     if (!address) return;
     link = document.createElement("a");
     link.href = address;
-    link.textContent = way;
+    link.textContent = label;
     banner.append(" ", link);
   }
 
-  function setPace(value) {
+  function setRefresh(value) {
     var choice = $("select[data-do=refresh]");
     paused = value === "off";
     every = paused ? 0 : Number(value);
@@ -135,7 +135,7 @@
       $(".dot", choice.parentNode).classList.toggle("live", !paused);
       document.body.classList.toggle("still", paused);
     }
-    if (paused) { disconnect(); trouble(""); } else { flush(); connect(); }
+    if (paused) { disconnect(); showTrouble(""); } else { flush(); connect(); }
   }
 
   function flush() { waiting.forEach(function (html, view) { show(view, html); }); waiting.clear(); }
@@ -170,9 +170,9 @@
 
   // ---------------------------------------------------------------- confirmation
 
-  var agreed = new WeakSet();
+  var confirmed = new WeakSet();
 
-  function ask(title, command, verb) {
+  function askConfirmation(title, command, verb) {
     var dialog = $("#confirm"), yes = $("#confirm-yes");
     $("#confirm-title").textContent = title;
     yes.textContent = verb;
@@ -187,13 +187,13 @@
 
   document.addEventListener("submit", function (event) {
     var form = event.target;
-    if (agreed.has(form)) { agreed.delete(form); return; }
+    if (confirmed.has(form)) { confirmed.delete(form); return; }
     if (form.id === "acts") { event.preventDefault(); bulk(form, event.submitter); return; }
     if (!form.dataset.confirm) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    ask(form.dataset.confirm, form.dataset.command, $("button", form).textContent.trim()).then(function (yes) {
-      if (yes) { agreed.add(form); form.requestSubmit(); }
+    askConfirmation(form.dataset.confirm, form.dataset.command, $("button", form).textContent.trim()).then(function (yes) {
+      if (yes) { confirmed.add(form); form.requestSubmit(); }
     });
   }, true);
 
@@ -202,22 +202,22 @@
     if (form.elements.all && form.elements.all.checked) { preview(form, action); return; }
     if (!chosen.length) { notice({ text: "Choose at least one job, or all matching.", bad: true }); return; }
     var ids = chosen.map(function (one) { return one.value; });
-    var verb = button.textContent.trim(), same = "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "");
-    ask(verb + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?"), same, verb).then(function (yes) {
+    var verb = button.textContent.trim(), command = "forge jobs " + action + " " + ids.slice(0, 3).join(" ") + (ids.length > 3 ? " …" : "");
+    askConfirmation(verb + " " + ids.length + (ids.length === 1 ? " job?" : " jobs?"), command, verb).then(function (yes) {
       if (!yes) return;
       window.htmx.ajax("POST", button.formAction, { source: document.body, swap: "none", values: { ids: ids.join(",") } });
       chosen.forEach(function (one) { one.checked = false; });
       var every = $("[data-do=all]", form);
       if (every) every.checked = false;
-      tellChosen();
+      updateChosen();
     });
   }
 
-  // how many an action on all matching jobs would reach, before anybody agrees to it
+  // show how many jobs an action on all matches would reach, and ask for confirmation
   function preview(form, action) {
     var query = new URLSearchParams();
     all("input[type=hidden]", form).forEach(function (one) { query.set(one.name, one.value); });
-    part(form.dataset.preview + action + "?" + query).then(function (nodes) {
+    fetchMain(form.dataset.preview + action + "?" + query).then(function (nodes) {
       var body = $("#bulk-body");
       body.replaceChildren.apply(body, nodes);
       window.htmx.process(body);
@@ -226,8 +226,8 @@
     });
   }
 
-  function part(address) {
-    return fetch(address, { headers: { "accept": "text/html" } }).then(function (answer) { return answer.text(); }).then(function (html) {
+  function fetchMain(address) {
+    return fetch(address, { headers: { "accept": "text/html" } }).then(function (response) { return response.text(); }).then(function (html) {
       var page = new DOMParser().parseFromString(html, "text/html"), view = page.querySelector("#view") || page.querySelector("main");
       return all(":scope > *", view).map(function (one) { return document.importNode(one, true); });
     });
@@ -235,60 +235,60 @@
 
   // ---------------------------------------------------------------- searching
 
-  // One look of the server is bounded: go from look to look until something is found. The banner
-  // stands outside the part that lives.
-  var LOOKS_MOST = 2000;
+  // One request reads a bounded number of jobs: repeat it until something is found. The banner is
+  // outside of the part that live updates replace.
+  var MAX_REQUESTS = 2000;
 
-  function searchOn(link) {
-    var told = document.createElement("span"), stop = document.createElement("button"), banner = $("#searching");
-    var asking = new AbortController(), seen = 0, looks = 0, saidAt = 0, address = link.href;
+  function continueSearch(link) {
+    var status = document.createElement("span"), stop = document.createElement("button"), banner = $("#searching");
+    var controller = new AbortController(), seen = 0, requests = 0, shownAt = 0, address = link.href;
     if (banner) banner.remove();
     banner = document.createElement("div");
     banner.id = "searching";
     banner.className = "banner going";
-    told.setAttribute("role", "status");
+    status.setAttribute("role", "status");
     stop.type = "button";
     stop.textContent = "Stop";
-    stop.addEventListener("click", function () { asking.abort(); });
-    banner.append(told, stop);
+    stop.addEventListener("click", function () { controller.abort(); });
+    banner.append(status, stop);
     $("#view").before(banner);
 
-    function tell(text) { told.textContent = "Looked through " + seen.toLocaleString("en") + " jobs" + text; }
+    function showProgress(text) { status.textContent = "Looked through " + seen.toLocaleString("en") + " jobs" + text; }
 
     function count(page) { seen += Number($(".matching", page).dataset.looked); }
 
-    function rest(text) {
+    function offerContinue(text) {
       var on = document.createElement("a");
       on.href = address;
       on.dataset.search = seen;
       on.textContent = "Go on";
-      tell(text);
+      showProgress(text);
       stop.replaceWith(on);
     }
 
-    function look() {
-      looks += 1;
-      fetch(address, { headers: { "accept": "text/html" }, signal: asking.signal }).then(function (answer) {
-        if (!answer.ok || answer.redirected) { location.href = address; return null; }
-        return answer.text();
+    function readNext() {
+      requests += 1;
+      fetch(address, { headers: { "accept": "text/html" }, signal: controller.signal }).then(function (response) {
+        if (!response.ok || response.redirected) { location.href = address; return null; }
+        return response.text();
       }).then(function (html) {
         if (html === null) return;
         var page = new DOMParser().parseFromString(html, "text/html"), next = $("a[data-search]", page);
         if ($("tr[id]", page)) { location.href = address; return; }
         count(page);
-        if (!next) { tell(": none fits."); stop.remove(); return; }
+        if (!next) { showProgress(": none fits."); stop.remove(); return; }
         address = new URL(next.getAttribute("href"), location.href).href;
-        if (looks >= LOOKS_MOST) { rest(", none fits so far."); return; }
-        // often enough for eyes, seldom enough for ears
-        if (Date.now() - saidAt > 500) { saidAt = Date.now(); tell(", none fits so far."); }
-        look();
-      }).catch(function () { rest(asking.signal.aborted ? ". Stopped." : ". No answer from Mission Control."); });
+        if (requests >= MAX_REQUESTS) { offerContinue(", none fits so far."); return; }
+        // twice a second: screen readers announce every change
+        if (Date.now() - shownAt > 500) { shownAt = Date.now(); showProgress(", none fits so far."); }
+        readNext();
+      }).catch(function () { offerContinue(controller.signal.aborted ? ". Stopped." : ". No answer from Mission Control."); });
     }
 
-    // from the page, or from where it was stopped
+    // start with the page, or continue where the search was stopped
     if (link.dataset.search) seen = Number(link.dataset.search); else count(document);
-    tell(", none fits so far.");
-    look();
+    showProgress(", none fits so far.");
+    readNext();
   }
 
   // ---------------------------------------------------------------- drawer
@@ -296,7 +296,7 @@
   document.addEventListener("click", function (event) {
     var from = event.target.closest ? event.target : document.body, link = from.closest("a[data-drawer]");
     var search = from.closest("a[data-search]");
-    if (search && !event.ctrlKey && !event.metaKey && !event.shiftKey) { event.preventDefault(); searchOn(search); return; }
+    if (search && !event.ctrlKey && !event.metaKey && !event.shiftKey) { event.preventDefault(); continueSearch(search); return; }
     if (from.closest("[data-close]") && $("#bulk").open) { event.preventDefault(); $("#bulk").close(); return; }
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
@@ -305,14 +305,14 @@
 
   function openDrawer(link) {
     var body = $("#drawer-body"), root = $(".brand").getAttribute("href").replace(/\/$/, "");
-    part(link.href).then(function (nodes) {
-      unwatch(body);
+    fetchMain(link.href).then(function (nodes) {
+      unsubscribe(body);
       body.replaceChildren.apply(body, nodes);
       body.dataset.live = root + "/live?view=" + encodeURIComponent(new URL(link.href).pathname.slice(root.length));
       $("#drawer-title").textContent = link.textContent;
       $("#drawer-link").href = link.href;
       window.htmx.process(body);
-      tellTimes(body);
+      updateTimes(body);
       if (!$("#drawer").open) $("#drawer").showModal();
       connect();
     });
@@ -321,7 +321,7 @@
   // ---------------------------------------------------------------- theme
 
   function setTheme(value) {
-    keep("theme", value);
+    save("theme", value);
     if (value === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = value;
     $("select[data-do=theme]").value = value;
@@ -333,17 +333,17 @@
   document.addEventListener("click", function (event) {
     var control = event.target.closest ? event.target.closest("[data-do]") : null;
     if (control && control.dataset.do === "all") all("input[name=ids]").forEach(function (one) { one.checked = control.checked; });
-    tellChosen();
+    updateChosen();
   });
 
-  // how many rows an action would reach, beside the buttons
-  function tellChosen() {
-    var place = $("#chosen"), count = all("input[name=ids]:checked").length;
-    if (place && place.textContent !== (count ? count + " chosen" : "")) place.textContent = count ? count + " chosen" : "";
+  // the number of ticked rows, beside the buttons
+  function updateChosen() {
+    var target = $("#chosen"), count = all("input[name=ids]:checked").length;
+    if (target && target.textContent !== (count ? count + " chosen" : "")) target.textContent = count ? count + " chosen" : "";
   }
   document.addEventListener("change", function (event) {
     if (event.target.dataset.do === "theme") setTheme(event.target.value);
-    if (event.target.dataset.do === "refresh") { keep("pace", event.target.value); setPace(event.target.value); }
+    if (event.target.dataset.do === "refresh") { save("pace", event.target.value); setRefresh(event.target.value); }
   });
   document.addEventListener("forge:zoom", function (event) { location.href = event.detail; });
   document.addEventListener("visibilitychange", function () { if (document.hidden) disconnect(); else connect(); });
@@ -351,20 +351,20 @@
   window.addEventListener("pageshow", function (event) { if (event.persisted) connect(); });
 
   window.forge = {
-    $: $, all: all, keep: keep, kept: kept, setTheme: setTheme, tellChosen: tellChosen,
-    togglePause: function () { setPace(paused ? (kept("pace") === "off" ? "0" : kept("pace") || "0") : "off"); }
+    $: $, all: all, save: save, load: load, setTheme: setTheme, updateChosen: updateChosen,
+    togglePause: function () { setRefresh(paused ? (load("pace") === "off" ? "0" : load("pace") || "0") : "off"); }
   };
 
   document.addEventListener("DOMContentLoaded", function () {
-    $("select[data-do=theme]").value = kept("theme") || "system";
-    $("#drawer").addEventListener("close", function () { unwatch($("#drawer-body")); });
+    $("select[data-do=theme]").value = load("theme") || "system";
+    $("#drawer").addEventListener("close", function () { unsubscribe($("#drawer-body")); });
     var pages = $(".side .pages"), current = $("a[aria-current]", pages);
     if (current) pages.scrollLeft = current.offsetLeft - 32;
-    tellTimes(document);
-    setInterval(function () { tellTimes(document); }, 1000);
-    var beat = 0;
-    setInterval(function () { beat += 1; if (every && beat % every === 0) flush(); }, 1000);
+    updateTimes(document);
+    setInterval(function () { updateTimes(document); }, 1000);
+    var ticks = 0;
+    setInterval(function () { ticks += 1; if (every && ticks % every === 0) flush(); }, 1000);
     all("#notices .notice").forEach(function (one) { setTimeout(function () { one.remove(); }, 8000); });
-    setPace(kept("pace") || "0");
+    setRefresh(load("pace") || "0");
   });
 })();

@@ -1,4 +1,4 @@
-// The keyboard and the palette: everything a mouse can reach, without one.
+// Keyboard shortcuts and the command palette.
 (function () {
   "use strict";
 
@@ -9,11 +9,11 @@
 
   function root() { return $(".brand").getAttribute("href").replace(/\/$/, ""); }
 
-  // queues and kinds by name, asked for once, when somebody first looks for one
-  function learn() {
+  // names of queues and kinds, fetched once when the palette is first opened
+  function fetchNames() {
     if (known.length) return;
     Promise.all(["/api/queue/overview", "/api/jobs/kinds"].map(function (path) {
-      return fetch(root() + path).then(function (answer) { return answer.ok ? answer.json() : []; }).catch(function () { return []; });
+      return fetch(root() + path).then(function (response) { return response.ok ? response.json() : []; }).catch(function () { return []; });
     })).then(function (lists) {
       lists[0].forEach(function (queue) {
         known.push({ text: "Queue " + queue.name, href: root() + "/queues#q-" + encodeURIComponent(queue.name) });
@@ -24,7 +24,7 @@
     });
   }
 
-  function places(text) {
+  function matches(text) {
     var wanted = text.trim().toLowerCase(), found = all(".side .pages a").map(function (one) { return { text: one.textContent.trim(), href: one.href }; });
     if (wanted) found = found.concat(known);
     found = found.filter(function (one) { return one.text.toLowerCase().indexOf(wanted) >= 0; });
@@ -41,25 +41,25 @@
   function fill() {
     var list = $("#palette-list");
     list.replaceChildren();
-    places($("#palette-text").value).forEach(function (place, index) {
+    matches($("#palette-text").value).forEach(function (match, index) {
       var line = document.createElement("li");
       line.id = "place-" + index;
       line.setAttribute("role", "option");
       line.setAttribute("aria-selected", String(index === 0));
-      line.textContent = place.text;
-      line.dataset.href = place.href;
+      line.textContent = match.text;
+      line.dataset.href = match.href;
       list.appendChild(line);
     });
-    point();
+    markSelected();
   }
 
-  function point() {
+  function markSelected() {
     var line = $('#palette-list li[aria-selected="true"]');
     if (line) $("#palette-text").setAttribute("aria-activedescendant", line.id);
     else $("#palette-text").removeAttribute("aria-activedescendant");
   }
 
-  function open() { $("#palette-text").value = ""; fill(); if (!$("#palette").open) $("#palette").showModal(); $("#palette-text").focus(); learn(); }
+  function open() { $("#palette-text").value = ""; fill(); if (!$("#palette").open) $("#palette").showModal(); $("#palette-text").focus(); fetchNames(); }
 
   function move(step) {
     var lines = all("#palette-list li"), at = lines.findIndex(function (one) { return one.getAttribute("aria-selected") === "true"; });
@@ -68,7 +68,7 @@
     var next = lines[(at + step + lines.length) % lines.length];
     next.setAttribute("aria-selected", "true");
     next.scrollIntoView({ block: "nearest" });
-    point();
+    markSelected();
   }
 
   function paletteKey(event) {
@@ -94,16 +94,16 @@
     if (link) link.focus({ preventScroll: true });
   }
 
-  // on what is chosen, else on the row at hand; the dialog that asks comes before anything is done
+  // act on the ticked rows, else on the current row; a dialog asks for confirmation
   function actOn(action) {
     var button = $('button[data-bulk="' + action + '"]'), box = $("tr.current input[name=ids]");
     if (!button || button.disabled) return;
     if (box && !$("input[name=ids]:checked")) box.checked = true;
-    window.forge.tellChosen();
+    window.forge.updateChosen();
     button.click();
   }
 
-  function choose(box) { if (box) { box.checked = !box.checked; window.forge.tellChosen(); } }
+  function choose(box) { if (box) { box.checked = !box.checked; window.forge.updateChosen(); } }
 
   function typing(target) { return /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName) && target.type !== "checkbox"; }
 
@@ -117,7 +117,7 @@
       case "x": choose(row && $("input[name=ids]", row)); break;
       case "a": box = $("[data-do=all]"); if (box) box.click(); break;
       case "p": window.forge.togglePause(); break;
-      case "t": window.forge.setTheme({ system: "light", light: "dark", dark: "system" }[window.forge.kept("theme") || "system"]); break;
+      case "t": window.forge.setTheme({ system: "light", light: "dark", dark: "system" }[window.forge.load("theme") || "system"]); break;
       case "/": box = $("[data-first]"); if (box) { event.preventDefault(); box.focus(); } break;
       case "?": $("#help").showModal(); break;
     }
@@ -126,7 +126,7 @@
   document.addEventListener("keydown", function (event) {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); open(); return; }
     if (event.target.id === "palette-text") { paletteKey(event); return; }
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || window.forge.kept("keys") === "off" || $("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || window.forge.load("keys") === "off" || $("dialog[open]")) return;
     if (afterG) {
       afterG = false;
       var link = $('.side .pages a[data-key="' + CSS.escape(event.key) + '"]');
@@ -145,7 +145,7 @@
     if (control && control.dataset.do === "help") $("#help").showModal();
   });
   document.addEventListener("change", function (event) {
-    if (event.target.dataset.do === "keys") window.forge.keep("keys", event.target.checked ? "on" : "off");
+    if (event.target.dataset.do === "keys") window.forge.save("keys", event.target.checked ? "on" : "off");
   });
-  document.addEventListener("DOMContentLoaded", function () { $("input[data-do=keys]").checked = window.forge.kept("keys") !== "off"; });
+  document.addEventListener("DOMContentLoaded", function () { $("input[data-do=keys]").checked = window.forge.load("keys") !== "off"; });
 })();

@@ -1,4 +1,4 @@
-// Set before the first paint, so that no page flashes in the wrong colours.
+// Sets the theme before the first paint, so that no page flashes in the wrong colours.
 (function () {
   "use strict";
   var kept = null;

@@ -1,19 +1,20 @@
--- Declared limits; the functions that enforce them are in migrations 2 and 3.
+-- Declared limits and the gates of scopes. The functions that enforce limits are in functions/limit_buckets_v1.sql and
+-- functions/claim_search_v1.sql.
 
 -- name: all
 -- All limits, by name.
 SELECT l.name, l.concurrency, l.per, l.rate_per_s, l.burst, l.scopes, l.tokens, l.at, l.by_operator,
-    l.updated_at, forge.present($1) AS now
+    l.updated_at, forge.store_now_v1($1) AS now
 FROM forge.limits l ORDER BY l.name;
 
 -- name: lock
--- One limit, to change it. Index: the primary key.
+-- Locks one limit for a change. Index: the primary key.
 SELECT l.name, l.concurrency, l.per, l.rate_per_s, l.burst, l.scopes, l.tokens, l.at, l.by_operator,
     l.updated_at
 FROM forge.limits l WHERE l.name = $1 FOR UPDATE;
 
 -- name: put
--- A limit as code declares it or an operator sets it. Index: the primary key.
+-- Stores a limit that code declares or an operator sets. Index: the primary key.
 INSERT INTO forge.limits (name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator,
     updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -22,16 +23,16 @@ ON CONFLICT (name) DO UPDATE SET concurrency = EXCLUDED.concurrency, per = EXCLU
     tokens = EXCLUDED.tokens, at = EXCLUDED.at, by_operator = EXCLUDED.by_operator,
     updated_at = EXCLUDED.updated_at;
 
--- name: measure_anew
--- Jobs of its keys that have not started follow a change.
-SELECT last_key, last_id FROM forge.measure_anew($1, $2, $3, $4, $5);
+-- name: reapply_limit
+-- Applies a changed limit to jobs of its keys that have not started.
+SELECT last_key, last_id FROM forge.reapply_limit_v1($1, $2, $3, $4, $5);
 
 -- name: scope_gates
 -- The gates of scopes; the table only holds what was throttled lately.
 SELECT queue, until, count FROM forge.gates WHERE queue LIKE 'scope:%' ORDER BY queue;
 
 -- name: open_scope
--- Forget the throttle of a scope. Index: the primary key.
+-- Opens the gate of a scope. Index: the primary key.
 DELETE FROM forge.gates WHERE queue = $1 RETURNING 1;
 
 -- name: scope_is_declared
@@ -39,32 +40,32 @@ DELETE FROM forge.gates WHERE queue = $1 RETURNING 1;
 SELECT EXISTS (SELECT 1 FROM forge.limits WHERE $1 = ANY (scopes)) AS known;
 
 -- name: running
--- How many running jobs a queue's or task's limit counts, and how many may. Index: jobs_owner.
+-- How many running jobs a queue's or task's limit counts, and how many may run. Index: jobs_owner.
 SELECT (SELECT count(*) FROM forge.jobs j WHERE j.status = 'running' AND j.owner > 0
         AND $1::text IN ('queue:' || j.queue, 'task:' || j.kind)) AS taken,
-    (SELECT l.concurrency FROM forge.limits l WHERE l.name = $1 AND l.per IS NULL) AS most;
+    (SELECT l.concurrency FROM forge.limits l WHERE l.name = $1 AND l.per IS NULL) AS max_running;
 
--- name: key
--- How many jobs of a key run or are about to, and how many may. Index: jobs_going.
+-- name: limit_key
+-- How many jobs of a limit key are pending or running, and how many may be. Index: jobs_limit_key.
 SELECT (SELECT count(*) FROM forge.jobs j WHERE j.limit_key = $1::text AND j.limit_key IS NOT NULL
         AND j.status IN ('pending', 'running')) AS taken,
-    forge.key_most($1) AS most;
+    forge.limit_key_max_v1($1) AS max_running;
 
 -- name: lane
--- Whether a lane's seat is taken, and the job it waits for. Index: jobs_seat, jobs_lane.
-SELECT j.id, j.enqueued_at, true AS seated FROM forge.jobs j
+-- The job that occupies a lane, and the first job of the lane. Index: jobs_lane_active, jobs_lane.
+SELECT j.id, j.enqueued_at, true AS occupies_lane FROM forge.jobs j
 WHERE j.queue = $1 AND j.lane = $2 AND j.lane_order IS NOT NULL
     AND (j.status IN ('pending', 'running')
-        OR (j.status = 'held' AND j.lot >= 'task:' AND j.lot < 'task<'))
+        OR (j.status = 'held' AND j.limit_bucket >= 'task:' AND j.limit_bucket < 'task<'))
 UNION ALL
 (SELECT j.id, j.enqueued_at, false FROM forge.jobs j
 WHERE j.queue = $1 AND j.lane = $2 AND j.lane_order IS NOT NULL
 ORDER BY j.id LIMIT 1);
 
--- name: admit
--- The net below the moves.
-SELECT moved, last, queues FROM forge.admit($1, $2, $3);
+-- name: sweep_buckets
+-- The safety net below the transitions: admits held jobs that were missed.
+SELECT admitted, last, queues FROM forge.sweep_buckets_v1($1, $2, $3);
 
--- name: operated
--- Every process looks again. Index: the primary key.
+-- name: raise_control_version
+-- Every process re-reads settings. Index: the primary key.
 UPDATE forge.control SET version = version + 1 WHERE id = 1;

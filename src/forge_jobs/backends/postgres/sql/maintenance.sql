@@ -1,68 +1,80 @@
--- Looking after the schema. None of these is on a hot path.
+-- Schema, size and diagnosis. None of these is on a hot path.
 
 -- name: probe
--- Whose server process answers (a pooler gives out numbers of its own), and what there is of ours.
+-- The pid of the server process that answers (a pooler reports another one), and whether our tables are there.
 SELECT pg_backend_pid() AS pid, to_regclass('forge.meta') IS NOT NULL AS ours,
     pg_is_in_recovery() AS standby, current_setting('server_encoding') AS encoding;
 
 -- name: meta
--- The few facts about the schema itself. Index: the primary key.
-SELECT name, value FROM forge.meta;
+-- Schema numbers, revisions of function sets, and the tag of this store. Index: the primary key.
+SELECT name, value FROM forge.meta
+UNION ALL
+SELECT 'functions.' || name, revision::text FROM forge.function_sets;
 
 -- name: set_meta
--- Record one of them. Index: the primary key.
+-- Stores one of them. Index: the primary key.
 INSERT INTO forge.meta (name, value) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value;
 
+-- name: set_function_set
+-- Records which revision of a set of functions is installed. Index: the primary key.
+INSERT INTO forge.function_sets (name, revision, functions) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET revision = EXCLUDED.revision, functions = EXCLUDED.functions;
+
+-- name: installed_functions
+-- The functions of all installed sets, also of releases that this one does not know.
+SELECT unnest(functions) AS name FROM forge.function_sets;
+
 -- name: lock_schema
--- One migration at a time; ends with the transaction, so that no pooler can hand the lock on.
+-- One migration or installation of functions at a time. Ends with the transaction, so that no pooler can keep the
+-- lock.
 SELECT pg_advisory_xact_lock(hashtextextended('forge-jobs:' || $1, 0));
 
--- name: lock_patience
+-- name: lock_timeout
 -- How long to wait for locks from here on; ends with the transaction.
 SELECT set_config('lock_timeout', $1, true);
 
 -- name: schema_exists
--- Whether there is anything to create first.
+-- Whether the schema has to be created first.
 SELECT 1 FROM pg_namespace WHERE nspname = $1;
 
 -- name: our_functions
--- Everything of ours that DROP TABLE leaves behind.
+-- Functions by name, with their signatures.
 SELECT p.oid::regprocedure::text AS name FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = $1 AND p.proname = ANY ($2::text[]);
 
 -- name: things_left
--- Whether the schema is empty now: it goes only if nobody else put something there.
+-- Whether the schema is empty: it is dropped only if nothing of others is in it.
 SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1
 UNION ALL
 SELECT 1 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1
 LIMIT 1;
 
--- name: room
--- How many connections there are and how many there may be, less those kept for superusers.
+-- name: connection_count
+-- How many connections are open and how many may be, less those reserved for superusers.
 SELECT count(*) AS used, current_setting('max_connections')::integer
-    - current_setting('superuser_reserved_connections')::integer AS most
+    - current_setting('superuser_reserved_connections')::integer AS max_connections
 FROM pg_stat_activity WHERE backend_type = 'client backend';
 
 -- name: sizes
--- How large each table of ours is, with its indexes and what was moved aside; asks the file system,
--- reads no row. Index: none, a handful of rows of the catalogue.
+-- The size of each of our tables, with indexes and TOAST; asks the file system, reads no row. Index: none, a handful
+-- of rows of the catalogue.
 SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'm')
 ORDER BY bytes DESC, name;
 
 -- name: workers
--- How many worker processes there are. Index: none, a handful of rows.
+-- The number of worker processes. Index: none, a handful of rows.
 SELECT count(*) AS count FROM forge.processes;
 
 -- name: oldest_snapshot
--- Who keeps vacuum from removing dead rows of this database, for how long, and what ends it.
-SELECT who, age_s, cure FROM (
+-- The session that keeps vacuum from removing dead rows of this database, for how long, and what ends it.
+SELECT holder, age_s, cure FROM (
     SELECT 'process ' || pid || ' of user ' || COALESCE(usename, '?')
             || COALESCE(' (' || NULLIF(application_name, '') || ')', '')
-            || COALESCE(', ' || state, '') AS who,
+            || COALESCE(', ' || state, '') AS holder,
         extract(epoch FROM clock_timestamp() - xact_start)::double precision AS age_s,
         'end that transaction, if need be with SELECT pg_terminate_backend(' || pid || ')' AS cure
     FROM pg_stat_activity
@@ -78,18 +90,18 @@ SELECT who, age_s, cure FROM (
 ORDER BY age_s DESC LIMIT 1;
 
 -- name: hidden_sessions
--- How many sessions this user may not look into.
+-- How many sessions this user may not see into.
 SELECT count(*) AS count FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND query = '<insufficient privilege>';
 
 -- name: dead_rows
--- How much of each hot table is dead, the worst first, and whether anything cleans them.
+-- Dead and live rows of each hot table, the worst first, and when it was vacuumed.
 SELECT c.relname AS name, pg_stat_get_live_tuples(c.oid) AS live,
     pg_stat_get_dead_tuples(c.oid) AS dead, current_setting('autovacuum') AS autovacuum,
     extract(epoch FROM clock_timestamp() - GREATEST(
         pg_stat_get_last_autovacuum_time(c.oid), pg_stat_get_last_vacuum_time(c.oid)
     ))::double precision AS vacuum_s
-FROM unnest(ARRAY['jobs', 'history', 'ledger', 'dedupe', 'processes']) AS n(name)
+FROM unnest(ARRAY['jobs', 'history', 'counter_entries', 'dedupe_keys', 'processes']) AS n(name)
 JOIN pg_class c ON c.oid = to_regclass('forge.' || n.name)
 ORDER BY dead DESC, n.name;
 
@@ -104,7 +116,7 @@ SELECT COALESCE(has_schema_privilege(to_regnamespace($1), 'USAGE'), true) AS ent
     current_setting('transaction_read_only') AS read_only, current_user AS name;
 
 -- name: facts
--- The server's version, time, durability, and whose process answers.
+-- Version, time and durability of the server, and the pid of the process that answers.
 SELECT current_setting('server_version') AS version,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
     current_setting('synchronous_commit') AS synchronous_commit,

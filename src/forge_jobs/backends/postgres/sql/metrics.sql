@@ -1,31 +1,31 @@
--- The books. Nothing here reads jobs by the thousand.
+-- Counters, minutes, process samples and the audit. No statement here reads jobs by the thousand.
 
 -- name: counts
--- Jobs by queue and state: what was folded and what was not yet.
+-- Jobs by queue and state: counters plus the entries that are not rolled up yet.
 SELECT c.queue, c.status, sum(c.jobs)::bigint AS jobs FROM (
     SELECT queue, status, jobs FROM forge.counters
     UNION ALL
-    SELECT queue, source, -jobs FROM forge.ledger WHERE source IS NOT NULL
+    SELECT queue, source, -jobs FROM forge.counter_entries WHERE source IS NOT NULL
     UNION ALL
-    SELECT queue, target, jobs FROM forge.ledger WHERE target IS NOT NULL
+    SELECT queue, target, jobs FROM forge.counter_entries WHERE target IS NOT NULL
 ) AS c
 GROUP BY c.queue, c.status HAVING sum(c.jobs) <> 0 ORDER BY c.queue, c.status;
 
 -- name: count_plain
--- The same by kind, too, for a filter that asks for nothing else.
+-- The same by queue, kind and state, for a filter on nothing else.
 SELECT c.queue, c.kind, c.status, sum(c.jobs)::bigint AS jobs FROM (
     SELECT queue, kind, status, jobs FROM forge.counters
     UNION ALL
-    SELECT queue, kind, source, -jobs FROM forge.ledger WHERE source IS NOT NULL
+    SELECT queue, kind, source, -jobs FROM forge.counter_entries WHERE source IS NOT NULL
     UNION ALL
-    SELECT queue, kind, target, jobs FROM forge.ledger WHERE target IS NOT NULL
+    SELECT queue, kind, target, jobs FROM forge.counter_entries WHERE target IS NOT NULL
 ) AS c
 WHERE ($1::text IS NULL OR c.queue = $1) AND ($2::text IS NULL OR c.kind = $2)
 GROUP BY c.queue, c.kind, c.status;
 
 -- name: oldest_due
--- Since when the longest-waiting pending job of each queue is due: the first of each priority in the
--- queue's own line and on each track, found one by one. Index: jobs_claim, jobs_track.
+-- Since when the longest-waiting pending job of each queue is due: the first of each priority, without and on a track,
+-- found one by one. Index: jobs_claim, jobs_track.
 WITH RECURSIVE heads(queue, priority, run_at) AS (
     (SELECT queue, priority, run_at FROM forge.jobs WHERE status = 'pending' AND track IS NULL
     ORDER BY queue, priority, run_at LIMIT 1)
@@ -54,8 +54,8 @@ SELECT f.queue, min(f.run_at) AS run_at FROM (
 GROUP BY f.queue;
 
 -- name: minutes
--- What happened per minute, queue and kind: what was folded (source is '') and lines that were not
--- yet; one statement, so that all of it is of one moment. Index: the primary key.
+-- What happened per minute, queue and kind: minutes (source is '') and entries that are not rolled up yet; one
+-- statement, so that both are of one snapshot. Index: the primary key.
 SELECT at, queue, kind, '' AS source, NULL AS target, 0 AS jobs, enqueued, started, done, retried,
     dead, cancelled, throttled, released, waited::text, ran::text, took::text,
     0::double precision AS waited_s, 0::double precision AS ran_s, NULL::bytea AS waited_b,
@@ -64,7 +64,7 @@ FROM forge.minutes WHERE at >= $1 AND at < $2 AND ($3::text IS NULL OR queue = $
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
-FROM forge.ledger WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3);
+FROM forge.counter_entries WHERE minute >= $1 AND minute < $2 AND ($3::text IS NULL OR queue = $3);
 
 -- name: totals
 -- The same for all time.
@@ -76,22 +76,22 @@ FROM forge.totals
 UNION ALL
 SELECT minute, queue, kind, source, target, jobs, 0, 0, 0, retried, 0, 0, throttled, 0,
     NULL, NULL, NULL, waited_s, ran_s, waited, ran, ended_at, enqueued
-FROM forge.ledger;
+FROM forge.counter_entries;
 
--- name: any_line
--- Whether there is anything to fold.
-SELECT 1 AS any FROM forge.ledger LIMIT 1;
+-- name: any_entry
+-- Whether there is anything to roll up.
+SELECT 1 AS any FROM forge.counter_entries LIMIT 1;
 
--- name: take_lines
--- Lines of the ledger to be folded: whoever folds at the same time gets others.
-DELETE FROM forge.ledger WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM forge.ledger LIMIT $1 FOR UPDATE SKIP LOCKED))
+-- name: take_entries
+-- Takes counter entries for the roll-up: concurrent roll-ups take different ones.
+DELETE FROM forge.counter_entries WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM forge.counter_entries LIMIT $1 FOR UPDATE SKIP LOCKED))
 RETURNING minute AS at, queue, kind, source, target, jobs, retried, throttled, waited_s, ran_s,
     waited AS waited_b, ran AS ran_b, ended_at, enqueued AS enqueued_b;
 
--- name: add_counts
--- Numbers of jobs by state, in the order of their keys so that two who fold at once do not block
--- each other for long. Index: the primary key.
+-- name: add_counters
+-- Adds to the numbers of jobs by state, in the order of their keys so that concurrent roll-ups do not block each other
+-- for long. Index: the primary key.
 INSERT INTO forge.counters AS c (queue, kind, status, jobs)
 SELECT d.queue, d.kind, d.status, d.jobs
 FROM jsonb_to_recordset($1::jsonb) AS d(queue text, kind text, status text, jobs bigint)
@@ -99,7 +99,7 @@ ORDER BY d.queue COLLATE "C", d.kind COLLATE "C", d.status COLLATE "C"
 ON CONFLICT (queue, kind, status) DO UPDATE SET jobs = c.jobs + EXCLUDED.jobs;
 
 -- name: add_minutes
--- What happened in a minute, added to what is known of it. Index: the primary key.
+-- Adds to what happened in a minute. Index: the primary key.
 INSERT INTO forge.minutes AS m
 SELECT p.at, p.queue, p.kind, p.enqueued, p.started, p.done, p.retried, p.dead, p.cancelled,
     p.throttled, p.released, p.waited, p.ran, p.took
@@ -112,8 +112,8 @@ ON CONFLICT (at, queue, kind) DO UPDATE SET
     done = m.done + EXCLUDED.done, retried = m.retried + EXCLUDED.retried,
     dead = m.dead + EXCLUDED.dead, cancelled = m.cancelled + EXCLUDED.cancelled,
     throttled = m.throttled + EXCLUDED.throttled, released = m.released + EXCLUDED.released,
-    waited = forge.merged(m.waited, EXCLUDED.waited), ran = forge.merged(m.ran, EXCLUDED.ran),
-    took = forge.merged(m.took, EXCLUDED.took);
+    waited = forge.merge_histograms_v1(m.waited, EXCLUDED.waited), ran = forge.merge_histograms_v1(m.ran, EXCLUDED.ran),
+    took = forge.merge_histograms_v1(m.took, EXCLUDED.took);
 
 -- name: add_totals
 -- The same for all time. Index: the primary key.
@@ -129,54 +129,54 @@ ON CONFLICT (queue, kind) DO UPDATE SET
     done = m.done + EXCLUDED.done, retried = m.retried + EXCLUDED.retried,
     dead = m.dead + EXCLUDED.dead, cancelled = m.cancelled + EXCLUDED.cancelled,
     throttled = m.throttled + EXCLUDED.throttled, released = m.released + EXCLUDED.released,
-    waited = forge.merged(m.waited, EXCLUDED.waited), ran = forge.merged(m.ran, EXCLUDED.ran),
-    took = forge.merged(m.took, EXCLUDED.took);
+    waited = forge.merge_histograms_v1(m.waited, EXCLUDED.waited), ran = forge.merge_histograms_v1(m.ran, EXCLUDED.ran),
+    took = forge.merge_histograms_v1(m.took, EXCLUDED.took);
 
--- name: begin_vitals
--- A row to add reports to, unless there is one. Index: the primary key.
-INSERT INTO forge.vitals (at, host_id, told) VALUES ($1, $2, $3)
+-- name: create_vitals
+-- A row to add samples to, unless there is one. Index: the primary key.
+INSERT INTO forge.vitals (at, host_id, sample) VALUES ($1, $2, $3)
 ON CONFLICT (at, host_id) DO NOTHING;
 
--- name: known_vitals
--- What is known of a process in a minute; the row is nobody else's until the transaction ends.
-SELECT told FROM forge.vitals WHERE at = $1 AND host_id = $2 FOR UPDATE;
+-- name: lock_vitals
+-- The stored sample of a process in a minute, locked until the transaction ends.
+SELECT sample FROM forge.vitals WHERE at = $1 AND host_id = $2 FOR UPDATE;
 
--- name: set_vitals
--- The new state of it. Index: the primary key.
-UPDATE forge.vitals SET told = $3 WHERE at = $1 AND host_id = $2;
+-- name: update_vitals
+-- Stores the merged sample. Index: the primary key.
+UPDATE forge.vitals SET sample = $3 WHERE at = $1 AND host_id = $2;
 
 -- name: vitals
--- How processes fared. Index: the primary key.
-SELECT told FROM forge.vitals WHERE at >= $1 AND at < $2 ORDER BY at, host_id;
+-- Samples of processes. Index: the primary key.
+SELECT sample FROM forge.vitals WHERE at >= $1 AND at < $2 ORDER BY at, host_id;
 
 -- name: purge_vitals
--- Forget old ones. Index: the primary key.
+-- Deletes old samples. Index: the primary key.
 DELETE FROM forge.vitals WHERE (at, host_id) IN (
     SELECT at, host_id FROM forge.vitals WHERE at >= 0 AND at < $1
     ORDER BY at, host_id LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING 1;
 
 -- name: stamp
--- Which transactions are over: nobody commits anything without a number here. Readers and vacuum have
--- none, so that a server that only tidies up stands still. No table is read.
+-- Changes when a writing transaction ends: each has a number in the snapshot. Readers and vacuum have none, so that a
+-- server that only vacuums keeps its stamp. No table is read.
 SELECT pg_current_snapshot()::text AS stamp;
 
--- name: note_action
--- What an operator did. Index: the primary key.
-INSERT INTO forge.audit (at, told) VALUES ($1, $2);
+-- name: add_audit_entry
+-- Stores an action of an operator. Index: the primary key.
+INSERT INTO forge.audit (at, entry) VALUES ($1, $2);
 
--- name: actions
--- What operators did, newest first. Index: the primary key.
-SELECT id, told FROM forge.audit WHERE id < $1 ORDER BY id DESC LIMIT $2;
+-- name: audit_entries
+-- Actions of operators, newest first. Index: the primary key.
+SELECT id, entry FROM forge.audit WHERE id < $1 ORDER BY id DESC LIMIT $2;
 
--- name: purge_actions
--- Forget old entries. Index: audit_by_age.
+-- name: purge_audit
+-- Deletes old entries. Index: audit_by_age.
 DELETE FROM forge.audit WHERE id IN (
     SELECT id FROM forge.audit WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING 1;
 
 -- name: purge_minutes
--- Forget old minutes. Index: the primary key.
+-- Deletes old minutes. Index: the primary key.
 DELETE FROM forge.minutes WHERE (at, queue, kind) IN (
     SELECT at, queue, kind FROM forge.minutes WHERE at < $1
     ORDER BY at, queue, kind LIMIT $2 FOR UPDATE SKIP LOCKED)

@@ -1,44 +1,55 @@
--- Reading jobs. One statement looks into both tables: a job that moves between them is seen once.
--- Keys come as text, "1,2,3", so that a new connection can be used without asking about array types.
+-- Reading jobs. One statement reads both tables, so that a job that moves between them is seen once. Ids come as text,
+-- "1,2,3", so that a new connection can be used before the driver has looked array types up.
 
 -- name: job
--- One job, whole. Index: the primary keys.
+-- One or more jobs. All columns by name: a prepared statement with * would fail after a migration of a newer release
+-- has added a column. Index: the primary keys.
 SELECT r.*, c.at AS cancel_requested_at, b.payload AS body
 FROM (
-    SELECT * FROM forge.jobs WHERE id = ANY (string_to_array($1, ',')::bigint[])
+    SELECT id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes, throttles,
+        unique_waiting, status, queue, kind, payload, owner, exchange, started_at, finished_at,
+        expires_at, track, limit_bucket, dedupe_key, limit_key, lane, lane_order, throttled_since,
+        missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead, trace, options,
+        last_error, errors, progress_note, result
+    FROM forge.jobs WHERE id = ANY (string_to_array($1, ',')::bigint[])
     UNION ALL
-    SELECT * FROM forge.history WHERE id = ANY (string_to_array($1, ',')::bigint[])
+    SELECT id, run_at, enqueued_at, priority, epoch, attempts, max_attempts, crashes, throttles,
+        unique_waiting, status, queue, kind, payload, owner, exchange, started_at, finished_at,
+        expires_at, track, limit_bucket, dedupe_key, limit_key, lane, lane_order, throttled_since,
+        missing_since, timeout_s, dedupe_for_s, progress, tags, on_dead, trace, options,
+        last_error, errors, progress_note, result
+    FROM forge.history WHERE id = ANY (string_to_array($1, ',')::bigint[])
 ) AS r
-LEFT JOIN forge.cancels c ON c.job = r.id
-LEFT JOIN forge.bodies b ON b.job = r.id
+LEFT JOIN forge.cancel_requests c ON c.job = r.id
+LEFT JOIN forge.large_payloads b ON b.job = r.id
 ORDER BY r.id DESC;
 
 -- name: peek
--- State and result of jobs somebody waits for. Index: the primary keys.
+-- State and result of jobs that callers wait for. Index: the primary keys.
 SELECT id, enqueued_at, status, NULL::bytea AS result, last_error
 FROM forge.jobs WHERE id = ANY (string_to_array($1, ',')::bigint[])
 UNION ALL
 SELECT id, enqueued_at, status, result, last_error
 FROM forge.history WHERE id = ANY (string_to_array($1, ',')::bigint[]);
 
--- name: logs
--- What the handlers of a job wrote. Index: the primary key.
-SELECT at, level, message FROM forge.logs WHERE job = $1 ORDER BY id;
+-- name: job_logs
+-- Log lines of a job. Index: the primary key.
+SELECT at, level, message FROM forge.job_logs WHERE job = $1 ORDER BY id;
 
--- name: which
--- Which of these jobs match a filter; NULL means any. One by one, so that no plan reads a table for
--- the sake of a long list. Index: the primary keys.
+-- name: matching
+-- Which of these jobs match a filter; NULL means any. One by one, so that no plan reads a whole table because of a
+-- long list. Index: the primary keys.
 SELECT j.id, j.last_error, CASE WHEN $10::text IS NOT NULL THEN j.body END AS payload
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
     SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
-            payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = k.id)) END AS body
+            payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END AS body
     FROM forge.jobs WHERE id = k.id
     UNION ALL
     SELECT id, queue, kind, status, tags, dedupe_key, last_error, enqueued_at,
         CASE WHEN $10::text IS NOT NULL THEN COALESCE(
-            payload, (SELECT b.payload FROM forge.bodies b WHERE b.job = k.id)) END
+            payload, (SELECT b.payload FROM forge.large_payloads b WHERE b.job = k.id)) END
     FROM forge.history WHERE id = k.id
     OFFSET 0
 ) AS j
@@ -52,9 +63,8 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($9::bigint IS NULL OR j.enqueued_at < $9)
     AND ($10::text IS NULL OR position($10 IN lower(convert_from(j.body, 'UTF8'))) > 0);
 
--- name: which_plain
--- The same for a filter that neither errors nor payloads matter to, as one text. Index: the primary
--- keys.
+-- name: matching_plain
+-- The same for a filter without errors and payloads, as one text. Index: the primary keys.
 SELECT string_agg(j.id::text, ',') AS keys
 FROM unnest(string_to_array($1, ',')::bigint[]) AS k(id)
 CROSS JOIN LATERAL (
@@ -73,18 +83,18 @@ WHERE ($2::text IS NULL OR j.queue = $2)
     AND ($7::bigint IS NULL OR j.enqueued_at >= $7)
     AND ($8::bigint IS NULL OR j.enqueued_at < $8);
 
--- name: by_index
--- For the rest of a transaction that walks: a small table is read whole where an index would do as
--- well, and nobody knows how large it is when the plan is used again.
+-- name: index_scans_only
+-- For the rest of a transaction that pages: a small table would be read whole where an index does as well, and its
+-- size is unknown when the plan is used again.
 SET LOCAL enable_seqscan = off;
 
--- name: ends
--- The lowest and the highest key. Index: the primary keys.
+-- name: key_range
+-- The lowest and the highest id. Index: the primary keys.
 SELECT LEAST((SELECT min(id) FROM forge.jobs), (SELECT min(id) FROM forge.history)) AS low,
     GREATEST((SELECT max(id) FROM forge.jobs), (SELECT max(id) FROM forge.history)) AS high;
 
 -- name: at_or_after
--- The next job from a key on, to search for a moment: keys rise with time. Index: the primary keys.
+-- The next job from an id on, for a binary search by time: ids rise with time. Index: the primary keys.
 SELECT f.id, f.enqueued_at FROM (
     (SELECT id, enqueued_at FROM forge.jobs WHERE id >= $1 ORDER BY id LIMIT 1)
     UNION ALL
@@ -93,24 +103,24 @@ SELECT f.id, f.enqueued_at FROM (
 ORDER BY f.id LIMIT 1;
 
 -- name: keys_of_live
--- The next keys of jobs that are not over. Index: the primary key. As all below it is one part of a
--- statement: $1 is where to begin, $2 how many, $3 and $4 a range of queues, $5 a dedupe key.
+-- The next ids of live jobs. Index: the primary key. Like all below it is one part of a statement: $1 is the upper
+-- bound, $2 how many, $3 and $4 a range of queues, $5 a dedupe key.
 SELECT 'live' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_ended
--- The next keys of jobs that are over. Index: the primary key.
+-- The next ids of terminal jobs. Index: the primary key.
 SELECT 'ended' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE id < $1 ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_key
--- The next jobs of a dedupe key that are not over. Index: jobs_dedupe.
+-- The next live jobs of a dedupe key. Index: jobs_dedupe.
 SELECT 'key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE dedupe_key = $5 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_ended_key
--- Those that are. Index: history_dedupe.
+-- The next terminal jobs of a dedupe key. Index: history_dedupe.
 SELECT 'ended_key' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE dedupe_key = $5 AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
@@ -122,20 +132,20 @@ SELECT 'failed' AS source, string_agg(k.id::text, ',') AS keys FROM (
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_dead
--- The next dead jobs. Index: history_odd.
+-- The next dead jobs. Index: history_not_done.
 SELECT 'dead' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE status = 'dead' AND status <> 'done' AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_cancelled
--- The next cancelled jobs. Index: history_odd.
+-- The next cancelled jobs. Index: history_not_done.
 SELECT 'cancelled' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.history WHERE status = 'cancelled' AND status <> 'done' AND id < $1
     ORDER BY id DESC LIMIT $2) AS k;
 
 -- name: keys_of_running
--- The next running jobs. There are few of them, as of those below when they are asked for; the sum
--- keeps the planner from walking down the primary key instead. Index: jobs_owner.
+-- The next running jobs. There are few of them, as of those below when they are used; the sum (id + 0) keeps the
+-- planner from scanning the primary key backwards instead. Index: jobs_owner.
 SELECT 'running' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs WHERE status = 'running' AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
@@ -154,20 +164,20 @@ SELECT 'due' AS source, string_agg(k.id::text, ',') AS keys FROM (
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_line
--- The next jobs in line. Index: jobs_claim.
+-- The next pending jobs without a track. Index: jobs_claim.
 SELECT 'line' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
     WHERE status = 'pending' AND track IS NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_track
--- The next jobs in lines of their own. Index: jobs_track.
+-- The next pending jobs on tracks. Index: jobs_track.
 SELECT 'track' AS source, string_agg(k.id::text, ',') AS keys FROM (
     SELECT id FROM forge.jobs
     WHERE status = 'pending' AND track IS NOT NULL AND queue >= $3 AND queue <= $4 AND id < $1
     ORDER BY id + 0 DESC LIMIT $2) AS k;
 
 -- name: keys_of_none
--- Nothing: here every value has its type, whichever parts are asked.
+-- No row: gives every parameter a type, whichever parts are used.
 SELECT '' AS source, '' AS keys
 WHERE $1::bigint = 0 AND $2::bigint = 0 AND $3::text = '' AND $4::text = '' AND $5::text = '';

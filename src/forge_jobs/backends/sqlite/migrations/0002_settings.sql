@@ -1,3 +1,4 @@
+-- compatibility: additive
 -- Small named values, such as the key and the sessions of Mission Control. Every put raises the
 -- version. until is the expiry.
 CREATE TABLE forge_settings (

@@ -17,6 +17,8 @@ from datetime import datetime
 from types import FrameType
 from typing import Any, NoReturn, assert_never
 
+from forge_jobs.config import DEFAULT_QUEUE
+from forge_jobs.core import payload
 from forge_jobs.core.errors import NotYet
 from forge_jobs.core.instant import to_datetime
 from forge_jobs.core.job import Enqueued, LogLine, NewJob
@@ -79,13 +81,14 @@ class ChildJob:
             tags=start.tags,
             trace=start.trace,
         )
+        app = found.application
         environment = RunEnvironment(
             host_id=lambda: start.host_id,
             tag=start.store_tag,
             clock=SYSTEM_CLOCK,
-            enqueuer=found.enqueuer or _NoEnqueuer(),
-            request=found.request,
-            limiter=found.limiter,
+            enqueuer=_NoEnqueuer() if app is None else app.enqueuer,
+            request=_request_to_default if app is None else app.request,
+            limiter=None if app is None else app.limiter,
         )
         deadline: datetime | None = None
         if start.deadline_at is not None:
@@ -102,8 +105,12 @@ class _NoEnqueuer:
     async def aenqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         raise _no_enqueue()
 
-    def prepared(self, job: NewJob) -> NewJob:
+    def prepare(self, job: NewJob) -> NewJob:
         return job
+
+
+def _request_to_default(kind: str, value: Any) -> NewJob:
+    return NewJob(kind=kind, queue=DEFAULT_QUEUE, payload=payload.encode(value))
 
 
 def _no_enqueue() -> NotYet:

@@ -3,16 +3,14 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
-from forge_jobs.config import DEFAULT_QUEUE
-from forge_jobs.core import payload
 from forge_jobs.core.errors import UnknownKind
 from forge_jobs.core.job import NewJob
-from forge_jobs.engine.running.context import Enqueuer
+from forge_jobs.engine.running.context import HandlerEnqueuer
 from forge_jobs.engine.running.rate_limit import RateLimiter
 from forge_jobs.engine.running.registry import Handler
 
@@ -21,14 +19,23 @@ from .child_wire import Target
 MAIN_NAME: Final = "__forge_main__"
 
 
+@runtime_checkable
+class Application(Protocol):
+    """What a Forge object offers to the contexts of its child processes."""
+
+    @property
+    def enqueuer(self) -> HandlerEnqueuer: ...
+    def handler(self, kind: str) -> Handler | None: ...
+    def request(self, kind: str, payload: Any) -> NewJob: ...
+    def limiter(self) -> RateLimiter: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FoundHandler:
-    """A handler, and what its application offers to contexts."""
+    """A handler, and the application it belongs to; None for an object that only knows handlers."""
 
     handler: Handler
-    enqueuer: Enqueuer | None
-    request: Callable[[str, Any], NewJob]
-    limiter: Callable[[], RateLimiter] | None = None
+    application: Application | None
 
 
 def find(target: Target) -> FoundHandler:
@@ -48,8 +55,7 @@ def _search(target: Target) -> FoundHandler:
     for value in _candidates(module):
         handler = value.handler(target.kind)
         if isinstance(handler, Handler):
-            access = getattr(getattr(value, "sender", None), "access", None)
-            return FoundHandler(handler, access, _request(value), getattr(value, "limiter", None))
+            return FoundHandler(handler, value if isinstance(value, Application) else None)
     raise UnknownKind(
         f"no Forge object in {target.module or target.file!r} knows kind {target.kind!r}: "
         "keep the Forge object and its tasks in module variables"
@@ -93,18 +99,6 @@ def _is_ours(value: object) -> bool:
     # Objects of other libraries may answer to any name, with any effect.
     origins = [getattr(kind, "__module__", "") for kind in type(value).__mro__]
     return any(isinstance(origin, str) and origin.startswith("forge_jobs.") for origin in origins)
-
-
-def _request(forge: Any) -> Callable[[str, Any], NewJob]:
-    if callable(getattr(forge, "request", None)):
-        return forge.request
-
-    def request(kind: str, value: Any) -> NewJob:
-        handler = forge.handler(kind)
-        queue = handler.queue if isinstance(handler, Handler) else None
-        return NewJob(kind=kind, queue=queue or DEFAULT_QUEUE, payload=payload.encode(value))
-
-    return request
 
 
 _FOUND: dict[Target, FoundHandler] = {}

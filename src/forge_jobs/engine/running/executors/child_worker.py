@@ -64,7 +64,7 @@ class ChildWorker(WarmChild):
             ),
             on_exit,
             is_ready=_is_ready,
-            greeting=encode(SetUp(tuple(sys.path))),
+            setup_line=encode(SetUp(tuple(sys.path))),
         )
 
     async def work(self, run: Run) -> RunOutcome:

@@ -1,0 +1,178 @@
+-- set: finish_v1
+-- revision: 1
+-- requires: primitives_v1, limit_buckets_v1
+
+-- Writes of a worker about jobs it has claimed: notes, finishes other than done, releases.
+
+-- Progress and log lines of claims that this owner still holds; the newest 1,000 lines of a job are kept.
+CREATE OR REPLACE FUNCTION forge.write_notes_v1(p_owner bigint, p_notes jsonb, p_lines jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_job bigint;
+BEGIN
+    UPDATE forge.jobs j
+    SET progress = COALESCE(n.progress, j.progress),
+        progress_note = COALESCE(n.note, j.progress_note)
+    FROM jsonb_to_recordset(p_notes)
+        AS n(key bigint, epoch integer, progress double precision, note text)
+    WHERE j.id = n.key AND j.epoch = n.epoch
+        AND (j.owner = p_owner AND j.status = 'running') IS TRUE;
+    FOR v_job IN
+        WITH written AS (
+            INSERT INTO forge.job_logs (job, at, level, message)
+            SELECT l.key, l.at, l.level, l.message
+            FROM ROWS FROM (jsonb_to_recordset(p_lines)
+                AS (key bigint, epoch integer, at bigint, level text, message text))
+                WITH ORDINALITY AS l(key, epoch, at, level, message, ordinal)
+            JOIN forge.jobs j ON j.id = l.key AND j.epoch = l.epoch
+                AND (j.owner = p_owner AND j.status = 'running') IS TRUE
+            ORDER BY l.ordinal
+            RETURNING job
+        )
+        SELECT DISTINCT job FROM written
+    LOOP
+        DELETE FROM forge.job_logs WHERE job = v_job AND id <= (
+            SELECT id FROM forge.job_logs WHERE job = v_job ORDER BY id DESC OFFSET 1000 LIMIT 1);
+    END LOOP;
+END
+$$;
+
+-- Every finish but Done: failed, scheduled again, dead; cancelled if that was requested. Returns the ids of the
+-- claims that were valid. Rows are locked before the cancel requests are read, so that a request that came first is
+-- always seen.
+CREATE OR REPLACE FUNCTION forge.finish_claims_v1(p_now bigint, p_owner bigint, p_finishes jsonb) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_terminal bigint[];
+    v_keyed boolean;
+BEGIN
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer)
+        JOIN forge.jobs j ON j.id = e.key AND j.epoch = e.epoch
+        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        ORDER BY j.id
+        FOR UPDATE OF j
+    ) AS l;
+    IF v_jobs IS NULL THEN
+        RETURN '{}';
+    END IF;
+    WITH changed AS (
+        UPDATE forge.jobs j
+        SET status = t.target,
+            run_at = CASE WHEN t.target IN ('scheduled', 'failed')
+                THEN p_now + round(COALESCE(e.delay_s, 0) * 1000000)::bigint ELSE j.run_at END,
+            -- Finishes that spend no attempt lead to scheduled.
+            attempts = j.attempts - (t.target = 'scheduled')::integer,
+            crashes = j.crashes + (e.event = 'crash')::integer,
+            throttles = j.throttles + (e.event = 'throttle')::integer,
+            throttled_since = CASE WHEN e.event = 'throttle'
+                THEN COALESCE(j.throttled_since, p_now) ELSE j.throttled_since END,
+            missing_since = CASE WHEN e.event = 'missing'
+                THEN COALESCE(j.missing_since, p_now) ELSE j.missing_since END,
+            started_at = COALESCE(j.started_at, p_now - round(e.ran_s * 1000000)::bigint),
+            finished_at = CASE WHEN t.target IN ('dead', 'cancelled') THEN p_now END,
+            -- A missing handler recurs every few seconds during a deployment and would push the
+            -- real errors out.
+            errors = CASE WHEN e.error IS NULL OR (e.event = 'missing' AND e.status = 'scheduled')
+                THEN j.errors
+                ELSE forge.append_error_v1(j.errors, p_now, j.attempts, e.error) END,
+            last_error = CASE WHEN t.target = 'cancelled' THEN c.reason
+                ELSE COALESCE(e.error, j.last_error) END
+        FROM jsonb_to_recordset(p_finishes) AS e(key bigint, epoch integer, event text, status text,
+                delay_s double precision, error text, ran_s double precision,
+                waited_s double precision)
+        LEFT JOIN forge.cancel_requests c ON c.job = e.key
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN c.job IS NULL THEN e.status ELSE 'cancelled' END AS target) AS t
+        WHERE j.id = e.key AND j.epoch = e.epoch AND j.id = ANY (v_jobs)
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, e.event, e.ran_s, e.waited_s
+    ),
+    counted AS (
+        INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried, throttled,
+            waited_s, ran_s, waited, ran)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
+            count(*) FILTER (WHERE status = 'failed'),
+            count(*) FILTER (WHERE status = 'scheduled' AND event = 'throttle'),
+            COALESCE(sum(waited_s), 0), COALESCE(sum(ran_s) FILTER (WHERE waited_s IS NOT NULL), 0),
+            string_agg(forge.histogram_bucket_v1(waited_s), ''),
+            string_agg(forge.histogram_bucket_v1(ran_s), '') FILTER (WHERE waited_s IS NOT NULL)
+        FROM changed GROUP BY queue, kind, status
+    )
+    SELECT array_agg(id) FILTER (WHERE status IN ('dead', 'cancelled')),
+        bool_or(dedupe_key IS NOT NULL)
+    INTO v_terminal, v_keyed FROM changed;
+    DELETE FROM forge.cancel_requests WHERE job = ANY (v_jobs);
+    IF v_keyed THEN
+        PERFORM forge.free_keys_at_start_v1(v_jobs);
+    END IF;
+    IF v_terminal IS NOT NULL THEN
+        PERFORM forge.archive_v1(v_terminal);
+        IF v_keyed THEN
+            PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, true);
+        END IF;
+    END IF;
+    RETURN v_jobs;
+END
+$$;
+
+-- Releases claims: to pending without spending the attempt, to cancelled if that was requested. The epoch rises
+-- either way, so that a late finish is stale. Returns the queues that have more to do.
+CREATE OR REPLACE FUNCTION forge.release_claims_v1(p_now bigint, p_owner bigint, p_keys bigint[], p_epochs integer[])
+RETURNS text[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_terminal bigint[];
+    v_keyed boolean;
+    v_queues text[];
+BEGIN
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM unnest(p_keys, p_epochs) AS r(key, epoch)
+        JOIN forge.jobs j ON j.id = r.key AND j.epoch = r.epoch
+        WHERE (j.owner = p_owner AND j.status = 'running') IS TRUE
+        ORDER BY j.id
+        FOR UPDATE OF j
+    ) AS l;
+    IF v_jobs IS NULL THEN
+        RETURN '{}';
+    END IF;
+    WITH changed AS (
+        UPDATE forge.jobs j
+        SET status = CASE WHEN c.job IS NULL THEN 'pending' ELSE 'cancelled' END,
+            attempts = j.attempts - (c.job IS NULL)::integer,
+            epoch = j.epoch + 1,
+            owner = NULL,
+            finished_at = CASE WHEN c.job IS NULL THEN NULL ELSE p_now END,
+            last_error = CASE WHEN c.job IS NULL THEN j.last_error ELSE c.reason END
+        FROM unnest(v_jobs) AS r(key) LEFT JOIN forge.cancel_requests c ON c.job = r.key
+        WHERE j.id = r.key
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key
+    ),
+    counted AS (
+        INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*)
+        FROM changed GROUP BY queue, kind, status
+    )
+    SELECT array_agg(id) FILTER (WHERE status = 'cancelled'), bool_or(dedupe_key IS NOT NULL),
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
+    INTO v_terminal, v_keyed, v_queues FROM changed;
+    IF v_terminal IS NOT NULL THEN
+        DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
+        IF v_keyed THEN
+            PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
+        END IF;
+        v_queues := v_queues || forge.admit_buckets_of_jobs_v1(p_now, v_terminal);
+    END IF;
+    RETURN COALESCE(v_queues, '{}');
+END
+$$;

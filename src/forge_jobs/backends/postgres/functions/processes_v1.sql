@@ -1,0 +1,162 @@
+-- set: processes_v1
+-- revision: 1
+-- requires: primitives_v1, limit_buckets_v1
+
+-- Reaping jobs of dead processes, and dividing slots among the living ones.
+
+-- Declares processes dead whose lease ran out, and takes running jobs from owners that are dead or unknown: to
+-- pending, to dead when no attempt is left, to cancelled if that was requested. Owners are found one by one in the
+-- index jobs_owner, so that no row of a living one is read.
+CREATE OR REPLACE FUNCTION forge.reap_v1(p_now bigint, p_note text, p_limit integer,
+    OUT pending integer, OUT dead integer, OUT cancelled integer, OUT more boolean,
+    OUT died bigint[], OUT queues text[])
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET jit = off
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_jobs bigint[];
+    v_terminal bigint[];
+    v_keyed boolean;
+BEGIN
+    UPDATE forge.processes SET dead = true
+    WHERE NOT processes.dead AND heartbeat_at + round(lease_s * 1000000)::bigint <= p_now;
+    WITH RECURSIVE owners(owner) AS (
+        (SELECT owner FROM forge.jobs WHERE status = 'running' ORDER BY owner LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.owner FROM forge.jobs j WHERE j.status = 'running' AND j.owner > o.owner
+                ORDER BY j.owner LIMIT 1)
+        FROM owners o WHERE o.owner IS NOT NULL
+    )
+    SELECT array_agg(l.id) INTO v_jobs FROM (
+        SELECT j.id
+        FROM owners o JOIN forge.jobs j ON j.owner = o.owner AND j.status = 'running'
+        WHERE NOT EXISTS (SELECT 1 FROM forge.processes p WHERE p.id = o.owner AND NOT p.dead)
+        ORDER BY j.id
+        LIMIT p_limit + 1
+        FOR UPDATE OF j SKIP LOCKED
+    ) AS l;
+    more := COALESCE(cardinality(v_jobs) > p_limit, false);
+    v_jobs := v_jobs[1:p_limit];
+    WITH changed AS (
+        UPDATE forge.jobs j
+        SET status = t.target,
+            attempts = t.kept,
+            epoch = j.epoch + 1,
+            owner = NULL,
+            crashes = j.crashes + t.started::integer,
+            finished_at = CASE WHEN t.target = 'pending' THEN NULL ELSE p_now END,
+            errors = CASE WHEN t.started
+                THEN forge.append_error_v1(j.errors, p_now, j.attempts, p_note) ELSE j.errors END,
+            last_error = CASE WHEN t.target = 'cancelled' THEN t.reason
+                WHEN t.started THEN p_note ELSE j.last_error END
+        FROM (
+            SELECT r.id, c.reason, r.started_at IS NOT NULL AS started,
+                r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer AS kept,
+                CASE WHEN c.job IS NOT NULL THEN 'cancelled'
+                    WHEN r.attempts - (r.started_at IS NULL AND r.attempts > 0)::integer
+                        >= r.max_attempts THEN 'dead'
+                    ELSE 'pending' END AS target
+            FROM forge.jobs r LEFT JOIN forge.cancel_requests c ON c.job = r.id
+            WHERE r.id = ANY (v_jobs)
+        ) AS t
+        WHERE j.id = t.id
+        RETURNING j.id, j.queue, j.kind, j.status, j.dedupe_key, t.started, j.on_dead
+    ),
+    counted AS (
+        INSERT INTO forge.counter_entries (minute, queue, kind, source, target, jobs, retried)
+        SELECT p_now - p_now % 60000000, queue, kind, 'running', status, count(*),
+            count(*) FILTER (WHERE status = 'pending' AND started)
+        FROM changed GROUP BY queue, kind, status
+    )
+    SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'dead'),
+        count(*) FILTER (WHERE status = 'cancelled'),
+        array_agg(id) FILTER (WHERE status <> 'pending'), bool_or(dedupe_key IS NOT NULL),
+        array_agg(id) FILTER (WHERE status = 'dead' AND on_dead IS NOT NULL),
+        array_agg(DISTINCT queue) FILTER (WHERE status = 'pending')
+    INTO pending, dead, cancelled, v_terminal, v_keyed, died, queues FROM changed;
+    IF v_terminal IS NOT NULL THEN
+        DELETE FROM forge.cancel_requests WHERE job = ANY (v_terminal);
+        PERFORM forge.archive_v1(v_terminal);
+        IF v_keyed THEN
+            PERFORM forge.free_keys_at_end_v1(v_terminal, p_now, false);
+        END IF;
+        queues := queues || forge.admit_buckets_of_jobs_v1(p_now, v_terminal);
+    END IF;
+END
+$$;
+
+-- The slot shares that differ from what they should be: core.shares.share_out as a query. A part is the share of
+-- one process in one queue; parts of dead processes count until their last running job is reaped. Few rows, so that
+-- reading them all costs nothing. Index: jobs_owner.
+CREATE OR REPLACE FUNCTION forge.slot_share_changes_v1(p_now bigint, p_max integer)
+RETURNS TABLE (process bigint, queue text, slots integer)
+LANGUAGE sql STABLE AS $$
+    WITH leases AS MATERIALIZED (
+        SELECT p.id, p.host_id, p.queues,
+            NOT p.dead AND NOT p.quiet
+                AND p.heartbeat_at + round(p.lease_s * 1000000)::bigint > p_now AS able
+        FROM forge.processes p
+        WHERE NOT p.dead OR EXISTS (
+            SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')
+    ),
+    parts AS (
+        SELECT q.name AS queue, q.slots AS total, p.id AS process, p.host_id,
+            p.able AND q.name = ANY (p.queues) AS wants,
+            COALESCE(s.slots, 0) AS had, COALESCE(s.held, 0) AS held
+        FROM forge.queues q
+        CROSS JOIN leases p
+        LEFT JOIN forge.slot_shares s ON s.process = p.id AND s.queue = q.name
+        WHERE s.process IS NOT NULL OR (p.able AND q.name = ANY (p.queues))
+    ),
+    ranked AS (
+        SELECT parts.*,
+            total - sum(held) OVER whole AS free,
+            count(*) FILTER (WHERE wants) OVER whole AS sharers,
+            count(*) FILTER (WHERE wants) OVER so_far AS ordinal
+        FROM parts
+        WINDOW whole AS (PARTITION BY parts.queue),
+            so_far AS (PARTITION BY parts.queue ORDER BY host_id, parts.process)
+    ),
+    fair AS (
+        SELECT ranked.*, CASE WHEN wants
+            THEN least(total / sharers + (ordinal <= total % sharers)::integer, p_max)
+            ELSE 0 END AS wanted
+        FROM ranked
+    ),
+    grown AS (
+        SELECT fair.*, least(
+            greatest(wanted - held, 0),
+            greatest(free - sum(greatest(wanted - held, 0)) OVER (
+                PARTITION BY fair.queue ORDER BY host_id, fair.process
+                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+                + greatest(wanted - held, 0), 0)) AS more
+        FROM fair
+    )
+    SELECT grown.process, grown.queue, least(wanted, held + more)::integer
+    FROM grown WHERE had <> least(wanted, held + more)
+    ORDER BY grown.process, grown.queue
+$$;
+
+-- Divides the slots of all queues, one caller at a time; returns how many shares changed. A process that releases
+-- slots meanwhile is not waited for: what it holds can only be less than what was read.
+CREATE OR REPLACE FUNCTION forge.assign_slot_shares_v1(p_now bigint, p_max integer, p_lock text) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_changed integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_lock, 0));
+    DELETE FROM forge.slot_shares s WHERE NOT EXISTS (
+        SELECT 1 FROM forge.processes p
+        WHERE p.id = s.process AND (NOT p.dead OR EXISTS (
+            SELECT 1 FROM forge.jobs j WHERE j.owner = p.id AND j.status = 'running')));
+    INSERT INTO forge.slot_shares AS s (process, queue, slots, held, version)
+    SELECT c.process, c.queue, c.slots, c.slots, 1 FROM forge.slot_share_changes_v1(p_now, p_max) AS c
+    ON CONFLICT (process, queue) DO UPDATE
+    SET slots = EXCLUDED.slots, held = greatest(s.held, EXCLUDED.slots), version = s.version + 1;
+    GET DIAGNOSTICS v_changed = ROW_COUNT;
+    IF v_changed > 0 THEN
+        UPDATE forge.control SET version = version + 1 WHERE id = 1;
+    END IF;
+    RETURN v_changed;
+END
+$$;
