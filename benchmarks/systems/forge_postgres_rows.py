@@ -44,13 +44,20 @@ def counts(store: Path) -> dict[str, int]:
     return {"waiting": sum(rows.values()) - finished, "finished": finished}
 
 
+def _table(store: Path, name: str, before_0_1: str) -> str:
+    """The name of a table; stores of unreleased commits have the second one."""
+    [(found,)] = postgres.ask(store, f"SELECT to_regclass('forge.{before_0_1}') IS NOT NULL")
+    return f"forge.{before_0_1}" if found else f"forge.{name}"
+
+
 def state(store: Path) -> dict[str, int]:
     """Rows by state, their `attempts` and the dedupe `keys` that are taken; without zeros."""
+    dedupe_keys = _table(store, "dedupe_keys", "dedupe")
     [(attempts, keys)] = postgres.ask(
         store,
         "SELECT (SELECT coalesce(sum(attempts), 0)::bigint FROM ("
         "SELECT attempts FROM forge.jobs UNION ALL SELECT attempts FROM forge.history) AS j),"
-        " (SELECT count(*) FROM forge.dedupe)",
+        f" (SELECT count(*) FROM {dedupe_keys})",
     )
     found = {**by_status(store), "attempts": attempts, "keys": keys}
     return {name: number for name, number in found.items() if number}
@@ -58,16 +65,17 @@ def state(store: Path) -> dict[str, int]:
 
 def discord(store: Path) -> list[str]:
     """Where our own counters differ from the rows: empty, or one sentence."""
+    entries = _table(store, "counter_entries", "ledger")
     found = postgres.ask(
         store,
         "SELECT status, sum(jobs)::bigint FROM ("
         " SELECT status, jobs FROM forge.counters UNION ALL"
-        " SELECT target, jobs FROM forge.counter_entries WHERE target IS NOT NULL UNION ALL"
-        " SELECT source, -jobs FROM forge.counter_entries WHERE source IS NOT NULL"
+        f" SELECT target, jobs FROM {entries} WHERE target IS NOT NULL UNION ALL"
+        f" SELECT source, -jobs FROM {entries} WHERE source IS NOT NULL"
         ") AS c GROUP BY status HAVING sum(jobs) <> 0",
     )
-    books, rows = dict(found), by_status(store)
-    return [] if books == rows else [f"the counters say {books}, the rows are {rows}"]
+    counted, rows = dict(found), by_status(store)
+    return [] if counted == rows else [f"the counters say {counted}, the rows are {rows}"]
 
 
 def multiply(store: Path, copies: int) -> None:

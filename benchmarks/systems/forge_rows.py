@@ -39,25 +39,45 @@ def await_empty(store: Path, seconds: float) -> float:
     Five partial indexes hold every unfinished job of these runs, and nothing else.
     """
     connection = connect(store)
-    left = (
-        f"SELECT EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_running"
-        " WHERE status = 'running')"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_claim"
-        " WHERE claimable IS NOT NULL)"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} WHERE id > (SELECT ingested FROM forge_meta))"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_due WHERE due_at IS NOT NULL)"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_side WHERE side IS NOT NULL)"
-        f" OR EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_lot WHERE lot IS NOT NULL)"
-    )
+    unfinished = _unfinished(connection)
     try:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if not connection.execute(left).fetchone()[0]:
+            if not connection.execute(unfinished).fetchone()[0]:
                 return time.monotonic()
             time.sleep(POLL_SECONDS)
     finally:
         connection.close()
     raise TimeoutError(f"ours: after {seconds:.0f} s there are {by_status(store)}")
+
+
+def _is_from_before_0_1(connection: sqlite3.Connection) -> bool:
+    """Whether the store was made by an unreleased commit with the first names of the columns."""
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'forge_marks'").fetchone()
+    return found is not None
+
+
+def _last_ingested(connection: sqlite3.Connection) -> str:
+    if _is_from_before_0_1(connection):
+        return "SELECT folded FROM forge_marks"
+    return "SELECT ingested FROM forge_meta"
+
+
+def _unfinished(connection: sqlite3.Connection) -> str:
+    """The statement that says whether unfinished jobs are left, by partial indexes."""
+    if _is_from_before_0_1(connection):
+        indexes = {"busy": "status = 'running'", "claim": "line IS NOT NULL",
+                   "side": "side IS NOT NULL", "lot": "lot IS NOT NULL"}  # fmt: skip
+    else:
+        indexes = {"running": "status = 'running'", "claim": "claimable IS NOT NULL",
+                   "track": "claim_track IS NOT NULL", "bucket": "bucket IS NOT NULL"}  # fmt: skip
+    indexes["due"] = "due_at IS NOT NULL"
+    found = [
+        f"EXISTS (SELECT 1 FROM {TABLE} INDEXED BY forge_jobs_{name} WHERE {condition})"
+        for name, condition in indexes.items()
+    ]
+    found.append(f"EXISTS (SELECT 1 FROM {TABLE} WHERE id > ({_last_ingested(connection)}))")
+    return f"SELECT {' OR '.join(found)}"
 
 
 def by_status(store: Path) -> dict[str, int]:
@@ -97,14 +117,14 @@ def discord(store: Path) -> list[str]:
         found = connection.execute(
             "SELECT status, sum(jobs) FROM ("
             " SELECT status, jobs FROM forge_counts UNION ALL"
-            f" SELECT status, 1 FROM {TABLE} WHERE id > (SELECT ingested FROM forge_meta)"
+            f" SELECT status, 1 FROM {TABLE} WHERE id > ({_last_ingested(connection)})"
             ") GROUP BY status HAVING sum(jobs) <> 0"
         )
-        books = dict(found)
+        counted = dict(found)
     finally:
         connection.close()
     rows = by_status(store)
-    return [] if books == rows else [f"the counters say {books}, the rows are {rows}"]
+    return [] if counted == rows else [f"the counters say {counted}, the rows are {rows}"]
 
 
 def multiply(store: Path, copies: int) -> None:

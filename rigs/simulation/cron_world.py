@@ -23,7 +23,7 @@ from rigs.simulation.dice import Dice
 from rigs.simulation.faults import CALM
 from rigs.simulation.final import read_final
 from rigs.simulation.loop import AnyTask
-from rigs.simulation.world import lay_ground, mark_dead, quiet_logs
+from rigs.simulation.world import lay_ground, quiet_logs, remove_nodes
 
 DAY_S = 86_400.0
 _FAULT_EVERY_S = 2_400.0
@@ -125,7 +125,7 @@ class _CronWorld:
             self._ended.jobs = [row.tags for row in final.rows.values()]
             self._ended.troubles = final.troubles
             self._ground.history.seal()
-            loop.run_until_complete(mark_dead(self._ground, self._nodes))
+            loop.run_until_complete(remove_nodes(self._ground, self._nodes))
             return self._ended
         finally:
             loop.close()

@@ -113,7 +113,9 @@ def lay_ground(
     return Ground(loop, Realm("wire"), store, history, recorder, stage, settings, bound, apart)
 
 
-async def mark_dead(ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()) -> None:
+async def remove_nodes(
+    ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()
+) -> None:
     """Let the coroutines of dead processes end, now that nobody looks, instead of leaving them to
     the garbage collector."""
     loop = ground.loop
@@ -171,7 +173,7 @@ class _World:
                 read_final(self.ground.store, [*self._troubles, *loop.troubles])
             )
             self.ground.history.seal()
-            loop.run_until_complete(mark_dead(self.ground, self._nodes(), self._tasks))
+            loop.run_until_complete(remove_nodes(self.ground, self._nodes(), self._tasks))
             return final
         finally:
             loop.close()

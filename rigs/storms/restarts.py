@@ -44,7 +44,7 @@ CUT = (
 NOTIFY = "SELECT pg_notify('forge_wake', '*')"
 ASKED = (
     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'forge-jobs'"
-    " AND query ~ '(exchange|claim_waiting)[(]' AND query_start > to_timestamp({since})"
+    " AND query ~ '(exchange|claim_waiting)(_v[0-9]+)?[(]' AND query_start > to_timestamp({since})"
 )
 
 

@@ -20,7 +20,7 @@ def dead(count: int):
 
 def status(in_process: InProcess, job_id: str) -> str:
     async def work(harness: StoreHarness) -> str:
-        return (await queries.existing(harness.store, job_id)).status
+        return (await queries.get_record(harness.store, job_id)).status
 
     return in_process.fill(work)
 

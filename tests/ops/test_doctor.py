@@ -24,9 +24,9 @@ async def findings_about(harness: StoreHarness, subject: str) -> list[Finding]:
     ],
 )
 def test_findings_about_the_schema_version(
-    current: int | None, severity: Severity, cure: str
+    status: SchemaStatus, severity: Severity, cure: str
 ) -> None:
-    finding = doctor.schema_finding(SchemaStatus(current, 2))
+    finding = doctor.schema_finding(status)
     assert finding.severity is severity
     assert cure in finding.cure
 

@@ -221,7 +221,7 @@ def lasting_notification(schema: str, postgres: PrivateServer) -> Iterator[None]
     postgres.sql(text)
 
 
-@pytest.mark.usefixtures("lasting_hint")
+@pytest.mark.usefixtures("lasting_notification")
 @pytest.mark.parametrize(("count", "said"), [(1, "the job"), (3, "3 jobs")])
 async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
     store: PostgresStore, count: int, said: str
@@ -233,7 +233,7 @@ async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
     assert [job.payload for job in page.jobs] == [plain(1).payload] * count
 
 
-@pytest.mark.usefixtures("lasting_hint")
+@pytest.mark.usefixtures("lasting_notification")
 async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_effect(
     store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:

@@ -20,7 +20,7 @@ from rigs.simulation.node import Ground, Node
 from rigs.simulation.operators import NORMAL_SLOTS
 from rigs.simulation.plan import QUEUES, WORK_KIND, Deed, Plan
 from rigs.simulation.verdict import check_history
-from rigs.simulation.world import lay_ground, mark_dead, quiet_logs
+from rigs.simulation.world import lay_ground, quiet_logs, remove_nodes
 
 LEASE_S = 15.0
 SEEDS = range(5)
@@ -108,7 +108,7 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
     try:
         with quiet_logs():
             yield play
-            loop.run_until_complete(mark_dead(scene.ground, scene.nodes))
+            loop.run_until_complete(remove_nodes(scene.ground, scene.nodes))
     finally:
         loop.close()
 

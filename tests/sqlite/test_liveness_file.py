@@ -47,10 +47,10 @@ async def test_files_without_a_process_are_removed(store: SqliteStore, path: Pat
     await store.processes.register(
         NewProcess(host_id="h", label="h", queues=("q",), pid=1, hostname="here")
     )
-    assert await store.processes.mark_dead() == 0
+    assert await store.processes.remove_dead() == 0
     assert sorted(os.listdir(database.part("live"))) == ["h", "left"]
     left.close()
-    assert await store.processes.mark_dead() == 0
+    assert await store.processes.remove_dead() == 0
     assert os.listdir(database.part("live")) == ["h"]
 
 

@@ -53,10 +53,10 @@ def test_migrations_are_numbered_without_gaps(
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     (package / "0001_one.sql").write_text("SELECT 1;")
-    (package / "0003_three.sql").write_text("SELECT 3;")
+    (package / "0003_three.sql").write_text("-- compatibility: additive\nSELECT 3;")
     with pytest.raises(ValueError, match="not numbered 1, 2, 3"):
         migrations.load("some_migrations")
-    (package / "0002_two.sql").write_text("SELECT 2;")
+    (package / "0002_two.sql").write_text("-- compatibility: breaking\nSELECT 2;")
     assert [step.name for step in migrations.load("some_migrations")] == ["one", "two", "three"]
 
 

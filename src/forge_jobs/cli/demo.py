@@ -111,8 +111,10 @@ def _run(run: _DemoRun, *, kept: bool) -> int:
 
 async def _serve(forge: "Forge", run: _DemoRun) -> DemoState:
     standalone = import_standalone()
-    listener = standalone.listen_near(standalone.DEFAULT_PORT if run.port is None else run.port)
-    async with standalone.served(forge, listener):
+    listener = standalone.listen_preferring(
+        standalone.DEFAULT_PORT if run.port is None else run.port
+    )
+    async with standalone.serve(forge, listener):
         address = standalone.address(listener)
         terminal.console().print(f"Mission Control: {address}", soft_wrap=True)
         return await _enqueue_and_draw(forge, run, address)

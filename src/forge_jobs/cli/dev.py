@@ -63,14 +63,14 @@ def _mission_control(app: str, port: int | None) -> Generator[str | None]:
     not installed."""
     try:
         standalone = import_standalone()
-        standalone.check_pages()
+        standalone.check_page_files()
     except (Stop, Refused) as missing:
         terminal.messages().print(str(missing), soft_wrap=True)
         yield None
         return
     url = _url_of(app)
-    listener = standalone.listen_near(standalone.DEFAULT_PORT if port is None else port)
-    with standalone.served_beside_workers(url, listener) as address:
+    listener = standalone.listen_preferring(standalone.DEFAULT_PORT if port is None else port)
+    with standalone.serve_in_thread(url, listener) as address:
         yield address
 
 

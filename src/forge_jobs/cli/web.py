@@ -57,7 +57,7 @@ def web(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         hosts = tuple(allow_host or ())
-        async with standalone.served(forge, listener, read_only=read_only, hosts=hosts) as task:
+        async with standalone.serve(forge, listener, read_only=read_only, hosts=hosts) as task:
             terminal.console().print(
                 f"Mission Control: {standalone.address(listener)}", soft_wrap=True
             )
