@@ -388,17 +388,17 @@ def test_a_pool_leaves_nothing_behind(queue: JobQueue) -> None:
 
 
 def test_a_script_alone_rolls_up_its_counters(schemas: Schemas, clock: MovableClock) -> None:
-    """On Postgres, where every transaction appends to the ledger and no worker may be there."""
+    """On Postgres, where every transaction appends counter entries and no worker may be running."""
     schema = schemas.take()
     with JobQueue.open(schemas.url(schema), clock=clock) as queue:
         queue.enqueue("a", {})
         job = queue.dequeue()
         assert job is not None
         queue.complete(job)
-        assert schemas.count(f"{schema}.ledger") > 0
+        assert schemas.count(f"{schema}.counter_entries") > 0
         clock.advance(60)
         end = time.monotonic() + 60
-        while schemas.count(f"{schema}.ledger") > 0:
+        while schemas.count(f"{schema}.counter_entries") > 0:
             assert time.monotonic() < end, "no roll-up"
             assert queue.dequeue() is None
             clock.advance(5)
