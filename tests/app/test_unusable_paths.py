@@ -107,7 +107,7 @@ def test_a_database_of_a_newer_version(forge: Forge, file: Path) -> None:
         ):
             with pytest.raises(SchemaMismatch) as caught:
                 call()
-            assert "has schema 9999" in str(caught.value)
+            assert "has version 9999" in str(caught.value)
             assert "upgrade forge-jobs" in str(caught.value)
     connection = sqlite3.connect(file)
     with connection:
