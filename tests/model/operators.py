@@ -166,8 +166,12 @@ class WholeMachine(WorkerMachine):
         self.compared = True
 
     def final_look(self) -> None:
-        """The end of an example: who holds each dedupe key, and what can still be claimed."""
+        """The end of an example: what is purged, who holds each dedupe key, and what can still be
+        claimed."""
         self.look()
+        self.pass_time(1, beat=True)
+        for queue in requests.QUEUES:
+            self.purge(Retention(queue=queue, done_s=0.5, dead_s=0.5, cancelled_s=0.5))
         asked = {"queue": "free", "priority": 9}
         for kind in requests.KINDS[:3]:
             options = [{**asked, "kind": kind, "dedupe_key": key} for key in ("k1", "k2")]

@@ -79,7 +79,7 @@ def demo(
       forge demo
       forge demo --seconds 10 --file demo.db
     """
-    import_standalone().check_pages()
+    import_standalone().check_page_files()
     with ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="forge-demo-")))
         path = (file or folder / "demo.db").resolve()
