@@ -64,7 +64,7 @@ def pick(rows: Sequence[T], factory: int) -> T:
     return rows[factory % len(rows)]
 
 
-def shares_a_lot(jobs: Sequence[NewJob]) -> bool:
+def shares_a_bucket(jobs: Sequence[NewJob]) -> bool:
     buckets = [job.limit_key or "" for job in jobs] + [job.lane or "" for job in jobs]
     named = [limit_bucket for limit_bucket in buckets if limit_bucket]
     return len(named) > len(set(named))
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         """One call; or one per job where two share a bucket: the contract does not say which of
         them goes on."""
         jobs = [self.new_job(asked) for asked in wanted]
-        if shares_a_lot(jobs):
+        if shares_a_bucket(jobs):
             for job in jobs:
                 self.store_jobs([job])
         else:

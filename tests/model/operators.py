@@ -12,7 +12,7 @@ from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.queues import QueueChange
 
 from . import compare, requests
-from .machine import Fault, pick, shares_a_lot
+from .machine import Fault, pick, shares_a_bucket
 from .requests import ALL, Asked, Outcome, Step
 from .state import CANCELLED, DEAD, DONE, FAILED, HELD, PENDING, RUNNING, SCHEDULED, Job
 from .workers import WorkerMachine
@@ -114,7 +114,7 @@ class WholeMachine(WorkerMachine):
         if verb in ("retry", "run_now"):
             self.admit()
         known = Fault.FIRST_TREATED_GOES_ON in self.factory.faults and verb in ("retry", "run_now")
-        return known and shares_a_lot([job.asked for job in jobs])
+        return known and shares_a_bucket([job.asked for job in jobs])
 
     def purge(self, keep: Retention) -> None:
         removed = self.ask(self.store.jobs.purge(keep, limit=ALL))
