@@ -26,7 +26,7 @@ from . import compare, requests
 from .exchanges import Rounds
 from .model import marker
 from .requests import Asked, Step
-from .state import DONE, Limit, Queue
+from .state import Limit, Queue
 
 T = TypeVar("T")
 _RETAIN = {"done": 50.5, "dead": None, "cancelled": 20.5}
@@ -36,8 +36,6 @@ class Fault(Enum):
     """Where a store is known to differ from the contract. A fault that is corrected goes from the
     list of its test in ``test_stores``."""
 
-    # A job that is done keeps its cancel request, and every later answer repeats the request.
-    KEEPS_STOP = "keeps stop"
     # Of jobs of one bucket that one retry or run_now brings back, the one treated first goes on.
     FIRST_TREATED_GOES_ON = "first treated goes on"
     # A finish for an epoch that its owner never held, raised by release or reap, is "already".
@@ -68,10 +66,6 @@ def shares_a_bucket(jobs: Sequence[NewJob]) -> bool:
     buckets = [job.limit_key or "" for job in jobs] + [job.lane or "" for job in jobs]
     named = [limit_bucket for limit_bucket in buckets if limit_bucket]
     return len(named) > len(set(named))
-
-
-def unstopped(record: JobRecord) -> JobRecord:
-    return structs.replace(record, cancel_requested_at=None) if record.status is DONE else record
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -139,8 +133,6 @@ class StoreMachine(RuleBasedStateMachine):
         answer = await call
         before = self.records
         self.records = await compare.records_of(self.store)
-        if Fault.KEEPS_STOP in self.factory.faults:
-            self.records = {key: unstopped(one) for key, one in self.records.items()}
         self.counts = await compare.counts_of(self.store)
         new = [record for key, record in self.records.items() if key not in before]
         self.model.fresh = {marker(record.payload): record for record in new}

@@ -96,4 +96,4 @@ def test_postgres(runner: asyncio.Runner, schemas: Schemas) -> None:
     def clean() -> None:
         schemas.give_back(taken.pop())
 
-    walk(StoreFactory(runner, make, clean, faults=frozenset({Fault.KEEPS_STOP})), 150)
+    walk(StoreFactory(runner, make, clean), 150)

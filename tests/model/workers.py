@@ -116,8 +116,6 @@ class WorkerMachine(StoreMachine):
 
     def check_cancels(self, seen: set[int], expected: set[int], named: set[int]) -> None:
         """The jobs of this owner that were asked to stop; ``named`` are those it ends."""
-        if Fault.KEEPS_STOP in self.factory.faults:
-            seen &= {job.key for job in self.running()}
         if Fault.STALE_FINISH_HIDES_STOP in self.factory.faults:
             expected = expected - (named - seen)
         assert seen == expected

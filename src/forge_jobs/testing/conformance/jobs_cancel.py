@@ -85,6 +85,20 @@ class TestCancel:
         stored = await record(store, answer.id)
         assert (stored.status, stored.result) == (JobStatus.DONE, b"1")
 
+    @pytest.mark.parametrize("jobs", [1, 3])
+    async def test_a_done_job_keeps_no_cancel_request(
+        self, store: Store, worker: Process, jobs: int
+    ) -> None:
+        answers = [await enqueue(store) for _ in range(jobs + 1)]
+        *ended, still = await worker.claim(free=jobs + 1)
+        await _cancel(store, *(answer.id for answer in answers))
+        finishes = [worker.build_finish(job, Done()) for job in ended]
+        assert list((await worker.exchange(finish=finishes)).cancels) == [still.key]
+        assert list((await worker.exchange()).cancels) == [still.key]
+        assert list((await store.processes.control(worker.key)).cancels) == [still.key]
+        for answer in answers[:-1]:
+            assert (await record(store, answer.id)).cancel_requested_at is None
+
     async def test_M2_a_late_cancel_leaves_an_ended_job_alone(
         self, store: Store, worker: Process
     ) -> None:

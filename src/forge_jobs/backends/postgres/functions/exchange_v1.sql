@@ -201,6 +201,13 @@ BEGIN
         (SELECT jsonb_agg(c.job) FROM forge.cancel_requests c WHERE c.owner = p_owner)
     INTO v_alive, v_new, v_limited, v_capped, v_gated, v_control, v_cancels;
 
+    -- Done stands although a cancel was requested, and nothing is left to cancel. Index: the primary key and
+    -- cancel_requests_owner.
+    IF v_cancels IS NOT NULL AND v_done IS NOT NULL THEN
+        DELETE FROM forge.cancel_requests WHERE job = ANY (v_done);
+        SELECT jsonb_agg(c.job) INTO v_cancels FROM forge.cancel_requests c WHERE c.owner = p_owner;
+    END IF;
+
     -- A success removes a gate that closed more than two minutes ago.
     IF v_gated AND v_done IS NOT NULL THEN
         DELETE FROM forge.gates g
