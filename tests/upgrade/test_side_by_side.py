@@ -188,9 +188,9 @@ def check_effects(cluster: Cluster, jobs: dict[str, JobRecord]) -> None:
         match entry["option"]:
             case "timeout":
                 assert job.status is JobStatus.DEAD
-                crashed = any(start["pid"] in cluster.killed for start in starts[n])
+                # A kill may strike between the claim and the handler's first line.
+                crashed = cluster.killed and "worker process died" in buried[n]
                 assert crashed or "timed out after 0.2 s" in buried[n]
-                assert n in buried
             case "expiry":
                 assert (job.status, starts[n]) == (JobStatus.CANCELLED, [])
             case "key":
@@ -298,9 +298,10 @@ async def test_functions_of_both_releases_are_used_side_by_side(
             f"SELECT id FROM {schema}.history WHERE note = '{CLAIMED_BY_NEXT}'"
         ).split()
     }
-    for entry in cluster.entries("enqueued"):
-        if entry["n"] in claimed_by_next | others:
-            assert (jobs[entry["id"]].key in noted) == (entry["n"] in claimed_by_next)
+    keys = {entry["n"]: jobs[entry["id"]].key for entry in cluster.entries("enqueued")}
+    assert {keys[n] for n in claimed_by_next & set(keys)} <= noted
+    # What the next release prefetched and released may be among those that the old one ran.
+    assert {keys[n] for n in others & set(keys)} - noted
     sets = postgres.sql(
         f"SELECT name || ' ' || revision FROM {schema}.function_sets WHERE name LIKE 'exchange%'"
     )

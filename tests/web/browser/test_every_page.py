@@ -24,6 +24,10 @@ WIDTHS = (1440, 1024, 360)
 UNSERVED = ("images", "mail", "reports-of-the-quarter", "webhooks")
 _NUMBERS = count()
 
+_ANIMATIONS_ENDED = """() => Promise.all(document.getAnimations()
+    .filter((one) => one.effect.getTiming().iterations !== Infinity)
+    .map((one) => one.finished))"""
+
 
 def dead_job(site: Site) -> str:
     """A dead job with an address of its own."""
@@ -119,8 +123,10 @@ def test_dialogs_over_a_page_pass_axe(browser: Browser, site: Site, colours: Any
 
 
 def picture(page: Page, name: str, colours: str) -> None:
-    """A screenshot at each width, without axe violations."""
+    """A screenshot at each width, without axe violations. A dialog that still fades in has other
+    colours, so finite animations end first."""
     PICTURES.mkdir(parents=True, exist_ok=True)
+    page.evaluate(_ANIMATIONS_ENDED)
     for width in (360, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         page.screenshot(path=PICTURES / f"{name}-{colours}-{width}.png")
