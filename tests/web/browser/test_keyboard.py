@@ -79,6 +79,27 @@ def test_keys_act_on_rows_after_asking(page: Page, site: Site) -> None:
     site.wait_for(0, JobStatus.SCHEDULED, tag="keys")
 
 
+def test_a_question_right_after_a_dismissed_one_is_answered(page: Page, site: Site) -> None:
+    """The close event of the first question comes when the second one is open already."""
+    site.enqueue(NewJob(kind="note", queue="quick", delay_s=3_600, tags=("twice",)))
+    page.goto("/scheduled?tag=twice")
+    page.wait_for_function("window.forge")
+    page.keyboard.press("a")
+    expect(page.locator("#chosen")).to_have_text("1 chosen")
+    page.keyboard.press("c")
+    expect(page.locator("#confirm-title")).to_have_text("Cancel 1 job?")
+    page.evaluate(
+        """() => {
+            document.querySelector("#confirm").close("no");
+            document.querySelector('button[data-bulk="delete"]').click();
+        }"""
+    )
+    expect(page.locator("#confirm-title")).to_have_text("Delete 1 job?")
+    page.locator("#confirm-yes").click()
+    site.wait_for(0, JobStatus.SCHEDULED, tag="twice")
+    assert site.count(JobStatus.CANCELLED, tag="twice") == 0
+
+
 def test_keys_pause_a_queue_and_change_its_slots(page: Page, site: Site) -> None:
     keys = page.keyboard
     page.goto("/")

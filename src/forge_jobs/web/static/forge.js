@@ -170,10 +170,10 @@
 
   // ---------------------------------------------------------------- confirmation
 
-  var confirmed = new WeakSet();
+  var confirmed = new WeakSet(), questions = 0;
 
   function askConfirmation(title, command, verb) {
-    var dialog = $("#confirm"), yes = $("#confirm-yes");
+    var dialog = $("#confirm"), yes = $("#confirm-yes"), question = ++questions;
     $("#confirm-title").textContent = title;
     yes.textContent = verb;
     yes.className = /^(cancel|delete|lift)/i.test(verb) ? "danger strong" : "primary";
@@ -181,7 +181,12 @@
     dialog.returnValue = "no";
     dialog.showModal();
     return new Promise(function (resolve) {
-      dialog.addEventListener("close", function () { resolve(dialog.returnValue === "yes"); }, { once: true });
+      dialog.addEventListener("close", function closed() {
+        // The event comes after the dialog has closed, and the next question may be open by then.
+        if (dialog.open && question === questions) return;
+        dialog.removeEventListener("close", closed);
+        resolve(question === questions && dialog.returnValue === "yes");
+      });
     });
   }
 
