@@ -195,7 +195,7 @@ class _CronWorld:
             self._boot()
 
     def _leader(self) -> CronNode:
-        tables = self._memory._tables  # pyright: ignore[reportPrivateUsage]
+        tables = self._memory._storage.tables  # pyright: ignore[reportPrivateUsage]
         lead = tables.leaderships.get(LEAD)
         for node in self._current:
             if lead is not None and node.key == lead.process:

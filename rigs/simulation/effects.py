@@ -68,13 +68,14 @@ class Recorder:
     def moved(self, row: RowView, event: Event, source: JobStatus | None, *, gone: bool) -> None:
         """A row changed its state; ``row`` is as it stands after the move."""
         former = self._holders.pop(row.key, None)
-        if row.owner is not None:
-            self._holders[row.key] = row.owner
+        owner = row.owner if row.status is JobStatus.RUNNING else None
+        if owner is not None:
+            self._holders[row.key] = owner
         target = None if gone else row.status
         self._history.add(
             Moved(
                 self._now(), self._who, row.key, event, source, target, row.epoch, row.attempts,
-                row.owner, former,
+                owner, former,
             )
         )  # fmt: skip
 

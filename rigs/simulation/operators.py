@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from forge_jobs.core.errors import NotFound, StoreError, Unavailable
 from forge_jobs.core.job import Enqueued, NewJob
-from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
@@ -115,9 +115,9 @@ class Operator:
         elif roll < 0.55:
             await self._retry()
         elif roll < 0.60:
-            await self._store.jobs.run_now(self._some(), limit=10)
+            await self._store.jobs.act(BulkAction.RUN_NOW, self._some(), limit=10)
         elif roll < 0.63:
-            await self._store.jobs.delete(self._some(), limit=10)
+            await self._store.jobs.act(BulkAction.DELETE, self._some(), limit=10)
         elif roll < 0.78:
             await self._pause()
         elif roll < 0.90:
@@ -126,11 +126,15 @@ class Operator:
             await self._quiet()
 
     async def _cancel(self) -> None:
-        await self._store.jobs.cancel(self._some(), reason="no longer wanted", limit=10)
+        await self._store.jobs.act(
+            BulkAction.CANCEL, self._some(), reason="no longer wanted", limit=10
+        )
 
     async def _retry(self) -> None:
         ended = Filter(statuses=(JobStatus.DEAD, JobStatus.CANCELLED), queue="main")
-        await self._store.jobs.retry(Selection(filter=ended), limit=1 + self._dice.index(3))
+        await self._store.jobs.act(
+            BulkAction.RETRY, Selection(filter=ended), limit=1 + self._dice.index(3)
+        )
 
     async def _pause(self) -> None:
         queue = self._dice.pick(QUEUES)

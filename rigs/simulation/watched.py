@@ -1,12 +1,10 @@
-"""The memory backend with a witness: every move of a row is recorded at the instant it happens.
+"""The memory store with a recorder: every transition of a row is recorded when it happens."""
 
-The books of the backend hear of each arrival, move and removal; the witness sits on their chair, so
-that the backend itself runs unchanged.
-"""
+from collections.abc import Sequence
 
-from forge_jobs.backends.memory.counters import Counters
-from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.store import MemoryStore
+from forge_jobs.backends.shared.rowwise.rows import Row
+from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.processes import Share
@@ -14,26 +12,24 @@ from rigs.simulation.bound import BOUND_QUEUE
 from rigs.simulation.effects import Recorder
 
 
-class WatchedCounters(Counters):
-    """Books that also tell a recorder."""
+class WatchedTransaction(Transaction):
+    """A transaction that also reports to a recorder."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
+    recorder: Recorder
 
-    def count_insert(self, row: Row, now: Instant) -> None:
-        super().count_insert(row, now)
+    def inserted(self, row: Row) -> None:
         if row.queue == BOUND_QUEUE:
-            self._recorder.bound(row.key, row.job)
-        self._recorder.moved(row, Event.ENQUEUE, None, gone=False)
+            self.recorder.bound(row.key, row.job)
+        self.recorder.moved(row, Event.ENQUEUE, None, gone=False)
 
-    def count_transition(self, row: Row, source: JobStatus, event: Event, now: Instant) -> None:
-        super().count_transition(row, source, event, now)
-        self._recorder.moved(row, event, source, gone=False)
+    def count(self, row: Row, source: JobStatus, event: Event) -> None:
+        super().count(row, source, event)
+        self.recorder.moved(row, event, source, gone=False)
 
-    def count_delete(self, row: Row) -> None:
-        super().count_delete(row)
-        self._recorder.moved(row, Event.DELETE, row.status, gone=True)
+    def delete(self, rows: Sequence[Row]) -> None:
+        super().delete(rows)
+        for row in rows:
+            self.recorder.moved(row, Event.DELETE, row.status, gone=True)
 
 
 class WatchedShares(dict[tuple[int, str], Share]):
@@ -53,7 +49,13 @@ class WatchedShares(dict[tuple[int, str], Share]):
 
 
 def watch(store: MemoryStore, recorder: Recorder) -> None:
-    """Put the witness into a store that is still empty."""
-    tables = store._tables  # pyright: ignore[reportPrivateUsage]
-    tables.counters = WatchedCounters(recorder)
-    tables.shares = WatchedShares(recorder)
+    """Let a store that is still empty report to a recorder."""
+    storage = store._storage  # pyright: ignore[reportPrivateUsage]
+
+    def begin(now: Instant) -> Transaction:
+        transaction = WatchedTransaction(storage.tables, now)
+        transaction.recorder = recorder
+        return transaction
+
+    storage.begin = begin
+    storage.tables.shares = WatchedShares(recorder)

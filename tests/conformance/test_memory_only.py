@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
-from forge_jobs.backends.memory import dedupe_keys, transitions
+from forge_jobs.backends.memory.storage import MemoryStorage
 from forge_jobs.backends.memory.store import MemoryStore
-from forge_jobs.backends.memory.tables import Tables
+from forge_jobs.backends.shared.rowwise import transitions
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import TERMINAL, Attempts, Event, JobStatus, targets
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.jobs import Exchange, Retention, Want
@@ -44,25 +44,23 @@ def test_transition_refuses_what_is_not_in_the_table(clock: MovableClock) -> Non
             for target in JobStatus:
                 if target in targets(source, event):
                     continue
-                tables = Tables(clock, SeededEntropy(1))
-                transitions.insert(tables, JOB, 0)
-                row = tables.jobs[1]
+                tx = MemoryStorage(clock, SeededEntropy(1)).begin(0)
+                tx.insert([JOB])
+                row = tx.load([1])[1]
                 row.status = source
                 before = row.record()
                 with pytest.raises(Invalid, match=str(event)):
-                    transitions.transition(tables, row, event, target, 5, owner=3)
+                    transitions.transition(tx, row, event, target)
                 assert row.record() == before
                 refused += 1
     assert refused > 1_000
 
 
 def test_a_transition_with_wrong_attempts_is_refused(clock: MovableClock) -> None:
-    tables = Tables(clock, SeededEntropy(1))
-    transitions.insert(tables, JOB, 0)
+    tx = MemoryStorage(clock, SeededEntropy(1)).begin(0)
+    tx.insert([JOB])
     with pytest.raises(Invalid, match="attempt"):
-        transitions.transition(
-            tables, tables.jobs[1], Event.CLAIM, JobStatus.RUNNING, 5, attempts=Attempts.KEPT
-        )
+        transitions.transition(tx, tx.load([1])[1], Event.CLAIM, JobStatus.RUNNING, Attempts.KEPT)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +89,12 @@ async def test_an_illegal_finish_is_refused_before_anything_is_written(
 
 
 async def test_lapsed_keys_are_purged(store: MemoryStore, clock: MovableClock) -> None:
-    tables = store._tables
+    tables = store._storage.tables
     request = NewJob(kind="work", queue="q", dedupe_key="a", dedupe_for_s=5.0)
     [answer] = await store.jobs.enqueue([request])
-    await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+    await store.jobs.act(BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="x", limit=1)
     clock.advance(6)
-    assert dedupe_keys.holder(tables, request, clock.now()) is None
+    assert store._storage.begin(clock.now()).key_holder("work", "a") is None
     assert len(tables.dedupe_entries) == 1
     await store.jobs.purge(Retention(), limit=10)
     assert tables.dedupe_entries == {}
@@ -122,7 +120,7 @@ async def test_a_fork_does_not_inherit_a_held_lock(store: MemoryStore) -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store._tables.write():
+        with store._storage.write():
             held.set()
             done.wait(60)
 

@@ -10,7 +10,7 @@ import pytest
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.outcome import Snooze
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.running.context import Context
 from tests.engine.faulty import FaultyStore
@@ -97,7 +97,9 @@ async def test_a_cancel_from_elsewhere_arrives(rig: Rig) -> None:
         running = await rig.add("work")
         await started.wait()
         asked_at = time.monotonic()
-        acted = await rig.store.jobs.cancel(Selection(ids=(running,)), reason="stop it", limit=1)
+        acted = await rig.store.jobs.act(
+            BulkAction.CANCEL, Selection(ids=(running,)), reason="stop it", limit=1
+        )
         assert acted.requested == 1
         record = await rig.reaches(running)
         assert (record.status, record.last_error) == (JobStatus.CANCELLED, "stop it")
@@ -156,10 +158,10 @@ async def test_L4_deleting_a_running_job_asks_it_to_stop(rig: Rig) -> None:
     async with rig.working():
         running = await rig.add("work")
         await started.wait()
-        acted = await rig.store.jobs.delete(Selection(ids=(running,)), limit=1)
+        acted = await rig.store.jobs.act(BulkAction.DELETE, Selection(ids=(running,)), limit=1)
         assert (acted.changed, acted.requested) == (0, 1)
         assert (await rig.reaches(running)).status is JobStatus.CANCELLED
-        acted = await rig.store.jobs.delete(Selection(ids=(running,)), limit=1)
+        acted = await rig.store.jobs.act(BulkAction.DELETE, Selection(ids=(running,)), limit=1)
         assert (acted.changed, acted.requested) == (1, 0)
 
 

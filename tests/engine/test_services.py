@@ -223,7 +223,7 @@ async def test_one_leads_and_releases_the_lead_at_once() -> None:
 
 
 async def test_A24_future_jobs_and_people_wake_the_worker(rig: Rig) -> None:
-    from forge_jobs.core.selection import Selection
+    from forge_jobs.core.selection import BulkAction, Selection
 
     async def body(ctx: Context, given: Any) -> None:
         if given.get("dies") and ctx.job.attempts == 1 and not again:
@@ -239,12 +239,12 @@ async def test_A24_future_jobs_and_people_wake_the_worker(rig: Rig) -> None:
         soon = await rig.add("work", delay_s=0.5)
         await rig.reaches(soon, JobStatus.DONE)
         later = await rig.add("work", delay_s=3_600.0)
-        await rig.store.jobs.run_now(Selection(ids=(later,)), limit=1)
+        await rig.store.jobs.act(BulkAction.RUN_NOW, Selection(ids=(later,)), limit=1)
         await rig.reaches(later, JobStatus.DONE)
         dead = await rig.add("work", {"dies": True})
         await rig.reaches(dead, JobStatus.DEAD)
         again.append(1)
-        await rig.store.jobs.retry(Selection(ids=(dead,)), limit=1)
+        await rig.store.jobs.act(BulkAction.RETRY, Selection(ids=(dead,)), limit=1)
         await rig.reaches(dead, JobStatus.DONE)
 
 

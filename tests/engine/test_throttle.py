@@ -9,7 +9,7 @@ from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.outcome import Throttled
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.drain import drain
 from forge_jobs.engine.running.context import Context
@@ -151,7 +151,7 @@ async def test_A10_a_retry_by_a_person_starts_with_all_attempts(
         await drain(still.store, still.registry, clock=clock)
         clock.advance(60)
     assert (await still.record(job_id)).status is JobStatus.DEAD
-    await still.store.jobs.retry(Selection(ids=(job_id,)), limit=1)
+    await still.store.jobs.act(BulkAction.RETRY, Selection(ids=(job_id,)), limit=1)
     await drain(still.store, still.registry, clock=clock)
     record = await still.record(job_id)
     assert (record.status, record.attempts) == (JobStatus.FAILED, 1)

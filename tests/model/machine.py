@@ -8,7 +8,6 @@ act, and compares.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
@@ -32,30 +31,17 @@ T = TypeVar("T")
 _RETAIN = {"done": 50.5, "dead": None, "cancelled": 20.5}
 
 
-class Fault(Enum):
-    """Where a store is known to differ from the contract. A fault that is corrected goes from the
-    list of its test in ``test_stores``."""
-
-    # Of jobs of one bucket that one retry or run_now brings back, the one treated first goes on.
-    FIRST_TREATED_GOES_ON = "first treated goes on"
-    # A finish for an epoch that its owner never held, raised by release or reap, is "already".
-    TAKES_MADE_UP_EPOCH = "takes made-up epoch"
-    # A stale finish of a running job hides the cancel request of that job from the answer.
-    STALE_FINISH_HIDES_STOP = "stale finish hides stop"
-
-
 @dataclass
 class StoreFactory:
     """Where examples of one test run: a loop for all of them, and a fresh store for each.
 
-    ``steps`` are those of the present example; ``faults`` are left out of the comparison.
+    ``steps`` are those of the present example.
     """
 
     runner: asyncio.Runner
     make: Callable[[MovableClock], Store]
     clean: Callable[[], None] = lambda: None
     steps: list[Step] = field(default_factory=list)
-    faults: frozenset[Fault] = frozenset()
 
 
 def pick(rows: Sequence[T], factory: int) -> T:

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from forge_jobs.core.job import Claim
-from forge_jobs.core.selection import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Filter, Selection
 from forge_jobs.store.jobs import Retention, Want
 from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.queues import QueueChange
 
 from . import compare, requests
-from .machine import Fault, pick, shares_a_bucket
+from .machine import pick
 from .requests import ALL, Asked, Outcome, Step
 from .state import CANCELLED, DEAD, DONE, FAILED, HELD, PENDING, RUNNING, SCHEDULED, Job
 from .workers import WorkerMachine
@@ -48,10 +48,10 @@ class WholeMachine(WorkerMachine):
         getattr(self, step.name)(**step.given)
 
     def act(self, verb: str, selection: Selection, limit: int, after: str | None) -> Acted:
-        jobs = self.store.jobs
-        if verb == "cancel":
-            return self.ask(jobs.cancel(selection, reason=REASON, limit=limit, after=after))
-        return self.ask(getattr(jobs, verb)(selection, limit=limit, after=after))
+        action = BulkAction(verb)
+        return self.ask(
+            self.store.jobs.act(action, selection, reason=REASON, limit=limit, after=after)
+        )
 
     def compare_acted(self, verb: str, acted: Acted, chosen: list[Job]) -> None:
         done = self.model.act(verb, chosen, REASON)
@@ -67,8 +67,7 @@ class WholeMachine(WorkerMachine):
         if not jobs:
             return
         chosen = list({job.key: job for job in (pick(jobs, factory) for factory in picks)}.values())
-        if self.out_of_order(verb, chosen):
-            chosen = chosen[:1]
+        self.admit_before(verb)
         selection = Selection(ids=(*(job.id for job in chosen), "no id of ours"))
         acted = self.act(verb, selection, 1, None)
         assert (acted.missing, acted.next) == (1, None)
@@ -88,9 +87,7 @@ class WholeMachine(WorkerMachine):
 
     def act_on_filter(self, verb: str, wanted: Filter, limit: int) -> None:
         """A filter is walked in steps of ``limit`` jobs, newest first."""
-        every = [job for job in self.model.jobs.values() if matches(job, wanted)]
-        if self.out_of_order(verb, every):
-            return
+        self.admit_before(verb)
         met: set[int] = set()
         cursor: str | None = None
         while True:
@@ -108,13 +105,10 @@ class WholeMachine(WorkerMachine):
             if cursor is None:
                 return
 
-    def out_of_order(self, verb: str, jobs: list[Job]) -> bool:
-        """Whether a known fault would show. Held jobs that have room may go on with those that
-        are brought back: the net lets them on before."""
+    def admit_before(self, verb: str) -> None:
+        """Held jobs that have room may go on with those that are brought back: admit them first."""
         if verb in ("retry", "run_now"):
             self.admit()
-        known = Fault.FIRST_TREATED_GOES_ON in self.factory.faults and verb in ("retry", "run_now")
-        return known and shares_a_bucket([job.asked for job in jobs])
 
     def purge(self, keep: Retention) -> None:
         removed = self.ask(self.store.jobs.purge(keep, limit=ALL))

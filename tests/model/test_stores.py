@@ -27,7 +27,7 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 from tests.postgres.schemas import Schemas
 
-from .machine import Fault, StoreFactory
+from .machine import StoreFactory
 from .operators import WholeMachine
 from .shorten import shortened
 
@@ -68,11 +68,7 @@ def walk(factory: StoreFactory, examples: int) -> None:
 
 
 def test_memory(runner: asyncio.Runner) -> None:
-    faults = frozenset({Fault.FIRST_TREATED_GOES_ON, Fault.TAKES_MADE_UP_EPOCH})
-    factory = StoreFactory(
-        runner, lambda clock: MemoryStore(clock, SeededEntropy(7)), faults=faults
-    )
-    walk(factory, 600)
+    walk(StoreFactory(runner, lambda clock: MemoryStore(clock, SeededEntropy(7))), 600)
 
 
 def test_sqlite(runner: asyncio.Runner, tmp_path: Path) -> None:
@@ -82,8 +78,7 @@ def test_sqlite(runner: asyncio.Runner, tmp_path: Path) -> None:
         path = tmp_path / f"{next(numbers)}.db"
         return SqliteStore(path, clock=clock, entropy=SeededEntropy(7))
 
-    faults = frozenset({Fault.TAKES_MADE_UP_EPOCH, Fault.STALE_FINISH_HIDES_STOP})
-    walk(StoreFactory(runner, make, faults=faults), 350)
+    walk(StoreFactory(runner, make), 350)
 
 
 def test_postgres(runner: asyncio.Runner, schemas: Schemas) -> None:

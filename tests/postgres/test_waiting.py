@@ -2,7 +2,7 @@
 
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import LaneOrder, NewJob
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 
@@ -22,7 +22,7 @@ async def test_a_waiting_worker_hears_that_its_job_was_cancelled(
     first = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 5)]))
     assert [job.key for job in first.claims] == [stored.key]
     assert list(first.cancels) == []
-    await store.jobs.cancel(Selection(ids=(stored.id,)), reason="enough", limit=1)
+    await store.jobs.act(BulkAction.CANCEL, Selection(ids=(stored.id,)), reason="enough", limit=1)
     asked.clear()
     second = await store.jobs.exchange(Exchange(owner=owner, number=2, want=[Want("q", 5)]))
     assert list(second.cancels) == [stored.key]

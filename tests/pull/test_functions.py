@@ -614,9 +614,11 @@ def test_cleanup_works_in_batches(queue: JobQueue) -> None:
 
 
 async def _cancel_all(store: Any) -> None:
-    from forge_jobs.core.selection import Filter, Selection
+    from forge_jobs.core.selection import BulkAction, Filter, Selection
 
-    await store.jobs.cancel(Selection(filter=Filter(queue="jobs")), reason="x", limit=2_000)
+    await store.jobs.act(
+        BulkAction.CANCEL, Selection(filter=Filter(queue="jobs")), reason="x", limit=2_000
+    )
 
 
 @without_a_server

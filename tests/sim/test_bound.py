@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-
-from forge_jobs.backends.memory import limit_buckets, limited_claim, transitions
 from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.tables import Tables
+
+from forge_jobs.backends.memory import limit_buckets, limited_claim, transitions
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import Limit
 from rigs.simulation.world import Options, simulate

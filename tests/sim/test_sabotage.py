@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from forge_jobs.backends.memory import claims, dedupe_keys, transitions
 from forge_jobs.backends.memory.jobs import MemoryJobs
 from forge_jobs.backends.memory.processes import MemoryProcesses
 from forge_jobs.backends.memory.rows import Row
 from forge_jobs.backends.memory.tables import Tables
+
+from forge_jobs.backends.memory import claims, dedupe_keys, transitions
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import NewJob

@@ -9,7 +9,7 @@ import pytest
 
 from forge_jobs.config import EngineSettings
 from forge_jobs.core.job import JobRecord, NewJob
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
 from rigs.simulation.clocks import pass_time
@@ -258,8 +258,8 @@ def test_a_running_handler_hears_a_cancel_within_a_second(seed: int) -> None:
         job = await scene.enqueue(work_s=60)
         await scene.until(lambda: len(scene.starts(job)) == 1, 2)
         await pass_time(5)
-        await scene.ground.store.jobs.cancel(
-            Selection(ids=(job,)), reason="no longer wanted", limit=1
+        await scene.ground.store.jobs.act(
+            BulkAction.CANCEL, Selection(ids=(job,)), reason="no longer wanted", limit=1
         )
         await scene.until(lambda: ("a1", "CancelledError") in scene.ends(job), 1)
         await scene.until_status(job, JobStatus.CANCELLED, 1)

@@ -12,7 +12,7 @@ from forge_jobs.backends.sqlite.io.writer import Writer
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.errors import Invalid, NotFound
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess
 from forge_jobs.store.queues import QueueChange
@@ -168,7 +168,7 @@ async def test_closing_resolves_every_call(path: Path) -> None:
 
 async def test_keys_are_never_assigned_twice(store: SqliteStore) -> None:
     (first,) = store.enqueue_sync([A_JOB])
-    acted = await store.jobs.delete(Selection(ids=(first.id,)), limit=1)
+    acted = await store.jobs.act(BulkAction.DELETE, Selection(ids=(first.id,)), limit=1)
     assert acted.changed == 1
     (second,) = store.enqueue_sync([A_JOB])
     assert second.key > first.key

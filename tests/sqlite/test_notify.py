@@ -12,7 +12,7 @@ from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.backends.sqlite.os.notify_socket import Message, NotifySender, NotifySocket
 from forge_jobs.backends.sqlite.store import SqliteStore
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from tests.sqlite.conftest import Start, read_line
 
@@ -92,7 +92,7 @@ async def test_unrelated_commits_notify_no_listener(store: SqliteStore, path: Pa
     await asyncio.sleep(0.3)
     for _ in range(3):
         (other,) = store.enqueue_sync([NewJob(kind="k", queue="elsewhere")])
-        await store.jobs.cancel(Selection(ids=(other.id,)), reason="no", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(other.id,)), reason="no", limit=1)
         await asyncio.sleep(0.15)
     assert notifications == 0
     await subscription.close()

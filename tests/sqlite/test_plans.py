@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
 
 from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.backends.sqlite import (
@@ -16,7 +17,6 @@ from forge_jobs.backends.sqlite import (
     schema,
     transitions,
 )
-from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY

@@ -8,7 +8,7 @@ from forge_jobs.core import payload
 from forge_jobs.core.errors import Invalid, JobFailed, NotFound, ResultTimeout
 from forge_jobs.core.instant import Duration, Instant, seconds, to_datetime
 from forge_jobs.core.job import AttemptError, JobRecord, LogLine
-from forge_jobs.core.selection import Acted, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Selection
 from forge_jobs.core.status import JobStatus, is_terminal
 from forge_jobs.kit.thread_result import ThreadResult
 from forge_jobs.store.jobs import Peek
@@ -124,14 +124,18 @@ class Job(Generic[R]):
         """
         chosen = Selection(ids=(self.id,))
         return self._cancelled(
-            self._client.access.run(lambda store: store.jobs.cancel(chosen, reason=reason, limit=1))
+            self._client.access.run(
+                lambda store: store.jobs.act(BulkAction.CANCEL, chosen, reason=reason, limit=1)
+            )
         )
 
     async def acancel(self, reason: str = _REASON) -> bool:
         """``cancel`` for coroutines."""
         store = await self._client.access.aready()
         chosen = Selection(ids=(self.id,))
-        return self._cancelled(await store.jobs.cancel(chosen, reason=reason, limit=1))
+        return self._cancelled(
+            await store.jobs.act(BulkAction.CANCEL, chosen, reason=reason, limit=1)
+        )
 
     def logs(self) -> list[LogLine]:
         """The lines written with ``ctx.log``, oldest first."""

@@ -1,5 +1,6 @@
 """Filters for lists of jobs, selections for bulk actions, and pages with cursors."""
 
+from enum import StrEnum
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -36,6 +37,15 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     ids: tuple[str, ...] = ()
     filter: Filter | None = None
+
+
+class BulkAction(StrEnum):
+    """What an operator does to a selection of jobs; ``JobStore.act`` says what each one means."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RUN_NOW = "run_now"
+    DELETE = "delete"
 
 
 class Page(Struct, frozen=True):

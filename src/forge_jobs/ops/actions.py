@@ -7,6 +7,7 @@ and report progress after each batch. A filter reaches only the states its actio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final, Protocol, TypeAlias, assert_never
 
 from msgspec import Struct
@@ -18,7 +19,7 @@ from forge_jobs.core import payload as json_payload
 from forge_jobs.core.counters import CappedCount
 from forge_jobs.core.errors import BadOption, Conflict, ForgeError, NotFound
 from forge_jobs.core.ids import decode
-from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Selection
 from forge_jobs.core.status import LIVE, RETRYABLE, TERMINAL, WAITING, JobStatus
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.redact import prose
@@ -107,28 +108,22 @@ class JobActions:
 
     async def retry(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
         """Make failed, dead and cancelled jobs pending again, with all their attempts."""
-        return await self._run_bulk(Action.RETRY, selection, self._store.jobs.retry, progress)
+        return await self._act(Action.RETRY, BulkAction.RETRY, selection, progress)
 
     async def run_now(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
         """Make scheduled jobs and waiting retries due now."""
-        return await self._run_bulk(Action.RUN_NOW, selection, self._store.jobs.run_now, progress)
+        return await self._act(Action.RUN_NOW, BulkAction.RUN_NOW, selection, progress)
 
     async def delete(self, selection: Selection, *, progress: OnProgress | None = None) -> Acted:
         """Delete jobs that are not running; a running one selected by id gets a cancel request."""
-        return await self._run_bulk(Action.DELETE, selection, self._store.jobs.delete, progress)
+        return await self._act(Action.DELETE, BulkAction.DELETE, selection, progress)
 
     async def cancel(
         self, selection: Selection, *, reason: str = "", progress: OnProgress | None = None
     ) -> Acted:
         """Cancel waiting jobs and request the cancellation of running ones."""
         text = reason or f"cancelled by {self._actor}"
-
-        async def run_batch(
-            selection: Selection, *, limit: int, after: Cursor | None = None
-        ) -> Acted:
-            return await self._store.jobs.cancel(selection, reason=text, limit=limit, after=after)
-
-        return await self._run_bulk(Action.CANCEL, selection, run_batch, progress)
+        return await self._act(Action.CANCEL, BulkAction.CANCEL, selection, progress, reason=text)
 
     async def duplicate(
         self, selection: Selection, *, progress: OnProgress | None = None
@@ -255,6 +250,18 @@ class JobActions:
         return host_id
 
     # ------------------------------------------------------------------------------------- parts
+
+    async def _act(
+        self,
+        action: Action,
+        bulk_action: BulkAction,
+        selection: Selection,
+        progress: OnProgress | None,
+        *,
+        reason: str = "",
+    ) -> Acted:
+        run_batch = partial(self._store.jobs.act, bulk_action, reason=reason)
+        return await self._run_bulk(action, selection, run_batch, progress)
 
     async def _run_bulk(
         self,

@@ -17,7 +17,7 @@ from forge_jobs.core.errors import ForgeError, NotFound, Refused
 from forge_jobs.core.instant import SECOND, Duration, seconds
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Retry
-from forge_jobs.core.selection import Acted, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Selection
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -296,13 +296,15 @@ class JobQueue:
     def cancel(self, job: Job | str) -> None:
         """Cancel a waiting job, or ask a running one to stop. Refused for one that has ended."""
         chosen = self._selection(job)
-        acted = self.access.run(lambda store: store.jobs.cancel(chosen, reason=_REASON, limit=1))
+        acted = self.access.run(
+            lambda store: store.jobs.act(BulkAction.CANCEL, chosen, reason=_REASON, limit=1)
+        )
         self._check_acted(chosen, acted, "cancelled")
 
     def retry(self, job: Job | str) -> None:
         """Make a failed, dead or cancelled job pending, due now and with all its attempts."""
         chosen = self._selection(job)
-        acted = self.access.run(lambda store: store.jobs.retry(chosen, limit=1))
+        acted = self.access.run(lambda store: store.jobs.act(BulkAction.RETRY, chosen, limit=1))
         self._check_acted(chosen, acted, "retried")
 
     def cleanup(self, older_than: Duration = "7d", *, keep_dead: bool = False) -> int:

@@ -23,7 +23,7 @@ from msgspec import Struct
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim, ClaimedJob, Enqueued, JobRecord, LogLine, NewJob
-from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.core.status import JobStatus
 
 
@@ -251,13 +251,28 @@ class JobStore(Protocol):
         many."""
         ...
 
-    async def cancel(
-        self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
+    async def act(
+        self,
+        action: BulkAction,
+        selection: Selection,
+        *,
+        reason: str = "",
+        limit: int,
+        after: Cursor | None = None,
     ) -> Acted:
-        """Cancel waiting jobs; record a cancel request on running ones. Their owner reads it within
-        a second.
+        """Apply one action to the selected jobs.
 
-        For this method and the three below:
+        * CANCEL: waiting jobs are cancelled with ``reason``. Running ones get a cancel request,
+          which their owner reads within a second.
+        * RETRY: failed, dead and cancelled jobs become pending, due now, with attempts and crashes
+          at 0. Their throttle and missing budgets start again, an expiry that has passed is
+          removed, and they hold their dedupe key again. Jobs whose key another live job holds are
+          skipped; of several selected jobs with one key, one is retried.
+        * RUN_NOW: scheduled and failed jobs become pending now, and workers are notified.
+        * DELETE: jobs are deleted with their logs and dedupe keys. A running one gets a cancel
+          request instead.
+
+        Jobs to which the action does not apply are skipped and counted.
 
         * All ids are processed in one call.
         * With a filter, one call processes at most ``limit`` matching jobs, whatever the effect on
@@ -265,32 +280,6 @@ class JobStore(Protocol):
         * Jobs enqueued after the first call are not processed.
         * BadOption for the cursor of another store.
         """
-        ...
-
-    async def retry(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        """Make failed, dead and cancelled jobs pending, with attempts and crashes at 0.
-
-        * The job is due now.
-        * Its throttle and missing budgets start again, and an expiry that has passed is removed.
-        * It holds its dedupe key again.
-        * Jobs in other states are skipped and counted. So are jobs whose key another live job
-          holds; of several selected jobs with one key, one is retried.
-        """
-        ...
-
-    async def run_now(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        """Make scheduled and failed jobs pending now, and notify workers. Others are skipped."""
-        ...
-
-    async def delete(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        """Delete jobs with their logs and dedupe keys. A running one gets a cancel request
-        instead."""
         ...
 
     async def purge(self, keep: Retention, *, limit: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.web import Role
 from tests.web.harness import WebHarness, serve_on_socket, web_harness
 
@@ -112,7 +112,7 @@ async def test_a_job_that_is_deleted_under_an_open_page_is_not_found(harness: We
     store = await harness.forge.aready()
     async with harness.client(Role.ADMIN) as client:
         assert (await client.get(f"/jobs/{job.id}")).status_code == 200
-        await store.jobs.delete(Selection(ids=(job.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(job.id,)), limit=1)
         assert (await client.get(f"/jobs/{job.id}")).status_code == 404
         assert (await client.post(f"/api/jobs/duplicate/{job.id}", json={})).status_code == 404
 

@@ -138,11 +138,11 @@ class Unhurried:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._jobs, name)
 
-    async def cancel(self, *given: Any, **more: Any) -> Any:
+    async def act(self, *given: Any, **more: Any) -> Any:
         self.steps += 1
         if self.steps > 1:
             await self.go_on.wait()
-        return await self._jobs.cancel(*given, **more)
+        return await self._jobs.act(*given, **more)
 
 
 async def test_a_bulk_operation_stops_between_batches(

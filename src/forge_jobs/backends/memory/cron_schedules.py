@@ -1,10 +1,11 @@
 """Cron schedules of the schedule contract on memory: each tick fires once; a bounded history."""
 
-from collections import deque
 from collections.abc import Sequence
 
 from msgspec import structs
 
+from forge_jobs.backends.shared.rowwise.tables import Tables
+from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.schedules import (
@@ -16,18 +17,22 @@ from forge_jobs.store.schedules import (
     Schedule,
 )
 
-from . import transitions
-from .tables import Tables
+from .storage import MemoryStorage
 
 
 class MemoryCronSchedules:
     """The cron methods of ``ScheduleStore``; see ``forge_jobs.store.schedules``."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    @property
+    def _tables(self) -> Tables:
+        return self._storage.tables
 
     async def put(self, schedule: Schedule, *, expect: int | None = None) -> bool:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             known = self._tables.schedules.get(schedule.name)
             version = 0 if known is None else known.version
             if expect not in (None, version):
@@ -35,27 +40,27 @@ class MemoryCronSchedules:
             self._tables.schedules[schedule.name] = structs.replace(
                 schedule, version=version + 1, updated_at=now
             )
-            self._tables.raise_control_version()
+            tx.raise_control_version()
             return True
 
     async def delete(self, name: str) -> bool:
-        with self._tables.write():
+        with self._storage.write() as tx:
             self._tables.fires.pop(name, None)
             if self._tables.schedules.pop(name, None) is None:
                 return False
-            self._tables.raise_control_version()
+            tx.raise_control_version()
             return True
 
     async def get(self, name: str) -> Schedule | None:
-        with self._tables.read():
+        with self._storage.read():
             return self._tables.schedules.get(name)
 
     async def all(self) -> list[Schedule]:
-        with self._tables.read():
+        with self._storage.read():
             return [schedule for _, schedule in sorted(self._tables.schedules.items())]
 
     async def due(self, *, limit: int) -> DueSchedules:
-        with self._tables.read() as now:
+        with self._storage.read() as now:
             enabled = [schedule for schedule in self._tables.schedules.values() if schedule.enabled]
             due = [
                 schedule
@@ -70,11 +75,12 @@ class MemoryCronSchedules:
     async def fire(
         self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
     ) -> list[Fire] | None:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             known = self._tables.schedules.get(name)
             if known is None or not known.enabled or known.next_at != tick:
                 return None
-            fires = [self._fire(new_fire, now) for new_fire in new_fires]
+            fires = [self._fire(tx, new_fire) for new_fire in new_fires]
             fired = [fire.tick for fire in fires if fire.outcome is not FireOutcome.MISSED]
             self._tables.schedules[name] = structs.replace(
                 known,
@@ -88,25 +94,28 @@ class MemoryCronSchedules:
             return fires
 
     async def trigger(self, name: str, job: NewJob) -> Fire | None:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             if name not in self._tables.schedules:
                 return None
-            stored = transitions.insert(self._tables, job, now)
+            [stored] = tx.insert([job])
             outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.TRIGGERED
             fire = Fire(now, now, outcome, stored.id)
             self._append_history(name, [fire])
             return fire
 
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
-        with self._tables.read():
+        with self._storage.read():
             return list(reversed(self._tables.fires.get(name, ())))[:limit]
 
-    def _fire(self, new_fire: NewFire, now: Instant) -> Fire:
+    def _fire(self, tx: Transaction, new_fire: NewFire) -> Fire:
+        now = tx.now
         if new_fire.job is None:
             return Fire(new_fire.tick, now, FireOutcome.MISSED, None, new_fire.missed)
-        stored = transitions.insert(self._tables, new_fire.job, now)
+        [stored] = tx.insert([new_fire.job])
         outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.FIRED
         return Fire(new_fire.tick, now, outcome, stored.id, new_fire.missed)
 
     def _append_history(self, name: str, fires: Sequence[Fire]) -> None:
-        self._tables.fires.setdefault(name, deque(maxlen=FIRES_KEPT)).extend(fires)
+        known = self._tables.fires.get(name, ())
+        self._tables.fires[name] = (*known, *fires)[-FIRES_KEPT:]

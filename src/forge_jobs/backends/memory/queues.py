@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, structs
 
+from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import OPEN
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
-from .tables import Tables
+from .storage import MemoryStorage
 
 _MAX_SLOTS = 100_000
 
@@ -16,57 +17,63 @@ _MAX_SLOTS = 100_000
 class MemoryQueues:
     """``QueueStore`` on memory; see ``forge_jobs.store.queues`` for what each method promises."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    @property
+    def _tables(self) -> Tables:
+        return self._storage.tables
 
     async def ensure(self, name: str, *, slots: int) -> QueueConfig:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             if name not in self._tables.queues:
                 config = QueueConfig(name=name, slots=slots, updated_at=now)
                 _check(config)
                 self._tables.queues[name] = config
-                self._tables.raise_control_version()
+                tx.raise_control_version()
             return self._with_gate(name)
 
     async def get(self, name: str) -> QueueConfig | None:
-        with self._tables.read():
+        with self._storage.read():
             return self._with_gate(name) if name in self._tables.queues else None
 
     async def all(self) -> list[QueueConfig]:
-        with self._tables.read():
+        with self._storage.read():
             return [self._with_gate(name) for name in sorted(self._tables.queues)]
 
     async def change(self, name: str, change: QueueChange) -> QueueConfig:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             fields = structs.asdict(change)
             given = {field: value for field, value in fields.items() if value is not UNSET}
             config = structs.replace(self._known(name), **given, updated_at=now)
             _check(config)
             self._tables.queues[name] = config
-            self._tables.raise_control_version()
+            tx.raise_control_version()
             return self._with_gate(name)
 
     async def open_gate(self, name: str) -> None:
-        with self._tables.write():
+        with self._storage.write() as tx:
             self._known(name)
             self._tables.gates[name] = OPEN
-            self._tables.raise_control_version()
+            tx.raise_control_version()
 
     async def forget(self, name: str) -> None:
-        with self._tables.write():
+        with self._storage.write() as tx:
             self._known(name)
             del self._tables.queues[name]
             self._tables.gates.pop(name, None)
-            self._tables.raise_control_version()
+            tx.raise_control_version()
 
     async def publish(self, kinds: Mapping[str, str]) -> None:
-        with self._tables.write():
+        with self._storage.write() as tx:
             if any(self._tables.kinds.get(kind) != queue for kind, queue in kinds.items()):
                 self._tables.kinds.update(kinds)
-                self._tables.raise_control_version()
+                tx.raise_control_version()
 
     async def kinds(self) -> dict[str, str]:
-        with self._tables.read():
+        with self._storage.read():
             return dict(sorted(self._tables.kinds.items()))
 
     def _known(self, name: str) -> QueueConfig:

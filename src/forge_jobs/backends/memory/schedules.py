@@ -24,7 +24,8 @@ class MemorySchedules(MemoryCronSchedules):
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             if scope not in self._tables.token_buckets:
                 self._tables.token_buckets[scope] = full(
                     scope, capacity=capacity, refill_per_s=refill_per_s, now=now
@@ -35,7 +36,8 @@ class MemorySchedules(MemoryCronSchedules):
         self, scope: str, *, capacity: float, refill_per_s: float
     ) -> TokenBucket:
         check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             known = self._tables.token_buckets.get(scope)
             bucket = (
                 full(scope, capacity=capacity, refill_per_s=refill_per_s, now=now)
@@ -46,19 +48,21 @@ class MemorySchedules(MemoryCronSchedules):
             return bucket
 
     async def take(self, scope: str, permits: int) -> Grant:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             left, grant = taken(self._known(scope), permits, now)
             self._tables.token_buckets[scope] = left
             return grant
 
     async def drain(self, scope: str) -> None:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             self._tables.token_buckets[scope] = structs.replace(
                 self._filled(scope, now), tokens=0.0
             )
 
     async def buckets(self) -> list[TokenBucket]:
-        with self._tables.read() as now:
+        with self._storage.read() as now:
             return [self._filled(scope, now) for scope in sorted(self._tables.token_buckets)]
 
     def _filled(self, scope: str, now: Instant) -> TokenBucket:

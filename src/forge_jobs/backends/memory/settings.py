@@ -1,47 +1,55 @@
 """The settings contract on memory."""
 
+from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import Setting
 
-from .tables import Tables
+from .storage import MemoryStorage
 
 
 class MemorySettings:
     """``SettingStore`` on memory; see ``forge_jobs.store.settings``."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    @property
+    def _tables(self) -> Tables:
+        return self._storage.tables
 
     async def get(self, namespace: str, name: str) -> Setting | None:
         check_name(namespace, name)
-        with self._tables.read() as now:
+        with self._storage.read() as now:
             return self._current(namespace, name, now)
 
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         check_setting(namespace, name, value, ttl_s)
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             return self._write(namespace, name, value, ttl_s, now)
 
     async def put_if_absent(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         check_setting(namespace, name, value, ttl_s)
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             current = self._current(namespace, name, now)
             return current or self._write(namespace, name, value, ttl_s, now)
 
     async def delete(self, namespace: str, name: str) -> bool:
         check_name(namespace, name)
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             existed = self._current(namespace, name, now) is not None
             self._tables.settings.pop((namespace, name), None)
             return existed
 
     async def trim(self, namespace: str, *, keep: int) -> int:
-        with self._tables.write():
+        with self._storage.write():
             expiring = [
                 (setting.until, key)
                 for key, setting in self._tables.settings.items()
@@ -51,7 +59,8 @@ class MemorySettings:
             return self._remove([key for _, key in beyond])
 
     async def purge(self, *, limit: int) -> int:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             ended = [
                 key
                 for key, setting in self._tables.settings.items()

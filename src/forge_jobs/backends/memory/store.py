@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from forge_jobs.backends.shared.rowwise.jobs import RowwiseJobs
+from forge_jobs.backends.shared.rowwise.metrics import RowwiseMetrics
+from forge_jobs.backends.shared.rowwise.processes import RowwiseProcesses
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
@@ -18,14 +21,11 @@ from forge_jobs.store.store import (
     Subscription,
 )
 
-from .jobs import MemoryJobs
 from .limits import MemoryLimits
-from .metrics import MemoryMetrics
-from .processes import MemoryProcesses
 from .queues import MemoryQueues
 from .schedules import MemorySchedules
 from .settings import MemorySettings
-from .tables import Listener, Tables
+from .storage import Listener, MemoryStorage
 
 _SCHEMA = SchemaStatus(1, 1, 1)
 
@@ -37,19 +37,19 @@ class MemoryStore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY) -> None:
         self._clock = clock
-        self._tables = Tables(clock, entropy)
-        self.jobs = MemoryJobs(self._tables)
-        self.processes = MemoryProcesses(self._tables)
-        self.queues = MemoryQueues(self._tables)
-        self.schedules = MemorySchedules(self._tables)
-        self.metrics = MemoryMetrics(self._tables)
-        self.limits = MemoryLimits(self._tables)
-        self.settings = MemorySettings(self._tables)
-        self.maintenance = MemoryMaintenance(self._tables)
+        self._storage = MemoryStorage(clock, entropy)
+        self.jobs = RowwiseJobs(self._storage)
+        self.processes = RowwiseProcesses(self._storage)
+        self.queues = MemoryQueues(self._storage)
+        self.schedules = MemorySchedules(self._storage)
+        self.metrics = RowwiseMetrics(self._storage)
+        self.limits = MemoryLimits(self._storage)
+        self.settings = MemorySettings(self._storage)
+        self.maintenance = MemoryMaintenance(self._storage)
 
     @property
     def tag(self) -> int:
-        return self._tables.tag
+        return self._storage.tables.tag
 
     async def open(self, *, migrate: bool = True) -> None:
         pass
@@ -77,32 +77,32 @@ class MemoryStore:
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
         listener = Listener(frozenset(queues), notify)
-        with self._tables.read():
-            self._tables.listeners.append(listener)
-        return MemorySubscription(self._tables, listener)
+        with self._storage.read():
+            self._storage.listeners.append(listener)
+        return MemorySubscription(self._storage, listener)
 
     def after_fork(self) -> None:
-        self._tables.after_fork()
+        self._storage.after_fork()
 
 
 class MemorySubscription:
     """One subscription; its callback is called on the thread that made the write."""
 
-    def __init__(self, tables: Tables, listener: Listener) -> None:
-        self._tables = tables
+    def __init__(self, storage: MemoryStorage, listener: Listener) -> None:
+        self._storage = storage
         self._listener = listener
 
     async def close(self) -> None:
-        with self._tables.read():
-            if self._listener in self._tables.listeners:
-                self._tables.listeners.remove(self._listener)
+        with self._storage.read():
+            if self._listener in self._storage.listeners:
+                self._storage.listeners.remove(self._listener)
 
 
 class MemoryMaintenance:
     """``Maintenance`` on memory: there is no schema."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
 
     async def migrate(self) -> SchemaStatus:
         return _SCHEMA
@@ -111,13 +111,14 @@ class MemoryMaintenance:
         return _SCHEMA
 
     async def drop(self) -> None:
-        with self._tables.write():
-            self._tables.clear()
-            self._tables.raise_control_version()
+        with self._storage.write() as tx:
+            self._storage.clear()
+            tx.tables = self._storage.tables
+            tx.raise_control_version()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
-        with self._tables.read():
-            jobs = len(self._tables.jobs)
+        with self._storage.read():
+            jobs = len(self._storage.tables.jobs)
         return [
             Finding(Severity.OK, "store", f"in memory, {jobs} jobs"),
             Finding(

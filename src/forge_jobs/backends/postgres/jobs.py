@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from forge_jobs.core.job import Claim, Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
 from forge_jobs.store.jobs import (
     Exchange,
     Exchanged,
@@ -15,7 +15,7 @@ from forge_jobs.store.jobs import (
 )
 
 from . import rows, sql_files
-from .bulk import Bulk
+from .actions import Actions
 from .connection.server import Link, Server
 from .enqueue import Enqueuer
 from .exchange import Exchanger
@@ -32,7 +32,7 @@ class PostgresJobs:
         self._enqueuer = enqueuer
         self._looks = looks
         self._exchanger = Exchanger(server, bell, enqueuer)
-        self._bulk = Bulk(server, bell, looks)
+        self._actions = Actions(server, bell, looks)
         self._sql = sql_files.statements("jobs", server.address.schema)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -102,28 +102,19 @@ class PostgresJobs:
         await self._woken(woken)
         return moved
 
-    async def cancel(
-        self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
+    async def act(
+        self,
+        action: BulkAction,
+        selection: Selection,
+        *,
+        reason: str = "",
+        limit: int,
+        after: Cursor | None = None,
     ) -> Acted:
-        return await self._bulk.cancel(selection, reason=reason, limit=limit, after=after)
-
-    async def retry(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._bulk.retry(selection, limit=limit, after=after)
-
-    async def run_now(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._bulk.run_now(selection, limit=limit, after=after)
-
-    async def delete(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._bulk.delete(selection, limit=limit, after=after)
+        return await self._actions.act(action, selection, reason=reason, limit=limit, after=after)
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
-        return await self._bulk.purge(keep, limit=limit)
+        return await self._actions.purge(keep, limit=limit)
 
     async def get(self, job_id: str) -> JobRecord | None:
         return await self._looks.get(job_id)

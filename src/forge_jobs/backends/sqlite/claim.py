@@ -7,17 +7,17 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
+from forge_jobs.backends.shared.rowwise import dedupe_keys
 from forge_jobs.core.errors import Corrupt
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 
-from . import dedupe_keys, transitions
-from .finish import SQL
 from .io.transaction import Tx
+from .json_text import as_json
 from .rows import SEPARATOR, SLOW_FINISH, SLOW_START, read_details, read_options
-from .transitions import as_json
+from .short_finish import SQL
 
 _CANDIDATES: Final = SQL["candidates"]
 _CLAIM: Final = SQL["claim"]
@@ -167,7 +167,7 @@ def _add_extras(
                 unique_while_waiting.append(key)
     if expiring:
         tx.execute(SQL["clear_expiry"], (as_json(expiring),))
-    for row in transitions.load(tx, unique_while_waiting).values() if unique_while_waiting else ():
+    for row in tx.load(unique_while_waiting).values() if unique_while_waiting else ():
         dedupe_keys.started(tx, row)
 
 

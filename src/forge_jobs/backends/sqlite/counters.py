@@ -1,20 +1,15 @@
-"""The counters of one transaction: jobs by state, and events per minute.
+"""The counters of one transaction, written once at its end.
 
-Changes are collected here and written once at the end of the transaction, however many jobs it
-changed: jobs by state in place, everything else as one appended entry (see ``roll_up``).
+Jobs by state are changed in place, everything else is one appended entry (see ``roll_up``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from forge_jobs.backends.shared.rowwise.counters import TransactionCounters
 from forge_jobs.backends.shared.sql_text import SqlText
-from forge_jobs.core.counters import Minute
-from forge_jobs.core.decide import Finish
-from forge_jobs.core.histogram import EMPTY, histogram
-from forge_jobs.core.instant import MINUTE, SECOND, Instant
-from forge_jobs.core.status import Event, JobStatus
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "counters.sql")
 Execute = Callable[..., Any]
@@ -23,130 +18,18 @@ _ADD_COUNTS: Final = SQL["add_counts"]
 _ADD_ENTRY: Final = SQL["add_entry"]
 _encode = msgspec.json.encode
 
-# Looked up once: on Python 3.11 each access to an enum member costs as much as a function call.
-_RUNNING, _PENDING, _SCHEDULED = JobStatus.RUNNING, JobStatus.PENDING, JobStatus.SCHEDULED
-_HELD, _DONE, _FAILED = JobStatus.HELD, JobStatus.DONE, JobStatus.FAILED
-_DEAD, _CANCELLED, _MISSING = JobStatus.DEAD, JobStatus.CANCELLED, Event.MISSING
-_DONE_EVENT: Final = Event.DONE
 
+class Counters(TransactionCounters):
+    """The changes of one transaction, and the two statements that write them."""
 
-class _KindCounters:
-    """The events of one queue and kind."""
-
-    __slots__ = (
-        "cancelled", "dead", "done", "enqueued", "ran", "released", "retried", "started",
-        "throttled", "took", "waited",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.enqueued = self.started = self.done = self.retried = self.dead = 0
-        self.cancelled = self.throttled = self.released = 0
-        self.waited: list[float] = []
-        self.ran: list[float] = []
-        self.took: list[float] = []
-
-    def minute(self, at: Instant, queue: str, kind: str) -> Minute:
-        return Minute(
-            at=at,
-            queue=queue,
-            kind=kind,
-            enqueued=self.enqueued,
-            started=self.started,
-            done=self.done,
-            retried=self.retried,
-            dead=self.dead,
-            cancelled=self.cancelled,
-            throttled=self.throttled,
-            released=self.released,
-            waited=histogram(self.waited) if self.waited else EMPTY,
-            ran=histogram(self.ran) if self.ran else EMPTY,
-            took=histogram(self.took) if self.took else EMPTY,
-        )
-
-
-class Counters:
-    """The changes of one transaction; all in its own minute unless a minute is given."""
-
-    __slots__ = ("_counts", "_kinds", "_minute", "_now")
-
-    def __init__(self, now: Instant) -> None:
-        self._now = now
-        self._minute = now - now % MINUTE
-        self._counts: dict[tuple[str, str, str], int] = {}
-        self._kinds: dict[tuple[Instant, str, str], _KindCounters] = {}
-
-    def inserted(
-        self, queue: str, kind: str, status: str, jobs: int = 1, minute: Instant | None = None
-    ) -> None:
-        """New jobs were stored in this state."""
-        self._add_jobs(queue, kind, status, jobs)
-        self._kind(queue, kind, minute).enqueued += jobs
-
-    def transitioned(
-        self, queue: str, kind: str, source: JobStatus, target: JobStatus, jobs: int = 1
-    ) -> None:
-        """Jobs changed their state. A transition from running to a waiting state counts as a
-        release; ``reaped`` and ``throttled`` correct that."""
-        self._add_jobs(queue, kind, source, -jobs)
-        self._add_jobs(queue, kind, target, jobs)
-        if target is _RUNNING:
-            self._kind(queue, kind).started += jobs
-        elif target is _DONE:
-            self._kind(queue, kind).done += jobs
-        elif target is _FAILED:
-            self._kind(queue, kind).retried += jobs
-        elif target is _DEAD:
-            self._kind(queue, kind).dead += jobs
-        elif target is _CANCELLED:
-            self._kind(queue, kind).cancelled += jobs
-        elif source is _RUNNING and target in (_PENDING, _SCHEDULED, _HELD):
-            self._kind(queue, kind).released += jobs
-
-    def deleted(self, queue: str, kind: str, status: str) -> None:
-        """A job was deleted; its events stay."""
-        self._add_jobs(queue, kind, status, -1)
-
-    def reaped(self, queue: str, kind: str) -> None:
-        """The last release was a started job of a dead owner, which will be retried."""
-        counters = self._kind(queue, kind)
-        counters.released -= 1
-        counters.retried += 1
-
-    def throttled(self, queue: str, kind: str) -> None:
-        """The last release was a throttle."""
-        counters = self._kind(queue, kind)
-        counters.released -= 1
-        counters.throttled += 1
-
-    def finished(self, queue: str, kind: str, finishes: Sequence[Finish]) -> None:
-        """Record the times of finished runs."""
-        counters, now = self._kind(queue, kind), self._now
-        counters.waited += [finish.waited_s for finish in finishes if finish.event is not _MISSING]
-        counters.ran += [finish.ran_s for finish in finishes if finish.event is not _MISSING]
-        counters.took += [
-            (now - finish.enqueued_at) / SECOND
-            for finish in finishes
-            if finish.event is _DONE_EVENT
-        ]
+    __slots__ = ()
 
     def write(self, execute: Execute) -> int:
         """Write everything, with at most two statements. Returns the id of the entry, or 0."""
-        if self._counts:
-            counts = [(*name, jobs) for name, jobs in self._counts.items() if jobs]
-            if counts:
-                execute(_ADD_COUNTS, (_encode(counts).decode(),))
-        if not self._kinds:
+        counts = self.counts()
+        if counts:
+            execute(_ADD_COUNTS, (_encode(counts).decode(),))
+        minutes = self.minutes()
+        if not minutes:
             return 0
-        minutes = [counters.minute(*name) for name, counters in self._kinds.items()]
         return execute(_ADD_ENTRY, (_encode(minutes).decode(),)).lastrowid
-
-    def _add_jobs(self, queue: str, kind: str, status: str, jobs: int) -> None:
-        name = (queue, kind, status)
-        self._counts[name] = self._counts.get(name, 0) + jobs
-
-    def _kind(self, queue: str, kind: str, minute: Instant | None = None) -> _KindCounters:
-        name = (self._minute if minute is None else minute, queue, kind)
-        counters = self._kinds.get(name)
-        if counters is None:
-            counters = self._kinds[name] = _KindCounters()
-        return counters

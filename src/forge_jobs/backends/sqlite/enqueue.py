@@ -1,27 +1,22 @@
 """Stores new jobs: enqueued ones, successors, and those in a user's own transaction."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.json import encode
 
-from forge_jobs.backends.shared.sql_text import SqlText
+from forge_jobs.backends.shared.rowwise.limit_buckets import BucketAssigner
 from forge_jobs.core import ids
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.core.status import JobStatus
 
 from .io.operation import Batchable
+from .io.transaction import KEYS_SQL as SQL
 from .io.transaction import Tx
 from .io.writer import Writer
-from .rows import bound_row, is_due, is_due_now, is_plain, needs_body, new_row
+from .rows import Row, bound_row, is_due, is_due_now, is_plain, needs_body, new_row
 
-if TYPE_CHECKING:
-    from .limit_buckets import BucketAssigner
-
-SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "enqueue.sql")
-
-_KEY_HOLDER: Final = SQL["key_holder"]
 _TAKE_KEY: Final = SQL["take_key"]
 _BODY: Final = SQL["insert_body"]
 _INSERT_ONE: Final = SQL["insert_jobs"]
@@ -84,7 +79,7 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     run: _Run | None = None
     entered: dict[tuple[str, str, JobStatus], int] = {}
     new_keys: dict[tuple[str, str], Enqueued] = {}
-    assigner: BucketAssigner | None = None
+    assigner: BucketAssigner[Row] | None = None
     for job in jobs:
         if job.dedupe_key is not None:
             taken = new_keys.get((job.kind, job.dedupe_key)) or _key_holder(tx, job, job.dedupe_key)
@@ -96,7 +91,7 @@ def insert_uncounted(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
             status, head, payload = new_row(job, now)
         else:
             if assigner is None:
-                assigner = _bucket_assigner(tx)
+                assigner = BucketAssigner(tx)
             bucket = assigner.bucket_for(job, is_due=is_due(job, now)) if not job.hold else None
             status, head, payload = bound_row(job, now, bucket)
         if run is None or head != run.head:
@@ -156,18 +151,12 @@ def insert_single(writer: Writer, job: NewJob, now: Instant, tag: int) -> Enqueu
     return Enqueued(key, ids.job_id(key, now, tag), False, JobStatus.PENDING)
 
 
-def _bucket_assigner(tx: Tx) -> "BucketAssigner":
-    from .limit_buckets import BucketAssigner
-
-    return BucketAssigner(tx)
-
-
 def _key_holder(tx: Tx, job: NewJob, dedupe_key: str) -> Enqueued | None:
-    found = tx.execute(_KEY_HOLDER, (job.kind, dedupe_key, tx.now)).fetchone()
-    if found is None:
+    holder = tx.key_holder(job.kind, dedupe_key)
+    if holder is None:
         return None
-    key, status, enqueued_at = found
-    return Enqueued(key, ids.job_id(key, enqueued_at, tx.tag), True, JobStatus(status))
+    known = ids.job_id(holder.key, holder.enqueued_at, tx.tag)
+    return Enqueued(holder.key, known, True, holder.status)
 
 
 def _write(tx: Tx, runs: list[_Run]) -> None:

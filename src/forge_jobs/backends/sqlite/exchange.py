@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from forge_jobs.backends.shared.rowwise import finish
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Claim
@@ -17,15 +18,16 @@ from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict, Want
 
-from . import claim, finish, limited_claim, transitions
-from .finish import SQL
+from . import claim, limited_claim, promotion, short_finish
 from .io.operation import RunAlone
 from .io.transaction import Tx
+from .json_text import as_json, read_keys
 from .limit_buckets import StoredLimit
 from .rows import Row
-from .transitions import as_json
+from .short_finish import SQL
 
 _SNAPSHOT: Final = SQL["snapshot"]
+_CANCELS: Final = SQL["cancels"]
 _MARK_STARTED: Final = SQL["mark_started"]
 MAX_PROMOTED: Final = 1_000
 _names_of = msgspec.json.Decoder(list[str]).decode
@@ -71,7 +73,7 @@ class ExchangeOperation:
         )
         tx.set_key_marks(ingested, top_key)
         tx.ingest()
-        cancel_keys = set(transitions.read_keys(cancels)) if cancels != "[]" else set[int]()
+        cancel_keys = set(read_keys(cancels)) if cancels != "[]" else set[int]()
         verdicts, dues_changed = self._write_finishes(tx, cancel_keys)
         tx.admit_held()
         limits = None
@@ -86,7 +88,7 @@ class ExchangeOperation:
             # The finishes of this exchange may have changed what the snapshot read.
             current_gates = {queue: Gate(until, count) for queue, until, count in _gates_of(gates)}
             for name in {finish.gate_of(item) for item in request.finish if _is_throttle(item)}:
-                current_gates[name] = finish.read_gate(tx, name)
+                current_gates[name] = tx.gate(name)
             limited_claims = None
             if limits is not None:
                 # Jobs that were released or admitted above may be on a track now.
@@ -106,11 +108,9 @@ class ExchangeOperation:
                 released.key for released in request.release
             ]
             tx.after_commit.append(lambda: self._update_slow_keys(claimed.slow_finish, removed))
-        if cancel_keys:
-            ended = {item.key for item in request.finish} | {
-                released.key for released in request.release
-            }
-            cancel_keys -= ended
+        if cancel_keys and dues_changed:
+            # Some of them may have ended; a stale finish has not ended its job.
+            cancel_keys = set(read_keys(tx.row(_CANCELS, (owner,))[0]))
         return Exchanged(
             now=tx.now,
             alive=alive,
@@ -153,7 +153,7 @@ class ExchangeOperation:
                 touched[row.key] = row
         if short:
             try:
-                finish.finish_done(tx, request.owner, short, timed=request.timed)
+                short_finish.finish_done(tx, request.owner, short, timed=request.timed)
             except RunAlone:
                 self._row_by_row = True
                 raise
@@ -165,7 +165,7 @@ class ExchangeOperation:
             if row is not None:
                 finish.release(tx, row)
                 touched[row.key] = row
-        transitions.store(tx, list(touched.values()))
+        tx.store(list(touched.values()))
         self._mark_started(tx)
         return verdicts, bool(slow or request.release)
 
@@ -190,7 +190,7 @@ class ExchangeOperation:
         wanted = [item.key for item in slow]
         wanted += [released.key for released in request.release]
         wanted += [note.claim.key for note in request.notes]
-        return transitions.load(tx, dict.fromkeys(wanted)) if wanted else {}
+        return tx.load(dict.fromkeys(wanted)) if wanted else {}
 
     def _mark_started(self, tx: Tx) -> None:
         epochs: dict[int, list[int]] = {}
@@ -203,12 +203,12 @@ class ExchangeOperation:
         for epoch, keys in epochs.items():
             tx.execute(_MARK_STARTED, (tx.now, as_json(keys), epoch, self._request.owner))
         if slow:
-            rows = transitions.load(tx, [held.key for held in slow])
+            rows = tx.load([held.key for held in slow])
             claimed = [finish.claimed_row(rows, self._request.owner, held) for held in slow]
             started = [row for row in claimed if row is not None]
             for row in started:
                 finish.start(tx, row, tx.now)
-            transitions.store(tx, started)
+            tx.store(started)
 
     # ---------------------------------------------------------------- claims
 
@@ -227,7 +227,7 @@ class ExchangeOperation:
             if dues_changed:
                 due = claim.next_due(tx, want.queue)
             if due is not None and due <= tx.now:
-                transitions.promote(tx, want.queue, MAX_PROMOTED)
+                promotion.promote(tx, want.queue, MAX_PROMOTED)
                 tx.admit_held()
                 if limits is None:
                     limits = limited_claim.LimitedClaim(tx, {}, gates, on_track=True)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from forge_jobs.backends.shared.rowwise import actions, finish, limit_buckets, transitions
+from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.job import Enqueued, JobRecord, NewJob
-from forge_jobs.core.selection import Acted, Cursor, Filter, Page, Selection
-from forge_jobs.core.status import TERMINAL, Event, JobStatus
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Page, Selection
+from forge_jobs.core.status import TERMINAL, JobStatus
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.jobs import (
     Exchange,
@@ -20,16 +22,16 @@ from forge_jobs.store.jobs import (
     Retention,
 )
 
-from . import bulk, dedupe_keys, enqueue, finish, processes, queries, transitions
+from . import enqueue, processes, promotion, queries
 from .counters import Execute
 from .exchange import ExchangeOperation
 from .io.reader import Reader
-from .io.transaction import Tx
+from .io.transaction import KEYS_SQL, ROWS_SQL, Tx
 from .io.writer import Writer
+from .json_text import as_json, read_keys
 from .os import liveness_file
 from .os.database_file import DatabaseFile
 from .os.liveness_file import LivenessFiles
-from .transitions import as_json
 
 _NOTHING_REAPED: Final = Reaped()
 
@@ -92,27 +94,24 @@ class SqliteJobs:
         return await self._writer.call(partial(_promote, limit))
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
-        return await self._writer.call(partial(_unhold, limit_key, limit))
+        return await self._writer.call(
+            lambda tx: limit_buckets.unhold(tx, limit_key, max(limit, 0))
+        )
 
-    async def cancel(
-        self, selection: Selection, *, reason: str, limit: int, after: Cursor | None = None
+    async def act(
+        self,
+        action: BulkAction,
+        selection: Selection,
+        *,
+        reason: str = "",
+        limit: int,
+        after: Cursor | None = None,
     ) -> Acted:
-        return await self._act(selection, partial(bulk.cancel, reason), limit, after)
-
-    async def retry(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._act(selection, bulk.retry, limit, after)
-
-    async def run_now(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._act(selection, bulk.run_now, limit, after)
-
-    async def delete(
-        self, selection: Selection, *, limit: int, after: Cursor | None = None
-    ) -> Acted:
-        return await self._act(selection, bulk.delete, limit, after)
+        if selection.ids and selection.filter is not None:
+            raise BadOption("a selection takes ids or a filter, not both")
+        return await self._writer.call(
+            lambda tx: _act(tx, action, selection, reason=reason, limit=limit, after=after)
+        )
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         now = self._clock.now()
@@ -134,11 +133,6 @@ class SqliteJobs:
             lambda connection: queries.peek(connection, job_ids, self.tag)
         )
 
-    async def _act(
-        self, selection: Selection, action: bulk.Action, limit: int, after: Cursor | None
-    ) -> Acted:
-        return await self._writer.call(lambda tx: bulk.act(tx, selection, action, limit, after))
-
     # ---------------------------------------------------------------- reaping
 
     def _has_orphans(self, connection: sqlite3.Connection) -> bool:
@@ -159,11 +153,11 @@ class SqliteJobs:
                 )
         dead_keys = {key for key, _ in dead}
         alive = as_json([key for key, _ in presumed_alive if key not in dead_keys])
-        (found,) = tx.row(transitions.SQL["orphans"], (alive, limit + 1))
-        orphans = transitions.read_keys(found)
-        rows = transitions.load(tx, orphans[:limit])
+        (found,) = tx.row(ROWS_SQL["orphans"], (alive, limit + 1))
+        orphans = read_keys(found)
+        rows = tx.load(orphans[:limit])
         statuses = [finish.reap(tx, row, crash_note) for row in rows.values()]
-        transitions.store(tx, list(rows.values()))
+        tx.store(list(rows.values()))
         return Reaped(
             statuses.count(JobStatus.PENDING),
             statuses.count(JobStatus.DEAD),
@@ -172,33 +166,47 @@ class SqliteJobs:
         )
 
 
+def _act(
+    tx: Tx,
+    action: BulkAction,
+    selection: Selection,
+    *,
+    reason: str,
+    limit: int,
+    after: Cursor | None,
+) -> Acted:
+    """Apply an action to the selected jobs. A filter is scanned in descending order of keys, at
+    most ``limit`` matching rows per call: each call makes progress, whatever the rows are, and none
+    sees jobs that were enqueued after the first."""
+    missing, following = 0, None
+    if selection.filter is None:
+        found_keys = queries.keys_of(tx.execute, tuple(dict.fromkeys(selection.ids)), tx.tag)
+        keys = [key for key in found_keys if key is not None]
+        missing = len(found_keys) - len(keys)
+    else:
+        found = queries.newest(tx.execute, selection.filter, limit=limit, after=after, tag=tx.tag)
+        keys, following = found.keys, queries.cursor(found, tx.tag)
+    rows = tx.load(keys) if keys else {}
+    return actions.act(tx, action, reason, keys, rows, missing=missing, following=following)
+
+
 def _next_due(execute: Execute) -> Instant | None:
-    times = [due for _, due in execute(transitions.SQL["due_queues"]).fetchall()]
-    times.append(execute(transitions.SQL["first_expiry"]).fetchone()[0])
+    times = [due for _, due in execute(ROWS_SQL["due_queues"]).fetchall()]
+    times.append(execute(ROWS_SQL["first_expiry"]).fetchone()[0])
     return min((time for time in times if time is not None), default=None)
 
 
 def _promote(limit: int, tx: Tx) -> Promoted:
     tx.ingest()
-    (keys,) = tx.row(transitions.SQL["expired"], (tx.now, limit))
-    expired = transitions.expire(tx, keys) if keys != "[]" else 0
+    (keys,) = tx.row(ROWS_SQL["expired"], (tx.now, limit))
+    expired = list(tx.load_text(keys).values()) if keys != "[]" else []
+    transitions.expire(tx, expired)
     promoted = 0
-    for queue, due in tx.execute(transitions.SQL["due_queues"]).fetchall():
-        if due <= tx.now and expired + promoted < limit:
-            promoted += transitions.promote(tx, queue, limit - expired - promoted)
+    for queue, due in tx.execute(ROWS_SQL["due_queues"]).fetchall():
+        if due <= tx.now and len(expired) + promoted < limit:
+            promoted += promotion.promote(tx, queue, limit - len(expired) - promoted)
     next_due = _next_due(tx.execute)
-    return Promoted(promoted, expired, next_due, next_due is not None and next_due <= tx.now)
-
-
-def _unhold(limit_key: str, limit: int, tx: Tx) -> int:
-    (held,) = tx.row(transitions.SQL["held_in_bucket"], (limit_key, max(limit, 0)))
-    if held == "[]":
-        return 0
-    rows = list(transitions.load_text(tx, held).values())
-    for row in rows:
-        transitions.transition(tx, row, Event.UNHOLD, JobStatus.PENDING)
-    transitions.store(tx, rows)
-    return len(rows)
+    return Promoted(promoted, len(expired), next_due, next_due is not None and next_due <= tx.now)
 
 
 def _past_retention(
@@ -238,10 +246,10 @@ def _first_key_after(execute: Execute, moment: Instant) -> int:
 
 
 def _purge(old: str, tx: Tx) -> int:
-    dedupe_keys.delete_expired(tx)
+    tx.execute(KEYS_SQL["delete_expired_keys"], (tx.now,))
     if old == "[]":
         return 0
     # One of them may have been retried since it was read.
-    rows = [row for row in transitions.load_text(tx, old).values() if row.status in TERMINAL]
+    rows = [row for row in tx.load_text(old).values() if row.status in TERMINAL]
     transitions.delete(tx, rows)
     return len(rows)

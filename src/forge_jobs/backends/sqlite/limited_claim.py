@@ -28,8 +28,8 @@ from forge_jobs.store.jobs import Want
 
 from . import claim
 from .io.transaction import Tx
+from .json_text import as_json
 from .limit_buckets import SQL
-from .transitions import as_json
 
 # How often the heads of a queue are read again after jobs of limited tasks moved to their tracks.
 _MAX_ROUNDS: Final = 8

@@ -7,6 +7,8 @@ from functools import partial
 import msgspec
 from msgspec import structs
 
+from forge_jobs.backends.shared.rowwise import limit_buckets as rowwise_buckets
+from forge_jobs.backends.shared.rowwise import transitions
 from forge_jobs.core import ids
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.limits import (
@@ -24,13 +26,13 @@ from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
 
-from . import finish, limit_buckets, transitions
+from . import limit_buckets
 from .counters import Execute
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
+from .json_text import as_json
 from .limit_buckets import SQL, read_limit
-from .transitions import as_json
 
 # How many pending jobs are checked again in one transaction when a limit changes.
 _MAX_RECHECKED = 1_000
@@ -150,10 +152,10 @@ def _recheck(name: str, after: _Position, tx: Tx) -> _Position | None:
     end = f"{name}0"  # "0" follows "/"
     (found,) = tx.row(SQL["pending_of_limit"], (*after, end, _MAX_RECHECKED))
     positions = _positions_of(found)
-    rows = list(transitions.load(tx, [key for _, key in positions]).values())
+    rows = list(tx.load([key for _, key in positions]).values())
     for row in rows:
         transitions.hold(tx, row, row.limit_key or "")
-    transitions.store(tx, rows)
+    tx.store(rows)
     if len(positions) == _MAX_RECHECKED:
         # The last key may have further jobs: its bucket admits none before all of them are held.
         last = positions[-1]
@@ -168,9 +170,9 @@ def _open_scope(scope: str, tx: Tx) -> None:
     limits = [read_limit(row) for row in tx.execute(SQL["limits"]).fetchall()]
     name = scope_gate(scope)
     declared = any(scope in limit.scopes for limit in limits)
-    if not declared and finish.read_gate(tx, name) == OPEN:
+    if not declared and tx.gate(name) == OPEN:
         raise NotFound(f"no task declares the scope {scope!r}")
-    finish.write_gate(tx, name, OPEN)
+    tx.set_gate(name, OPEN)
     tx.raise_control_version()
 
 
@@ -201,4 +203,4 @@ def _buckets(after: str, limit: int, connection: sqlite3.Connection) -> list[str
 
 
 def _admit(names: Sequence[str], tx: Tx) -> int:
-    return sum(limit_buckets.admit(tx, bucket) for bucket in names)
+    return sum(rowwise_buckets.admit(tx, bucket) for bucket in names)

@@ -18,10 +18,10 @@ from forge_jobs.kit.entropy import Entropy, new_ulid
 from forge_jobs.store.store import Notify
 
 from .io.connection import abandon, connect
+from .json_text import as_json
 from .os.database_file import DatabaseFile
 from .os.fork import FORK_GUARD, FORK_HOOKS
 from .os.notify_socket import Message, NotifySender, NotifySocket
-from .transitions import as_json
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "notify.sql")
 _POLL: Final = SQL["poll"]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from forge_jobs.backends.shared.rowwise import finish
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.errors import NotFound, Unavailable
 from forge_jobs.core.instant import Instant, after
@@ -21,15 +22,15 @@ from forge_jobs.store.processes import (
     SlotsInUse,
 )
 
-from . import finish, slot_shares, transitions
+from . import slot_shares
 from .io.reader import Reader
-from .io.transaction import Tx
+from .io.transaction import ROWS_SQL, Tx
 from .io.writer import Writer
+from .json_text import as_json, read_keys
 from .os import liveness_file
 from .os.database_file import DatabaseFile
 from .os.liveness_file import LivenessFile, LivenessFiles, LivenessRecord
 from .slot_shares import SlotShares
-from .transitions import as_json, read_keys
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "processes.sql")
 
@@ -220,12 +221,12 @@ def find_dead(
 
 
 def _deregister(key: int, tx: Tx) -> None:
-    (owned,) = tx.row(transitions.SQL["owned_by"], (key,))
+    (owned,) = tx.row(ROWS_SQL["owned_by"], (key,))
     if owned != "[]":
-        rows = transitions.load_text(tx, owned)
+        rows = tx.load_text(owned)
         for row in rows.values():
             finish.release(tx, row)
-        transitions.store(tx, list(rows.values()))
+        tx.store(list(rows.values()))
     tx.execute(SQL["delete_process"], (key,))
     tx.execute(SQL["delete_leads"], (key,))
     tx.execute(SQL["delete_cancels"], (key,))

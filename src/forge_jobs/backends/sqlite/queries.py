@@ -25,8 +25,8 @@ from forge_jobs.store.jobs import Owned, Peek
 
 from .counters import SQL as COUNTERS_SQL
 from .counters import Execute
+from .json_text import as_json
 from .rows import read_details, read_options
-from .transitions import as_json
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "queries.sql")
 

@@ -12,7 +12,6 @@ from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
-from . import finish
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
@@ -88,14 +87,14 @@ def _change(name: str, change: QueueChange, tx: Tx) -> QueueConfig:
 
 def _open_gate(name: str, tx: Tx) -> None:
     _require(tx, name)
-    finish.write_gate(tx, name, OPEN)
+    tx.set_gate(name, OPEN)
     tx.raise_control_version()
 
 
 def _delete(name: str, tx: Tx) -> None:
     _require(tx, name)
     tx.execute(SQL["delete_queue"], (name,))
-    finish.write_gate(tx, name, OPEN)
+    tx.set_gate(name, OPEN)
     tx.raise_control_version()
 
 

@@ -5,15 +5,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from forge_jobs.backends.shared.rowwise.details import Details
+from forge_jobs.backends.shared.rowwise.limit_buckets import bound_lane
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.job import (
-    AttemptError,
-    LaneOrder,
-    NewJob,
-    Successor,
-    UniqueWhile,
-)
-from forge_jobs.core.limits import lane_bucket
+from forge_jobs.core.job import LaneOrder, NewJob, Successor, UniqueWhile
 from forge_jobs.core.status import TERMINAL, JobStatus
 
 # Bits of ``slow_path``.
@@ -46,20 +41,6 @@ class Options(Struct, frozen=True, omit_defaults=True):
     trace: str | None = None
     # NewJob.options. A map of its own, so that a process that does not know one keeps it.
     rare: dict[str, Any] | None = None
-
-
-class Details(Struct, omit_defaults=True):
-    """Rarely changed fields; NULL in the table while all of them have their default."""
-
-    crashes: int = 0
-    throttles: int = 0
-    throttled_since: Instant | None = None
-    missing_since: Instant | None = None
-    cancel_at: Instant | None = None
-    cancel_reason: str | None = None
-    errors: tuple[AttemptError, ...] = ()
-    progress: float | None = None
-    progress_note: str | None = None
 
 
 DEFAULT_OPTIONS: Final = Options()
@@ -124,6 +105,21 @@ class Row(Struct, array_like=True):
         """Store changed details in the row."""
         text = _encode(details).decode()
         self.details_text = None if text == "{}" else text
+
+    def set_result(self, result: bytes | None) -> None:
+        self.result = None if result is None else result.decode()
+        self.result_changed = True
+
+    def drop_expiry(self, now: Instant) -> None:
+        """Remove an expiry that has passed."""
+        options = self.options()
+        if options.expires_at is not None and options.expires_at <= now:
+            text = _encode(msgspec.structs.replace(options, expires_at=None)).decode()
+            self.options_text = None if text == "{}" else text
+
+    @property
+    def has_details(self) -> bool:
+        return self.details_text is not None
 
     @property
     def is_bound(self) -> bool:
@@ -255,11 +251,6 @@ def bound_row(
         lane,
     )
     return status, head + bound_columns, payload
-
-
-def bound_lane(queue: str, lane: str, order: LaneOrder) -> str | None:
-    """The bucket of a lane; None if its order is none."""
-    return None if order is LaneOrder.NONE else lane_bucket(queue, lane)
 
 
 def _encode_options(job: NewJob, now: Instant) -> tuple[str | None, int, Instant | None]:

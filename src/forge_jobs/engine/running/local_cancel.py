@@ -4,7 +4,7 @@ import asyncio
 
 from forge_jobs.core.errors import StoreError
 from forge_jobs.core.ids import row_key
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.store import Store
 
@@ -62,7 +62,9 @@ class LocalCancels:
         try:
             for delay_s in (*_DELAYS_S, None):
                 try:
-                    await self._store.jobs.cancel(Selection(ids=(run.id,)), reason=REASON, limit=1)
+                    await self._store.jobs.act(
+                        BulkAction.CANCEL, Selection(ids=(run.id,)), reason=REASON, limit=1
+                    )
                     return
                 except StoreError:
                     if delay_s is None:

@@ -15,7 +15,7 @@ from forge_jobs.core.outcome import (
     Throttled,
 )
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import Attempts, Event, JobStatus, Rule
 from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
@@ -63,7 +63,7 @@ class JobDriver:
                 await self.finish(Dead("hopeless"))
             case JobStatus.CANCELLED:
                 await self._put(**options)
-                await self.store.jobs.cancel(self.selection, reason=REASON, limit=1)
+                await self.store.jobs.act(BulkAction.CANCEL, self.selection, reason=REASON, limit=1)
         assert (await self.now()).status is status
 
     async def now(self) -> JobRecord:
@@ -114,7 +114,7 @@ async def prepare(driver: JobDriver, rule: Rule) -> None:
         await driver.worker.advance(HOUR)
         assert await driver.claim()
     if rule.source is JobStatus.RUNNING and rule.target is JobStatus.CANCELLED:
-        await driver.store.jobs.cancel(driver.selection, reason=REASON, limit=1)
+        await driver.store.jobs.act(BulkAction.CANCEL, driver.selection, reason=REASON, limit=1)
 
 
 async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> object:
@@ -138,13 +138,13 @@ async def apply(driver: JobDriver, event: Event, *, no_budget: bool = False) -> 
             driver.clock.advance(LEASE_S + 1)
             answer = await jobs.reap(crash_note=CRASH_NOTE, limit=10)
         case Event.CANCEL:
-            answer = await jobs.cancel(driver.selection, reason=REASON, limit=1)
+            answer = await jobs.act(BulkAction.CANCEL, driver.selection, reason=REASON, limit=1)
         case Event.RETRY:
-            answer = await jobs.retry(driver.selection, limit=1)
+            answer = await jobs.act(BulkAction.RETRY, driver.selection, limit=1)
         case Event.RUN_NOW:
-            answer = await jobs.run_now(driver.selection, limit=1)
+            answer = await jobs.act(BulkAction.RUN_NOW, driver.selection, limit=1)
         case Event.DELETE:
-            answer = await jobs.delete(driver.selection, limit=1)
+            answer = await jobs.act(BulkAction.DELETE, driver.selection, limit=1)
         case _:
             assert event in OUTCOMES, f"no call of the contracts does {event} to a stored job"
             how: dict[str, Any] = {"budgets": _NO_BUDGET} if no_budget else {}

@@ -8,7 +8,7 @@ import pytest
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed, Throttled
-from forge_jobs.core.selection import Acted, Cursor, Filter, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Cursor, Filter, Selection
 from forge_jobs.core.status import RETRYABLE, JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -19,17 +19,17 @@ from .worker import Process, all_jobs, enqueue, job_counts, new_job, record
 Verb: TypeAlias = Callable[[Store, Selection, int, Cursor | None], Awaitable[Acted]]
 
 VERBS: dict[str, Verb] = {
-    "cancel": lambda store, selection, limit, after: store.jobs.cancel(
-        selection, reason="x", limit=limit, after=after
+    "cancel": lambda store, selection, limit, after: store.jobs.act(
+        BulkAction.CANCEL, selection, reason="x", limit=limit, after=after
     ),
-    "retry": lambda store, selection, limit, after: store.jobs.retry(
-        selection, limit=limit, after=after
+    "retry": lambda store, selection, limit, after: store.jobs.act(
+        BulkAction.RETRY, selection, limit=limit, after=after
     ),
-    "run_now": lambda store, selection, limit, after: store.jobs.run_now(
-        selection, limit=limit, after=after
+    "run_now": lambda store, selection, limit, after: store.jobs.act(
+        BulkAction.RUN_NOW, selection, limit=limit, after=after
     ),
-    "delete": lambda store, selection, limit, after: store.jobs.delete(
-        selection, limit=limit, after=after
+    "delete": lambda store, selection, limit, after: store.jobs.act(
+        BulkAction.DELETE, selection, limit=limit, after=after
     ),
 }
 # Per action: the states it changes. On a running job an action either records a cancel request
@@ -168,7 +168,7 @@ class TestRetry:
             await worker.advance(60)
         dead = await record(store, answer.id)
         assert (dead.status, dead.attempts, dead.crashes) == (JobStatus.DEAD, 2, 2)
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         job = await record(store, answer.id)
         assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
         assert (job.run_at, job.finished_at) == (clock.now(), None)
@@ -187,7 +187,7 @@ class TestRetry:
             )
             await worker.advance(20)
         assert (await record(store, answer.id)).status is JobStatus.DEAD
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         job = await worker.claim_one()
         assert (job.throttled_since, job.missing_since) == (None, None)
 
@@ -197,13 +197,13 @@ class TestRetry:
         answer = await enqueue(store, expires_s=5.0)
         clock.advance(6)
         await store.jobs.promote(limit=10)
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         assert (await worker.claim_one()).key == answer.key
 
     async def test_a_retried_job_ends_again(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Dead("x"))
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         await worker.finish(await worker.claim_one(), Done(), result=b"1")
         job = await record(store, answer.id)
         assert (job.status, job.result, job.epoch) == (JobStatus.DONE, b"1", 2)
@@ -215,7 +215,7 @@ class TestRetry:
         for n in range(6):
             await enqueue(store, kind=f"k{n}")
             await worker.finish(await worker.claim_one(), Dead("x"))
-        await store.jobs.retry(Selection(filter=Filter()), limit=100)
+        await store.jobs.act(BulkAction.RETRY, Selection(filter=Filter()), limit=100)
         assert [job.kind for job in await worker.claim(free=9)] == [f"k{n}" for n in range(6)]
 
 
@@ -226,7 +226,7 @@ class TestDelete:
     async def test_logs_go_with_the_job(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())
-        await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
         assert await store.metrics.logs(answer.id) == []
         assert await all_jobs(store) == []
         assert await job_counts(store) == {}
@@ -236,7 +236,7 @@ class TestDelete:
     ) -> None:
         answer = await enqueue(store)
         job = await worker.claim_one()
-        acted = await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
         assert acted == Acted(requested=1)
         assert list((await worker.exchange()).cancels) == [job.key]
         await worker.finish(job, Failed("stopped"))
@@ -247,7 +247,7 @@ class TestDelete:
     ) -> None:
         answer = await enqueue(store, delay_s=600.0)
         clock.advance(2)
-        await store.jobs.run_now(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RUN_NOW, Selection(ids=(answer.id,)), limit=1)
         job = await record(store, answer.id)
         assert (job.status, job.run_at) == (JobStatus.PENDING, clock.now())
         assert (await worker.claim_one()).key == answer.key

@@ -3,7 +3,7 @@
 import pytest
 
 from forge_jobs.core.outcome import AnyOutcome, Dead, Done, Failed, Snooze, Stopped, Throttled
-from forge_jobs.core.selection import Acted, Filter, Selection
+from forge_jobs.core.selection import Acted, BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
@@ -13,7 +13,7 @@ from .worker import Process, claim_of, enqueue, new_job, record
 
 
 async def _cancel(store: Store, *ids: str, reason: str = "enough") -> Acted:
-    return await store.jobs.cancel(Selection(ids=ids), reason=reason, limit=10)
+    return await store.jobs.act(BulkAction.CANCEL, Selection(ids=ids), reason=reason, limit=10)
 
 
 @pytest.mark.asyncio
@@ -132,7 +132,7 @@ class TestCancel:
         job = await worker.claim_one()
         await _cancel(store, answer.id)
         await worker.finish(job, Stopped())
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         again = await worker.claim_one()
         assert list((await worker.exchange()).cancels) == []
         assert await worker.finish(again, Failed("x")) is Verdict.APPLIED
@@ -143,5 +143,5 @@ class TestCancel:
         await store.jobs.enqueue([new_job(kind="b"), new_job(kind="a", queue="other")])
         await worker.claim_one()
         selection = Selection(filter=Filter(kind="a", queue="q"))
-        acted = await store.jobs.cancel(selection, reason="enough", limit=100)
+        acted = await store.jobs.act(BulkAction.CANCEL, selection, reason="enough", limit=100)
         assert acted == Acted(changed=2, requested=1)

@@ -6,7 +6,7 @@ import pytest
 
 from forge_jobs.core.job import Enqueued, UniqueWhile
 from forge_jobs.core.outcome import Dead, Done, Failed, Snooze
-from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Retention
 from forge_jobs.store.store import Store
@@ -165,11 +165,11 @@ class TestKeyRelease:
 
     async def test_it_is_free_when_the_job_is_deleted(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store, dedupe_key="a")
-        await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
         fresh = await enqueue(store, dedupe_key="a", dedupe_for_s=DAY)
         assert not fresh.duplicate
         await worker.finish(await worker.claim_one(), Done())
-        await store.jobs.delete(Selection(ids=(fresh.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(fresh.id,)), limit=1)
         assert not (await enqueue(store, dedupe_key="a")).duplicate
 
     async def test_deleting_an_old_job_leaves_the_key_of_the_new_one(
@@ -177,7 +177,7 @@ class TestKeyRelease:
     ) -> None:
         old = await _ended(store, worker, "done")
         new = await enqueue(store, dedupe_key="a")
-        await store.jobs.delete(Selection(ids=(old.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(old.id,)), limit=1)
         assert (await enqueue(store, dedupe_key="a")).id == new.id
 
     async def test_retention_does_not_cut_dedupe_for_short(
@@ -202,16 +202,16 @@ class TestRetryAndKeys:
     ) -> None:
         old = await _ended(store, worker, "dead")
         new = await enqueue(store, dedupe_key="a")
-        acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(old.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (0, 1)
         await worker.finish(await worker.claim_one(), Done())
-        acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(old.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == old.id != new.id
 
     async def test_a_retried_job_holds_its_key_again(self, store: Store, worker: Process) -> None:
         old = await _ended(store, worker, "dead")
-        await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(old.id,)), limit=1)
         answer = await enqueue(store, dedupe_key="a")
         assert (answer.id, answer.duplicate) == (old.id, True)
         await worker.finish(await worker.claim_one(), Done())
@@ -221,7 +221,7 @@ class TestRetryAndKeys:
         self, store: Store, worker: Process
     ) -> None:
         old = await _ended(store, worker, "dead", dedupe_for_s=60.0)
-        acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(old.id,)), limit=1)
         assert acted.changed == 1
         await worker.advance(120)
         assert (await enqueue(store, dedupe_key="a")).id == old.id
@@ -231,14 +231,14 @@ class TestRetryAndKeys:
     ) -> None:
         answer = await enqueue(store, dedupe_key="a")
         await worker.finish(await worker.claim_one(), Failed("x"))
-        acted = await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == answer.id
 
     async def test_an_ended_job_does_not_block_a_retry(self, store: Store, worker: Process) -> None:
         old = await _ended(store, worker, "dead")
         await _ended(store, worker, "done", dedupe_for_s=DAY)
-        acted = await store.jobs.retry(Selection(ids=(old.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(old.id,)), limit=1)
         assert (acted.changed, acted.skipped) == (1, 0)
         assert (await enqueue(store, dedupe_key="a")).id == old.id
 
@@ -250,7 +250,7 @@ class TestRetryAndKeys:
         free = [await _ended(store, worker, "dead", key=None) for _ in range(4)]
         ids = tuple(answer.id for answer in dead + free)
         selection = Selection(ids=ids) if by == "ids" else Selection(filter=Filter(queue="q"))
-        acted = await store.jobs.retry(selection, limit=100)
+        acted = await store.jobs.act(BulkAction.RETRY, selection, limit=100)
         assert (acted.changed, acted.skipped, acted.next) == (7, 9, None)
         live = [job for job in await all_jobs(store) if job.status is JobStatus.PENDING]
         assert sorted(job.dedupe_key or "" for job in live) == ["", "", "", "", "k0", "k1", "k2"]
@@ -264,7 +264,7 @@ class TestRetryAndKeys:
         selection = Selection(filter=Filter(statuses=(JobStatus.DEAD,)))
         skipped, cursor = 0, None
         for _ in range(10):
-            acted = await store.jobs.retry(selection, limit=2, after=cursor)
+            acted = await store.jobs.act(BulkAction.RETRY, selection, limit=2, after=cursor)
             assert acted.changed == 0
             assert acted.skipped <= 2
             skipped += acted.skipped
@@ -284,7 +284,7 @@ async def _ended(
 ) -> Enqueued:
     answer = await enqueue(store, dedupe_key=key, dedupe_for_s=dedupe_for_s, priority=-1)
     if status == "cancelled":
-        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="x", limit=1)
     else:
         job = await worker.claim_one()
         assert job.key == answer.key

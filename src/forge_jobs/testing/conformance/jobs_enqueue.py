@@ -9,7 +9,7 @@ from forge_jobs.core import ids
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import LaneOrder, Successor, UniqueWhile
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -126,14 +126,14 @@ class TestEnqueue:
         await worker.exchange(release=[claim_of(job)])
         job = await worker.claim_one()
         await worker.finish(job, Failed("no luck"))
-        await store.jobs.run_now(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RUN_NOW, Selection(ids=(answer.id,)), limit=1)
         job = await worker.claim_one()
         assert job.options == OPTIONS
         await worker.finish(job, Dead("x"))
         [successor] = [one for one in await all_jobs(store) if one.kind == "tell"]
         assert successor.options == {"loud": True}
         assert (await record(store, answer.id)).options == OPTIONS
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         job = await worker.claim_one()
         assert job.options == OPTIONS
         await worker.finish(job, Done())
@@ -178,7 +178,7 @@ class TestEnqueue:
 
     async def test_keys_are_never_reused(self, store: Store) -> None:
         first = await enqueue(store)
-        await store.jobs.delete(Selection(ids=(first.id,)), limit=10)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(first.id,)), limit=10)
         second = await enqueue(store)
         assert second.key > first.key
         assert await store.jobs.get(first.id) is None

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Owned, Verdict, Want
 from forge_jobs.store.store import Store
@@ -115,7 +115,7 @@ class TestFence:
         answer = await enqueue(store)
         finish = worker.build_finish(await worker.claim_one())
         await worker.send_finishes(finish)
-        await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
         assert await worker.send_finishes(finish) == [Verdict.STALE]
         assert await all_jobs(store) == []
 

@@ -6,7 +6,7 @@ from forge_jobs.core.job import Enqueued, LaneOrder
 from forge_jobs.core.limits import Declared, key_bucket, lane_bucket
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.store.store import Store
@@ -125,9 +125,9 @@ class TestLanes:
         selection = Selection(ids=(first.id,))
         match how:
             case "cancel":
-                await store.jobs.cancel(selection, reason="x", limit=1)
+                await store.jobs.act(BulkAction.CANCEL, selection, reason="x", limit=1)
             case "delete":
-                await store.jobs.delete(selection, limit=1)
+                await store.jobs.act(BulkAction.DELETE, selection, limit=1)
             case _:
                 await worker.advance(101)
                 await store.jobs.promote(limit=10)

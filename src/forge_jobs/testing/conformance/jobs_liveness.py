@@ -6,7 +6,7 @@ import pytest
 
 from forge_jobs.core.job import Successor
 from forge_jobs.core.outcome import Done
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Reaped, Verdict, Want
 from forge_jobs.store.store import Store
@@ -92,7 +92,9 @@ class TestReap:
     ) -> None:
         answer = await enqueue(store)
         await worker.claim_one()
-        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
+        await store.jobs.act(
+            BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="enough", limit=1
+        )
         clock.advance(LEASE_S)
         assert await _reap(store) == Reaped(cancelled=1)
         job = await record(store, answer.id)
@@ -198,7 +200,9 @@ class TestDeregister:
     async def test_deregister_applies_a_cancel_request(self, store: Store, worker: Process) -> None:
         answer = await enqueue(store)
         await worker.claim_one()
-        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="enough", limit=1)
+        await store.jobs.act(
+            BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="enough", limit=1
+        )
         await store.processes.deregister(worker.key)
         assert (await record(store, answer.id)).status is JobStatus.CANCELLED
 

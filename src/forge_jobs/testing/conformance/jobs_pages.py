@@ -6,7 +6,7 @@ from forge_jobs.core import ids
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Peek
 from forge_jobs.store.store import Store
@@ -122,7 +122,9 @@ class TestPages:
         answers = [await enqueue(store, kind=f"k{n}") for n in range(8)]
         first = await store.jobs.page(Filter(), limit=3)
         await store.jobs.enqueue([new_job(kind="new") for _ in range(5)])
-        await store.jobs.delete(Selection(ids=(answers[5].id, answers[3].id)), limit=9)
+        await store.jobs.act(
+            BulkAction.DELETE, Selection(ids=(answers[5].id, answers[3].id)), limit=9
+        )
         second = await store.jobs.page(Filter(), limit=10, after=first.next)
         assert [job.kind for job in first.jobs] == ["k7", "k6", "k5"]
         assert [job.kind for job in second.jobs] == ["k4", "k2", "k1", "k0"]
@@ -205,8 +207,8 @@ class TestPages:
         assert count.more or count.jobs == 1
         acted, cursor = 0, None
         for _ in range(100):
-            done = await store.jobs.cancel(
-                Selection(filter=wanted), reason="", limit=10, after=cursor
+            done = await store.jobs.act(
+                BulkAction.CANCEL, Selection(filter=wanted), reason="", limit=10, after=cursor
             )
             acted, cursor = acted + done.changed, done.next
             if cursor is None:
@@ -241,7 +243,9 @@ class TestPages:
                 page = await store.jobs.page(wanted, limit=10)
                 assert "".join(job.kind for job in page.jobs) == kind, error
                 assert (await store.metrics.count(wanted, cap=10)).jobs == bool(kind), error
-        acted = await store.jobs.retry(Selection(filter=Filter(error="hush-h")), limit=10)
+        acted = await store.jobs.act(
+            BulkAction.RETRY, Selection(filter=Filter(error="hush-h")), limit=10
+        )
         assert acted.changed == 0
 
     async def test_a_payload_is_found_by_what_is_shown_of_it(self, store: Store) -> None:

@@ -14,7 +14,7 @@ from forge_jobs.core.outcome import (
     Snooze,
     Throttled,
 )
-from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.jobs import Retention, Verdict, Want
@@ -100,13 +100,13 @@ class RandomCalls:
         selection = Selection(filter=Filter(queue=QUEUES[self.pick(3)], kind=f"k{self.pick(3)}"))
         match self.pick(6):
             case 0:
-                await jobs.cancel(selection, reason="x", limit=3)
+                await jobs.act(BulkAction.CANCEL, selection, reason="x", limit=3)
             case 1:
-                await jobs.retry(selection, limit=5)
+                await jobs.act(BulkAction.RETRY, selection, limit=5)
             case 2:
-                await jobs.run_now(selection, limit=5)
+                await jobs.act(BulkAction.RUN_NOW, selection, limit=5)
             case 3:
-                acted = await jobs.delete(selection, limit=2)
+                acted = await jobs.act(BulkAction.DELETE, selection, limit=2)
                 self.expected -= acted.changed
             case 4:
                 await jobs.unhold("limit", limit=2)

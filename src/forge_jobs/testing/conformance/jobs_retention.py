@@ -4,7 +4,7 @@ import pytest
 
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.outcome import Dead, Done
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Note, Retention
 from forge_jobs.store.queues import QueueChange
@@ -19,7 +19,7 @@ FOR_EVER = Retention(done_s=None, dead_s=None, cancelled_s=None)
 async def _end_one(store: Store, worker: Process, status: JobStatus, queue: str) -> str:
     answer = await enqueue(store, queue=queue)
     if status is JobStatus.CANCELLED:
-        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="x", limit=1)
     else:
         outcome = Done() if status is JobStatus.DONE else Dead("x")
         await worker.finish(await worker.claim_one(queue), outcome)
@@ -121,7 +121,7 @@ class TestRetention:
     async def test_a_retried_job_is_safe(self, store: Store, worker: Process) -> None:
         job_id = await _end_one(store, worker, JobStatus.DEAD, "q")
         await worker.advance(60 * DAY)
-        await store.jobs.retry(Selection(ids=(job_id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(job_id,)), limit=1)
         assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0
         await worker.finish(await worker.claim_one(), Dead("x"))
         assert await store.jobs.purge(Retention(dead_s=DAY), limit=100) == 0

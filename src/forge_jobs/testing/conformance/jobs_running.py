@@ -5,7 +5,7 @@ import pytest
 from forge_jobs.core.instant import SECOND
 from forge_jobs.core.job import Claim, LogLine
 from forge_jobs.core.outcome import Done, Failed, Snooze
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Note, Owned, Want
 from forge_jobs.store.store import Store
@@ -158,7 +158,7 @@ class TestNotes:
         answer = await enqueue(store, max_attempts=100)
         for n in range(1, 41):
             await worker.finish(await worker.claim_one(), Failed(f"failure {n}"))
-            await store.jobs.run_now(Selection(ids=(answer.id,)), limit=1)
+            await store.jobs.act(BulkAction.RUN_NOW, Selection(ids=(answer.id,)), limit=1)
         stored = await record(store, answer.id)
         assert [error.message for error in stored.errors] == [f"failure {n}" for n in range(9, 41)]
         assert [error.attempt for error in stored.errors] == list(range(9, 41))

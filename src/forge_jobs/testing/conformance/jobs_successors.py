@@ -7,7 +7,7 @@ from forge_jobs.core.dead_letter import DeadJob
 from forge_jobs.core.job import LaneOrder, NewJob, Successor
 from forge_jobs.core.limits import Declared, key_bucket
 from forge_jobs.core.outcome import Crashed, Dead, Done, Failed
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.store import Store
@@ -96,7 +96,9 @@ class TestSuccessors:
         await store.jobs.enqueue([new_job(on_dead=ON_DEAD, expires_s=30.0) for _ in range(5)])
         done, failed, cancelled = await worker.claim(free=3)
         selection = [job.id for job in await all_jobs(store)]
-        await store.jobs.cancel(Selection(ids=(selection[2], selection[3])), reason="x", limit=9)
+        await store.jobs.act(
+            BulkAction.CANCEL, Selection(ids=(selection[2], selection[3])), reason="x", limit=9
+        )
         finishes = [(done, Done()), (failed, Failed("x")), (cancelled, Dead("x"))]
         await worker.send_finishes(
             *(worker.build_finish(job, outcome) for job, outcome in finishes)
@@ -113,7 +115,7 @@ class TestSuccessors:
         await worker.send_finishes(finish)
         await worker.send_finishes(finish)
         assert len(await all_jobs(store)) == 2
-        await store.jobs.retry(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.RETRY, Selection(ids=(answer.id,)), limit=1)
         await worker.finish(await worker.claim_one(), Dead("second"))
         assert len(await all_jobs(store)) == 3
         clock.advance(LEASE_S)

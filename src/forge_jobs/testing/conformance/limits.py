@@ -8,7 +8,7 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.core.limits import Declared, key_bucket, rate_of
 from forge_jobs.core.outcome import Dead, Failed, Snooze, Throttled
 from forge_jobs.core.retry import Backoff
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Want
 from forge_jobs.store.limits import LimitChange
@@ -287,9 +287,9 @@ class TestLimitKeys:
         chosen = Selection(ids=(first.id,))
         match ended_by:
             case "cancelled":
-                await store.jobs.cancel(chosen, reason="x", limit=1)
+                await store.jobs.act(BulkAction.CANCEL, chosen, reason="x", limit=1)
             case "deleted":
-                await store.jobs.delete(chosen, limit=1)
+                await store.jobs.act(BulkAction.DELETE, chosen, limit=1)
             case "expired":
                 clock.advance(6)
                 await store.jobs.promote(limit=10)
@@ -361,9 +361,9 @@ class TestLimitKeys:
         await worker.finish(await worker.claim_one(), Dead("x"))
         await enqueue(store, **fetch("a"))
         scheduled = await enqueue(store, **fetch("a", delay_s=60.0))
-        acted = await store.jobs.retry(Selection(ids=(dead.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RETRY, Selection(ids=(dead.id,)), limit=1)
         assert acted.changed == 1
-        acted = await store.jobs.run_now(Selection(ids=(scheduled.id,)), limit=1)
+        acted = await store.jobs.act(BulkAction.RUN_NOW, Selection(ids=(scheduled.id,)), limit=1)
         assert acted.changed == 1
         for job_id in (dead.id, scheduled.id):
             assert (await record(store, job_id)).status is JobStatus.HELD

@@ -6,7 +6,7 @@ from forge_jobs.core.counters import CappedCount, Minute
 from forge_jobs.core.histogram import histogram
 from forge_jobs.core.instant import MINUTE
 from forge_jobs.core.outcome import Dead, Done, Failed
-from forge_jobs.core.selection import Filter, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
@@ -122,7 +122,7 @@ class TestMinutes:
         [left] = (
             await store.jobs.page(Filter(statuses=(JobStatus.PENDING,), queue="q"), limit=9)
         ).jobs
-        await store.jobs.cancel(Selection(ids=(left.id,)), reason="x", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(left.id,)), reason="x", limit=1)
         expected = [
             Minute(at=start, queue="other", kind="b", enqueued=1),
             Minute(at=start, queue="q", kind="a", enqueued=4),
@@ -182,7 +182,7 @@ class TestMinutes:
     ) -> None:
         answer = await enqueue(store)
         await worker.finish(await worker.claim_one(), Done())
-        await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+        await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
         assert sum(row.done for row in await _minutes(store, clock)) == 1
 
     async def test_A16_old_minutes_are_forgotten_in_batches(

@@ -7,7 +7,7 @@ from forge_jobs.core.histogram import EMPTY, histogram, merged
 from forge_jobs.core.instant import MINUTE
 from forge_jobs.core.job import Claim
 from forge_jobs.core.outcome import Dead, Done, Failed, Missing, Snooze, Throttled
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.core.vitals import LIFETIME, Vitals
 from forge_jobs.store.store import Store
@@ -69,7 +69,7 @@ class TestFlow:
         waiting, running = await store.jobs.enqueue([new_job(priority=9), new_job()])
         job = await worker.claim_one()
         ids = (waiting.id, running.id)
-        await store.jobs.cancel(Selection(ids=ids), reason="x", limit=2)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=ids), reason="x", limit=2)
         await worker.finish(job, Failed("x"), ran_s=1.0)
         seen = await _only(store)
         assert (seen.started, seen.cancelled, seen.retried) == (1, 2, 0)
@@ -170,7 +170,7 @@ class TestTotals:
         for _ in range(3):
             answer = await enqueue(store)
             await worker.finish(await worker.claim_one(), Done(), ran_s=0.5)
-            await store.jobs.delete(Selection(ids=(answer.id,)), limit=1)
+            await store.jobs.act(BulkAction.DELETE, Selection(ids=(answer.id,)), limit=1)
             await worker.advance(60)
         await enqueue(store, queue="other", kind="b")
         await _roll_up_all(store)

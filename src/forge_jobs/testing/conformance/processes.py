@@ -6,7 +6,7 @@ import pytest
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import SECOND
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.store.processes import HeartbeatReply, ProcessStats
 from forge_jobs.store.queues import QueueChange
 from forge_jobs.store.store import Store
@@ -126,7 +126,7 @@ class TestProcesses:
             lambda: store.queues.change("q", QueueChange(paused=True)),
             lambda: store.queues.open_gate("q"),
             lambda: store.processes.quiet(worker.host_id, quiet=True),
-            lambda: store.jobs.cancel(chosen, reason="x", limit=1),
+            lambda: store.jobs.act(BulkAction.CANCEL, chosen, reason="x", limit=1),
             lambda: store.queues.forget("q"),
         ]
         for action in actions:

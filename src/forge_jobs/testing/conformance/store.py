@@ -8,7 +8,7 @@ import pytest
 
 from forge_jobs.core.errors import BadOption
 from forge_jobs.core.outcome import Done
-from forge_jobs.core.selection import Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Verdict
 from forge_jobs.store.queues import QueueChange
@@ -166,14 +166,16 @@ class TestNotifications:
         later = await enqueue(store, delay_s=600.0)
         dead = await enqueue(store)
         job = await worker.claim_one()
-        await store.jobs.cancel(Selection(ids=(dead.id,)), reason="x", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(dead.id,)), reason="x", limit=1)
         await worker.exchange(release=[claim_of(job)])
         await enqueue(store, hold=True, limit_key="a")
         subscription = await store.subscribe(["q"], probe.notify)
         calls = {
             "enqueue": lambda: enqueue(store),
-            "run_now": lambda: store.jobs.run_now(Selection(ids=(later.id,)), limit=1),
-            "retry": lambda: store.jobs.retry(Selection(ids=(dead.id,)), limit=1),
+            "run_now": lambda: store.jobs.act(
+                BulkAction.RUN_NOW, Selection(ids=(later.id,)), limit=1
+            ),
+            "retry": lambda: store.jobs.act(BulkAction.RETRY, Selection(ids=(dead.id,)), limit=1),
             "unhold": lambda: store.jobs.unhold("a", limit=1),
         }
         for name, call in calls.items():
@@ -227,7 +229,7 @@ class TestTwoStores:
         worker = await Process.register(other, clock)
         job = await worker.claim_one()
         assert (await record(store, answer.id)).owner == worker.key
-        await store.jobs.cancel(Selection(ids=(answer.id,)), reason="x", limit=1)
+        await store.jobs.act(BulkAction.CANCEL, Selection(ids=(answer.id,)), reason="x", limit=1)
         assert list((await worker.exchange()).cancels) == [job.key]
         assert await worker.finish(job, Done(), result=b"1") is Verdict.APPLIED
         assert (await record(store, answer.id)).result == b"1"

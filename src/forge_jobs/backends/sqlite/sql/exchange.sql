@@ -24,6 +24,10 @@ SELECT
                           WHERE j.claim_track IS NOT NULL AND j.queue = w.value))
 FROM forge_meta;
 
+-- name: cancels
+-- The cancel requests that are left after the finishes of an exchange. Index: primary key.
+SELECT json_group_array(job) FROM forge_cancels WHERE owner = ?1;
+
 -- name: candidates
 -- The next jobs of a queue by priority, due time and key, as one row: numbers as JSON, kinds and
 -- payloads as text with a separator, so that it costs one step and returns the payloads byte for

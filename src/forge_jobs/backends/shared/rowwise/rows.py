@@ -1,21 +1,23 @@
-"""The rows of the memory backend: one job, one process, and their records for readers."""
+"""The rows of a row-wise store: one job, one process, and their records for readers."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, structs
 
 from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import AttemptError, Claim, ClaimedJob, JobRecord, LaneOrder, NewJob
-from forge_jobs.core.limits import lane_bucket
+from forge_jobs.core.job import ClaimedJob, JobRecord, LaneOrder, NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.processes import NewProcess, ProcessRecord, ProcessStats
 
+from .details import Details
+from .limit_buckets import bound_lane
 
-@dataclass(slots=True, eq=False)
-class Row:
-    """One job. Only ``transitions`` writes ``status``, ``owner``, ``epoch`` and ``attempts``.
+_NO_DETAILS = Details()
 
-    ``last_owner`` is the owner that had the present epoch, so that a repeated finish is recognised.
-    ``stamp`` changes with every transition: an index entry with an older stamp is void.
-    ``limit_bucket`` is where a held job waits. ``track`` is the track on which its task is claimed.
+
+class Row(Struct):
+    """One job: ``ports.JobRow`` over the request it was enqueued with.
+
+    ``exchange`` is the number of the exchange that claimed it. ``track`` is the track on which its
+    task is claimed.
     """
 
     key: int
@@ -28,70 +30,83 @@ class Row:
     attempts: int = 0
     epoch: int = 0
     owner: int | None = None
-    last_owner: int | None = None
     exchange: int = 0
     started_at: Instant | None = None
     finished_at: Instant | None = None
     last_error: str | None = None
-    errors: tuple[AttemptError, ...] = ()
     result: bytes | None = None
-    progress: float | None = None
-    progress_note: str | None = None
-    crashes: int = 0
-    throttles: int = 0
-    throttled_since: Instant | None = None
-    missing_since: Instant | None = None
-    cancel_requested_at: Instant | None = None
-    cancel_reason: str = ""
-    stamp: int = 0
-    limit_bucket: str | None = None
+    bucket: str | None = None
     track: str | None = None
+    stored_details: Details | None = None
 
     @property
     def queue(self) -> str:
         return self.job.queue
 
     @property
-    def priority(self) -> int:
-        return self.job.priority
+    def kind(self) -> str:
+        return self.job.kind
 
     @property
+    def max_attempts(self) -> int:
+        return self.job.max_attempts
+
+    @property
+    def dedupe_key(self) -> str | None:
+        return self.job.dedupe_key
+
+    @property
+    def limit_key(self) -> str | None:
+        return self.job.limit_key
+
+    @property
+    def is_bound(self) -> bool:
+        return self.job.limit_key is not None or self.job.lane is not None or self.track is not None
+
+    @property
+    def has_details(self) -> bool:
+        return self.stored_details is not None
+
     def lane_bucket(self) -> str | None:
-        """The limit bucket of its lane; None without a lane or for a lane without order."""
         job = self.job
-        if job.lane is None or job.order is LaneOrder.NONE:
-            return None
-        return lane_bucket(job.queue, job.lane)
+        return None if job.lane is None else bound_lane(job.queue, job.lane, job.order)
 
     @property
-    def candidate_buckets(self) -> list[str]:
-        """The limit buckets in which it may have to wait: that of its lane, then its limit key."""
-        buckets = (self.lane_bucket, self.job.limit_key)
-        return [bucket for bucket in buckets if bucket is not None]
+    def strict(self) -> bool:
+        """Whether it waits for every older live job of its lane."""
+        return self.job.order is LaneOrder.STRICT
 
-    @property
-    def started(self) -> bool:
-        """Whether the present claim was marked started."""
-        return self.started_at is not None
+    def options(self) -> NewJob:
+        return self.job
 
-    def owned_by(self, owner: int, claim: Claim) -> bool:
-        """The fence: whether owner and epoch of a claim are current."""
-        return self.owner == owner and self.epoch == claim.epoch
+    def details(self) -> Details:
+        return structs.replace(self.stored_details or _NO_DETAILS)
+
+    def set_details(self, details: Details) -> None:
+        self.stored_details = None if details == _NO_DETAILS else details
+
+    def set_result(self, result: bytes | None) -> None:
+        self.result = result
+
+    def drop_expiry(self, now: Instant) -> None:
+        if self.expired(now):
+            self.expires_at = None
 
     def expired(self, now: Instant) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
     def claimed(self) -> ClaimedJob:
-        job = self.job
+        job, details = self.job, self.stored_details or _NO_DETAILS
         return ClaimedJob(
             self.key, self.epoch, job.kind, job.queue, job.payload, self.attempts,
-            job.max_attempts, self.enqueued_at, self.run_at, self.started, job.priority,
-            self.crashes, job.timeout_s, self.throttled_since, self.missing_since, job.tags,
-            job.limit_key or self.lane_bucket, job.trace, job.options,
+            job.max_attempts, self.enqueued_at, self.run_at, self.started_at is not None,
+            job.priority, details.crashes, job.timeout_s, details.throttled_since,
+            details.missing_since, job.tags, job.limit_key or self.lane_bucket(), job.trace,
+            job.options,
         )  # fmt: skip
 
     def record(self) -> JobRecord:
-        job = self.job
+        job, details = self.job, self.stored_details or _NO_DETAILS
         return JobRecord(
             key=self.key,
             id=self.id,
@@ -105,16 +120,16 @@ class Row:
             epoch=self.epoch,
             enqueued_at=self.enqueued_at,
             run_at=self.run_at,
-            owner=self.owner,
+            owner=self.owner if self.status is JobStatus.RUNNING else None,
             started_at=self.started_at,
             finished_at=self.finished_at,
             expires_at=self.expires_at,
             timeout_s=job.timeout_s,
             last_error=self.last_error,
-            errors=self.errors,
+            errors=details.errors,
             result=self.result,
-            progress=self.progress,
-            progress_note=self.progress_note,
+            progress=details.progress,
+            progress_note=details.progress_note,
             tags=job.tags,
             dedupe_key=job.dedupe_key,
             dedupe_for_s=job.dedupe_for_s,
@@ -122,27 +137,26 @@ class Row:
             limit_key=job.limit_key,
             lane=job.lane,
             order=job.order,
-            limit_bucket=self.limit_bucket,
-            crashes=self.crashes,
-            throttles=self.throttles,
-            throttled_since=self.throttled_since,
-            missing_since=self.missing_since,
-            cancel_requested_at=self.cancel_requested_at,
+            limit_bucket=self.bucket if self.status is JobStatus.HELD else None,
+            crashes=details.crashes,
+            throttles=details.throttles,
+            throttled_since=details.throttled_since,
+            missing_since=details.missing_since,
+            cancel_requested_at=details.cancel_at,
             on_dead=job.on_dead,
             trace=job.trace,
             options=job.options,
         )
 
 
-@dataclass(slots=True, eq=False)
-class Process:
+class Process(Struct, frozen=True):
     """One worker process. ``dead`` is final; an expired lease alone is not."""
 
     key: int
     registration: NewProcess
     started_at: Instant
     beat_at: Instant
-    stats: ProcessStats = field(default_factory=ProcessStats)
+    stats: ProcessStats = ProcessStats()
     quiet: bool = False
     dead: bool = False
 

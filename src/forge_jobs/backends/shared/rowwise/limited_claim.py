@@ -12,25 +12,26 @@ from forge_jobs.core.limits import (
     spent,
     task_limit,
 )
-from forge_jobs.core.status import Event, JobStatus
+from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.store.jobs import Exchange, Want
 
-from . import claims, transitions
+from . import finish, transitions
 from .rows import Row
 from .tables import Tables
+from .transaction import Transaction
 
 
 class LimitedClaim:
     """The claim for one want. ``next_times`` are when a rate or a scope lets more jobs start."""
 
-    def __init__(self, tables: Tables, request: Exchange, want: Want, now: Instant) -> None:
-        self._tables = tables
+    def __init__(self, tx: Transaction, request: Exchange, want: Want) -> None:
+        self._tx = tx
+        self._tables = tx.tables
         self._request = request
         self._want = want
-        self._now = now
         self._free = max(want.free, 0)
         self._wanted = self._free + max(want.prefetch, 0)
-        self._queue_limit = tables.limits.get(queue_limit(want.queue))
+        self._queue_limit = tx.tables.limits.get(queue_limit(want.queue))
         self._queue_room = self._room(self._queue_limit)
         self._track_rooms: dict[str, Room] = {}
         self.next_times: list[Instant] = []
@@ -43,48 +44,60 @@ class LimitedClaim:
             row = self._first(may_prefetch=not start)
             if row is None:
                 break
-            if row.expired(self._now):
-                transitions.cancel(self._tables, row, Event.EXPIRE, self._now, claims.EXPIRED)
+            if row.expired(self._tx.now):
+                transitions.expire(self._tx, [row])
                 continue
-            limit = self._tables.limits.get(task_limit(row.job.kind))
+            limit = self._tables.limits.get(task_limit(row.kind))
             if row.track is None and limit is not None and limit.tracked:
-                self._put_on_track(row)
+                # The limit was set after the job was stored.
+                row.track = row.kind
+                self._tx.store([row])
                 continue
             self._spend(row, limit)
-            job = claims.claim(
-                self._tables,
-                row,
-                self._request.owner,
-                self._request.number,
-                start=start,
-                now=self._now,
-            )
+            job = self._claim(row, start=start)
             claimed.append(mark_exclusive(job, self._tables.limits))
         if len(claimed) < self._wanted:
             self._collect_next_times()
         return claimed
 
+    def _claim(self, row: Row, *, start: bool) -> ClaimedJob:
+        row.started_at = None
+        row.owner, row.exchange = self._request.owner, self._request.number
+        transitions.transition(self._tx, row, Event.CLAIM, JobStatus.RUNNING, Attempts.SPENT)
+        if start:
+            finish.start(self._tx, row, self._tx.now)
+        self._tx.store([row])
+        return row.claimed()
+
     def _first(self, *, may_prefetch: bool) -> Row | None:
         """The first pending job of all tracks that have room."""
         if self._queue_room.left <= 0 or (may_prefetch and not self._queue_room.may_prefetch):
             return None
-        index, want = self._tables.index, self._want
         heads: list[Row] = []
-        for track in (None, *index.tracks(want.queue)):
-            if track is not None:
+        for track in self._tables.index.tracks(self._want.queue):
+            if track:
                 room = self._track_room(track)
                 if room.left <= 0 or (may_prefetch and not room.may_prefetch):
                     continue
-            head = index.first_pending(want.queue, want.kinds, track)
+            head = self._head(track)
             if head is not None:
                 heads.append(head)
-        return min(heads, key=lambda row: (row.priority, row.run_at, row.key), default=None)
+        first = min(heads, key=lambda row: (row.job.priority, row.run_at, row.key), default=None)
+        return None if first is None else self._tx.load([first.key])[first.key]
+
+    def _head(self, track: str) -> Row | None:
+        kinds = self._want.kinds
+        for key in self._tables.index.pending(self._want.queue, track):
+            row = self._tables.jobs[key]
+            if not kinds or row.kind in kinds:
+                return row
+        return None
 
     def _track_room(self, track: str) -> Room:
         found = self._track_rooms.get(track)
         if found is None:
             limit = self._tables.limits.get(task_limit(track))
-            closed = limit is not None and self._tables.scope_until(limit, self._now) is not None
+            closed = limit is not None and self._tables.scope_until(limit, self._tx.now) is not None
             found = self._track_rooms[track] = Room(0) if closed else self._room(limit)
         return found
 
@@ -92,14 +105,7 @@ class LimitedClaim:
         running = 0
         if limit is not None and limit.cap is not None:
             running = running_under(self._tables, limit.name)
-        return room(limit, running, now=self._now, asked=self._wanted)
-
-    def _put_on_track(self, row: Row) -> None:
-        """Put a job on its task's track: the limit was set after the job was stored."""
-        self._tables.index.remove_entries(row)
-        row.track = row.job.kind
-        row.stamp += 1
-        self._tables.index.add(row)
+        return room(limit, running, now=self._tx.now, asked=self._wanted)
 
     def _spend(self, row: Row, limit: Limit | None) -> None:
         self._queue_room.left -= 1
@@ -108,20 +114,14 @@ class LimitedClaim:
         for bound in (self._queue_limit, limit):
             if bound is not None and bound.rate_per_s is not None:
                 known = self._tables.limits[bound.name]
-                self._tables.limits[bound.name] = spent(known, 1, self._now)
+                self._tables.limits[bound.name] = spent(known, 1, self._tx.now)
 
     def _collect_next_times(self) -> None:
         """Collect when the rates and scopes that keep pending jobs back allow the next start."""
-        tables, queue, now = self._tables, self._want.queue, self._now
-        index = tables.index
-        waiting = [
-            track
-            for track in (None, *index.tracks(queue))
-            if index.first_pending(queue, track=track) is not None
-        ]
-        for track in waiting:
+        tables, queue, now = self._tables, self._want.queue, self._tx.now
+        for track in tables.index.tracks(queue):
             bounds = [tables.limits.get(queue_limit(queue))]
-            if track is not None:
+            if track:
                 bounds.append(tables.limits.get(task_limit(track)))
             times = [next_start_at(limit, now) for limit in bounds]
             times += [tables.scope_until(limit, now) for limit in bounds if limit is not None]
@@ -132,10 +132,7 @@ class LimitedClaim:
 
 def running_under(tables: Tables, limit: str) -> int:
     """How many running jobs a queue's or task's limit counts."""
-    return sum(
-        1
-        for owned in tables.index.running.values()
-        for key in owned
-        if limit in (queue_limit(tables.jobs[key].queue), task_limit(tables.jobs[key].job.kind))
-        and tables.jobs[key].status is JobStatus.RUNNING
+    running = (
+        tables.jobs[key] for owner in tables.index.owners() for key in tables.index.running(owner)
     )
+    return sum(limit in (queue_limit(row.queue), task_limit(row.kind)) for row in running)

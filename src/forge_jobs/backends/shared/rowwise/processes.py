@@ -1,4 +1,4 @@
-"""The process contract on memory: registrations, leases, slot shares and leaderships."""
+"""The process contract of a row-wise store: registrations, leases, slot shares, leaderships."""
 
 from collections.abc import Sequence
 
@@ -17,54 +17,61 @@ from forge_jobs.store.processes import (
     SlotsInUse,
 )
 
-from . import claims
+from . import finish
 from .exchange import cancels
 from .rows import Process
+from .storage import Storage
 from .tables import Leadership, Tables
 
 
-class MemoryProcesses:
-    """``ProcessStore`` on memory; see ``forge_jobs.store.processes``."""
+class RowwiseProcesses:
+    """``ProcessStore`` row by row; see ``forge_jobs.store.processes``."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @property
+    def _tables(self) -> Tables:
+        return self._storage.tables
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
-        with self._tables.write() as now:
-            for known in self._tables.processes.values():
+        with self._storage.write() as tx:
+            processes = self._tables.processes
+            for key, known in list(processes.items()):
                 # A second registration under one host_id replaces the first.
                 if known.registration.host_id in (replaces, process.host_id):
-                    known.dead = True
-            self._tables.last_process += 1
-            key = self._tables.last_process
-            self._tables.processes[key] = Process(key, process, now, now)
+                    processes[key] = structs.replace(known, dead=True)
+            key = self._tables.next_key("process")
+            processes[key] = Process(key, process, tx.now, tx.now)
             return key
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
             process = self._tables.processes.get(key)
             if process is None or process.dead:
-                return HeartbeatReply(False, now)
-            process.beat_at, process.stats = now, stats
-            return HeartbeatReply(True, now)
+                return HeartbeatReply(False, tx.now)
+            self._tables.processes[key] = structs.replace(process, beat_at=tx.now, stats=stats)
+            return HeartbeatReply(True, tx.now)
 
     async def deregister(self, key: int) -> None:
-        with self._tables.write() as now:
-            for job in list(self._tables.index.running.get(key, ())):
-                claims.release(self._tables, self._tables.jobs[job], now)
+        with self._storage.write() as tx:
+            rows = list(tx.load(self._tables.index.running(key)).values())
+            for row in rows:
+                finish.release(tx, row)
+            tx.store(rows)
             self._tables.processes.pop(key, None)
             self._drop_shares()
-            for name in [
-                name for name, lead in self._tables.leaderships.items() if lead.process == key
-            ]:
-                del self._tables.leaderships[name]
+            for name, lead in list(self._tables.leaderships.items()):
+                if lead.process == key:
+                    del self._tables.leaderships[name]
 
     async def remove_dead(self) -> int:
-        with self._tables.write():
+        with self._storage.write():
+            owners = self._tables.index.owners()
             gone = [
                 key
                 for key, process in self._tables.processes.items()
-                if process.dead and key not in self._tables.index.running
+                if process.dead and key not in owners
             ]
             for key in gone:
                 del self._tables.processes[key]
@@ -72,14 +79,14 @@ class MemoryProcesses:
             return len(gone)
 
     async def all(self) -> list[ProcessRecord]:
-        with self._tables.read() as now:
+        with self._storage.read() as now:
             return sorted(
                 (self._record(process) for process in self._alive(now)),
                 key=lambda record: record.host_id,
             )
 
     async def control(self, key: int) -> Control:
-        with self._tables.read():
+        with self._storage.read():
             process = self._tables.processes.get(key)
             return Control(
                 self._tables.control_version,
@@ -88,30 +95,29 @@ class MemoryProcesses:
             )
 
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
-        with self._tables.write() as now:
-            named = [known for known in self._alive(now) if known.registration.host_id == host_id]
+        with self._storage.write() as tx:
+            named = [each for each in self._alive(tx.now) if each.registration.host_id == host_id]
             if not named:
                 raise NotFound(f"no living worker process has the host_id {host_id!r}")
             for process in named:
-                process.quiet = quiet
-            self._tables.raise_control_version()
+                self._tables.processes[process.key] = structs.replace(process, quiet=quiet)
+            tx.raise_control_version()
 
     async def share(self, *, max_slots: int) -> int:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
             self._drop_shares()
             changed = 0
-            for config in self._tables.queues.values():
-                for part in share_out(
-                    config.slots, self._parts(config.name, now), max_slots=max_slots
-                ):
+            for config in list(self._tables.queues.values()):
+                parts = self._parts(config.name, tx.now)
+                for part in share_out(config.slots, parts, max_slots=max_slots):
                     self._grant(config.name, part)
                     changed += 1
             if changed:
-                self._tables.raise_control_version()
+                tx.raise_control_version()
             return changed
 
     async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
-        with self._tables.write():
+        with self._storage.write():
             freed = 0
             for entry in in_use:
                 share = self._tables.shares.get((key, entry.queue))
@@ -123,11 +129,12 @@ class MemoryProcesses:
             return freed
 
     async def next_expiry(self) -> Instant | None:
-        with self._tables.read() as now:
+        with self._storage.read() as now:
             return min((process.expires_at for process in self._alive(now)), default=None)
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
-        with self._tables.write() as now:
+        with self._storage.write() as tx:
+            now = tx.now
             lead = self._tables.leaderships.get(name)
             # A lease that ends later than two ttl_s from now dates from before the clock was set
             # back, and does not count.
@@ -139,7 +146,7 @@ class MemoryProcesses:
             return True
 
     async def release_lead(self, name: str, key: int) -> None:
-        with self._tables.write():
+        with self._storage.write():
             lead = self._tables.leaderships.get(name)
             if lead is not None and lead.process == key:
                 del self._tables.leaderships[name]
@@ -176,5 +183,5 @@ class MemoryProcesses:
         tables = self._tables
         for key, queue in list(tables.shares):
             process = tables.processes.get(key)
-            if process is None or (process.dead and key not in tables.index.running):
+            if process is None or (process.dead and not tables.index.running(key)):
                 del tables.shares[key, queue]

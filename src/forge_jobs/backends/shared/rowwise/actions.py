@@ -1,0 +1,106 @@
+"""The actions of operators on jobs: cancel, retry, run now, delete."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from forge_jobs.core.selection import Acted, BulkAction, Cursor
+from forge_jobs.core.status import RETRYABLE, TERMINAL, Attempts, Event, JobStatus
+
+from . import dedupe_keys, transitions
+from .details import Details
+from .ports import JobTransaction, R
+
+
+class Effect(Enum):
+    """What an action did to one job. DELETED ones are deleted together afterwards."""
+
+    CHANGED = "changed"
+    REQUESTED = "requested"
+    SKIPPED = "skipped"
+    DELETED = "deleted"
+
+
+def act(
+    tx: JobTransaction[R],
+    action: BulkAction,
+    reason: str,
+    keys: Sequence[int],
+    rows: Mapping[int, R],
+    *,
+    missing: int,
+    following: Cursor | None,
+) -> Acted:
+    """Apply an action to these jobs, in the order of ``keys``."""
+    effects: dict[Effect, list[R]] = {effect: [] for effect in Effect}
+    for key in keys:
+        row = rows[key]
+        effect = _apply(tx, action, row, reason)
+        effects[effect].append(row)
+        if row.dedupe_key is not None and effect is Effect.CHANGED:
+            # Its stored state decides about the next job with the same dedupe key.
+            tx.store([row])
+    tx.store(effects[Effect.CHANGED] + effects[Effect.REQUESTED])
+    transitions.delete(tx, effects[Effect.DELETED])
+    return Acted(
+        changed=len(effects[Effect.CHANGED]) + len(effects[Effect.DELETED]),
+        requested=len(effects[Effect.REQUESTED]),
+        skipped=len(effects[Effect.SKIPPED]),
+        missing=missing,
+        next=following,
+    )
+
+
+def _apply(tx: JobTransaction[R], action: BulkAction, row: R, reason: str) -> Effect:
+    match action:
+        case BulkAction.CANCEL:
+            return _cancel(tx, row, reason)
+        case BulkAction.RETRY:
+            return _retry(tx, row)
+        case BulkAction.RUN_NOW:
+            return _run_now(tx, row)
+        case BulkAction.DELETE:
+            return _delete(tx, row)
+
+
+def _cancel(tx: JobTransaction[R], row: R, reason: str) -> Effect:
+    if row.status in TERMINAL:
+        return Effect.SKIPPED
+    if row.status is JobStatus.RUNNING:
+        transitions.request_cancel(tx, row, Event.CANCEL, reason)
+        return Effect.REQUESTED
+    transitions.cancel(tx, row, Event.CANCEL, reason)
+    return Effect.CHANGED
+
+
+def _retry(tx: JobTransaction[R], row: R) -> Effect:
+    if row.status not in RETRYABLE or dedupe_keys.is_taken(tx, row):
+        return Effect.SKIPPED
+    details = row.details()
+    row.run_at = tx.now
+    row.set_details(
+        Details(
+            errors=details.errors, progress=details.progress, progress_note=details.progress_note
+        )
+    )
+    row.set_result(None)
+    # An old expiry would cancel the job again before it could run.
+    row.drop_expiry(tx.now)
+    transitions.transition(tx, row, Event.RETRY, JobStatus.PENDING, Attempts.RESET)
+    if row.dedupe_key is not None:
+        tx.take_key(row)
+    return Effect.CHANGED
+
+
+def _run_now(tx: JobTransaction[R], row: R) -> Effect:
+    if row.status not in (JobStatus.SCHEDULED, JobStatus.FAILED):
+        return Effect.SKIPPED
+    row.run_at = tx.now
+    transitions.transition(tx, row, Event.RUN_NOW, JobStatus.PENDING)
+    return Effect.CHANGED
+
+
+def _delete(tx: JobTransaction[R], row: R) -> Effect:
+    if row.status is JobStatus.RUNNING:
+        transitions.request_cancel(tx, row, Event.DELETE, transitions.DELETED)
+        return Effect.REQUESTED
+    return Effect.DELETED
