@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from forge_jobs.backends.memory.storage import MemoryStorage
 from forge_jobs.backends.memory.store import MemoryStore
 from forge_jobs.backends.shared.rowwise import transitions
 from forge_jobs.core.decide import Finish
@@ -44,7 +43,7 @@ def test_transition_refuses_what_is_not_in_the_table(clock: MovableClock) -> Non
             for target in JobStatus:
                 if target in targets(source, event):
                     continue
-                tx = MemoryStorage(clock, SeededEntropy(1)).begin(0)
+                tx = MemoryStore(clock, SeededEntropy(1))._storage.begin(0)
                 tx.insert([JOB])
                 row = tx.load([1])[1]
                 row.status = source
@@ -57,7 +56,7 @@ def test_transition_refuses_what_is_not_in_the_table(clock: MovableClock) -> Non
 
 
 def test_a_transition_with_wrong_attempts_is_refused(clock: MovableClock) -> None:
-    tx = MemoryStorage(clock, SeededEntropy(1)).begin(0)
+    tx = MemoryStore(clock, SeededEntropy(1))._storage.begin(0)
     tx.insert([JOB])
     with pytest.raises(Invalid, match="attempt"):
         transitions.transition(tx, tx.load([1])[1], Event.CLAIM, JobStatus.RUNNING, Attempts.KEPT)

@@ -1,11 +1,9 @@
-"""Cron schedules of the schedule contract on memory: each tick fires once; a bounded history."""
+"""Cron schedules of a row-wise store: each tick fires once; the history is bounded."""
 
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from forge_jobs.backends.shared.rowwise.tables import Tables
-from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.store.schedules import (
@@ -17,13 +15,15 @@ from forge_jobs.store.schedules import (
     Schedule,
 )
 
-from .storage import MemoryStorage
+from .storage import Storage
+from .tables import Tables
+from .transaction import Transaction
 
 
-class MemoryCronSchedules:
+class RowwiseCronSchedules:
     """The cron methods of ``ScheduleStore``; see ``forge_jobs.store.schedules``."""
 
-    def __init__(self, storage: MemoryStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     @property

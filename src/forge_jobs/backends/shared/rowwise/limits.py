@@ -1,13 +1,9 @@
-"""The limit contract on memory: limits, scope gates, and how full limit buckets are."""
+"""The limit contract of a row-wise store: limits, scope gates, and how full limit buckets are."""
 
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from forge_jobs.backends.shared.rowwise import limit_buckets, transitions
-from forge_jobs.backends.shared.rowwise.limited_claim import running_under
-from forge_jobs.backends.shared.rowwise.tables import Tables
-from forge_jobs.backends.shared.rowwise.transaction import Transaction, max_per_key
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.limits import (
     LANE,
@@ -25,13 +21,17 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
 
-from .storage import MemoryStorage
+from . import limit_buckets, transitions
+from .limited_claim import running_under
+from .storage import Storage
+from .tables import Tables
+from .transaction import Transaction, max_per_key
 
 
-class MemoryLimits:
-    """``LimitStore`` on memory; see ``forge_jobs.store.limits`` for what each method promises."""
+class RowwiseLimits:
+    """``LimitStore`` row by row; see ``forge_jobs.store.limits``."""
 
-    def __init__(self, storage: MemoryStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     @property

@@ -1,4 +1,4 @@
-"""The schedule contract on memory: cron schedules (inherited) and token buckets."""
+"""The schedule contract of a row-wise store: cron schedules (inherited) and token buckets."""
 
 from msgspec import structs
 
@@ -14,11 +14,11 @@ from forge_jobs.core.token_bucket import (
     taken,
 )
 
-from .cron_schedules import MemoryCronSchedules
+from .cron_schedules import RowwiseCronSchedules
 
 
-class MemorySchedules(MemoryCronSchedules):
-    """``ScheduleStore`` on memory; see ``forge_jobs.store.schedules``."""
+class RowwiseSchedules(RowwiseCronSchedules):
+    """``ScheduleStore`` of a row-wise store; see ``forge_jobs.store.schedules``."""
 
     async def ensure_token_bucket(
         self, scope: str, *, capacity: float, refill_per_s: float

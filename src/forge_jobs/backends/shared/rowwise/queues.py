@@ -1,23 +1,23 @@
-"""The queue contract on memory: settings of queues, and the kinds that workers publish."""
+"""The queue contract of a row-wise store: settings of queues, and published kinds."""
 
 from collections.abc import Mapping
 
 from msgspec import UNSET, structs
 
-from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.throttle import OPEN
 from forge_jobs.store.queues import QueueChange, QueueConfig
 
-from .storage import MemoryStorage
+from .storage import Storage
+from .tables import Tables
 
 _MAX_SLOTS = 100_000
 
 
-class MemoryQueues:
-    """``QueueStore`` on memory; see ``forge_jobs.store.queues`` for what each method promises."""
+class RowwiseQueues:
+    """``QueueStore`` row by row; see ``forge_jobs.store.queues``."""
 
-    def __init__(self, storage: MemoryStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     @property

@@ -1,24 +1,19 @@
-"""The storage of the memory store: dictionaries, one lock, and notifications after a write."""
+"""Storage of one process: a lock around each transaction, and notifications after a write."""
 
 import logging
 import threading
-from collections.abc import Generator, MutableMapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
-from forge_jobs.backends.shared.rowwise.tables import Tables
-from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.instant import Instant
 from forge_jobs.kit.clock import Clock
-from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.store import Notify
 
-from .entries import SortedEntries
+from .tables import Tables
+from .transaction import Transaction
 
-_LOG = logging.getLogger("forge_jobs.memory")
-K = TypeVar("K")
-V = TypeVar("V")
+_LOG = logging.getLogger("forge_jobs.store")
 
 
 @dataclass(slots=True, eq=False)
@@ -29,37 +24,48 @@ class Listener:
     notify: Notify
 
 
-class MemoryStorage:
-    """``rowwise.storage.Storage`` in memory. A failed write is not rolled back: the rules raise
-    before they write."""
+class LocalStorage:
+    """``Storage`` for one process. ``make`` builds empty tables. A store whose tables can undo a
+    failed write overrides ``roll_back``; without that, the rules raise before they write."""
 
-    def __init__(self, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, clock: Clock, make: Callable[[], Tables]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._tag = entropy.bits(16)
-        self.listeners: list[Listener] = []
-        self.tables = Tables(_table, SortedEntries(), self._tag)
+        self._make = make
+        self._listeners: list[Listener] = []
+        self.tables = make()
 
     def clear(self) -> None:
         """Delete everything but the subscriptions and the control version."""
         version = self.tables.control_version
-        self.tables = Tables(_table, SortedEntries(), self._tag)
+        self.tables = self._make()
         self.tables.meta["control_version"] = version
 
     def begin(self, now: Instant) -> Transaction:
-        """A new write transaction; for a subclass that observes the store."""
+        """A new write transaction; replaced by who observes the store."""
         return Transaction(self.tables, now)
+
+    def commit(self) -> None:
+        """Called at the end of a write transaction."""
+
+    def roll_back(self) -> None:
+        """Called when a write transaction has failed."""
 
     @contextmanager
     def write(self) -> Generator[Transaction, None, None]:
         """A write transaction. Subscriptions are notified after it, outside the lock."""
         with self._lock:
             tx = self.begin(self._clock.now())
-            yield tx
-            tx.before_commit()
+            try:
+                yield tx
+                tx.before_commit()
+            except BaseException:
+                self.roll_back()
+                raise
+            self.commit()
             callbacks = [
                 listener.notify
-                for listener in self.listeners
+                for listener in self._listeners
                 if tx.notify_all or not listener.queues.isdisjoint(tx.notify_queues)
             ]
         for notify in callbacks:
@@ -74,10 +80,15 @@ class MemoryStorage:
         with self._lock:
             yield self._clock.now()
 
+    def subscribe(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
     def after_fork(self) -> None:
         """Replace the lock: a thread that does not exist in this process may hold it."""
         self._lock = threading.Lock()
-
-
-def _table(name: str, key: type[K], value: type[V]) -> MutableMapping[K, V]:
-    return {}

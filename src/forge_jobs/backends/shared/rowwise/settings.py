@@ -1,17 +1,17 @@
-"""The settings contract on memory."""
+"""The settings contract of a row-wise store."""
 
-from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import Setting
 
-from .storage import MemoryStorage
+from .storage import Storage
+from .tables import Tables
 
 
-class MemorySettings:
-    """``SettingStore`` on memory; see ``forge_jobs.store.settings``."""
+class RowwiseSettings:
+    """``SettingStore`` of a row-wise store; see ``forge_jobs.store.settings``."""
 
-    def __init__(self, storage: MemoryStorage) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     @property

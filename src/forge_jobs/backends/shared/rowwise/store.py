@@ -1,0 +1,82 @@
+"""A store of one process on row-wise rules: the contracts over one storage."""
+
+from collections.abc import Sequence
+
+from forge_jobs.core.errors import BadOption
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import Enqueued, NewJob
+from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.store import Capabilities, Notify, Subscription
+
+from .jobs import RowwiseJobs
+from .limits import RowwiseLimits
+from .local_storage import Listener, LocalStorage
+from .metrics import RowwiseMetrics
+from .processes import RowwiseProcesses
+from .queues import RowwiseQueues
+from .schedules import RowwiseSchedules
+from .settings import RowwiseSettings
+
+
+class RowwiseStore:
+    """Every part of ``forge_jobs.store.Store`` but ``capabilities`` and ``maintenance``."""
+
+    capabilities: Capabilities
+
+    def __init__(self, storage: LocalStorage) -> None:
+        self._storage = storage
+        self.jobs = RowwiseJobs(storage)
+        self.processes = RowwiseProcesses(storage)
+        self.queues = RowwiseQueues(storage)
+        self.schedules = RowwiseSchedules(storage)
+        self.metrics = RowwiseMetrics(storage)
+        self.limits = RowwiseLimits(storage)
+        self.settings = RowwiseSettings(storage)
+
+    @property
+    def tag(self) -> int:
+        return self._storage.tables.tag
+
+    async def open(self, *, migrate: bool = True) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def now(self) -> Instant:
+        with self._storage.read() as now:
+            return now
+
+    def enqueue_sync(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.jobs.enqueue_sync(jobs)
+
+    def exchange_sync(self, request: Exchange) -> Exchanged:
+        return self.jobs.exchange_sync(request)
+
+    def enqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        raise BadOption(
+            f"tx={type(transaction).__name__} cannot be joined: the {self.capabilities.name} store "
+            "knows no transactions, use a database"
+        )
+
+    async def aenqueue_in(self, transaction: object, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return self.enqueue_in(transaction, jobs)
+
+    async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
+        listener = Listener(frozenset(queues), notify)
+        self._storage.subscribe(listener)
+        return LocalSubscription(self._storage, listener)
+
+    def after_fork(self) -> None:
+        self._storage.after_fork()
+
+
+class LocalSubscription:
+    """One subscription; its callback is called on the thread that made the write."""
+
+    def __init__(self, storage: LocalStorage, listener: Listener) -> None:
+        self._storage = storage
+        self._listener = listener
+
+    async def close(self) -> None:
+        self._storage.unsubscribe(self._listener)
