@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from forge_jobs.backends.memory.rows import Row
-from forge_jobs.backends.memory.tables import Tables
 
-from forge_jobs.backends.memory import limit_buckets, limited_claim, transitions
+from forge_jobs.backends.shared.rowwise import limit_buckets, limited_claim
+from forge_jobs.backends.shared.rowwise.index import JobIndex
+from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import Limit
 from rigs.simulation.world import Options, simulate
@@ -34,7 +34,7 @@ def test_a_world_with_limits_repeats_itself() -> None:
 
 
 def _a_key_counts_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limit_buckets.LimitBuckets, "taken", lambda self, limit_key: 0)
+    patch.setattr(JobIndex, "slots_in_use", lambda self, limit_key: 0)
 
 
 def _a_cap_counts_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -49,33 +49,33 @@ def _a_start_costs_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def _an_end_lets_nobody_on(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(tables: Tables, row: Row, now: Instant) -> None:
-        pass
+    def forgetful(tx: Transaction) -> None:
+        tx.touched_buckets.clear()
 
-    patch.setattr(transitions, "_admit_waiting", forgetful)
+    patch.setattr(limit_buckets, "admit_touched", forgetful)
 
 
 def _a_death_leaks_its_room(patch: pytest.MonkeyPatch) -> None:
     """Room is counted up at the start and down at an end, as by a counter: a reap is neither."""
-    real = limit_buckets.LimitBuckets.taken
+    real = Transaction.slots_in_use
     worst: dict[str, int] = {}
 
-    def counted(self: limit_buckets.LimitBuckets, limit_key: str) -> int:
-        lost = sum(row.crashes for row in self._active.get(limit_key, {}).values())
+    def counted(self: Transaction, limit_key: str, max_slots: int) -> int:
+        active = self.load(self.tables.index.active(limit_key)).values()
+        lost = sum(row.details().crashes for row in active)
         worst[limit_key] = max(worst.get(limit_key, 0), lost)
-        return real(self, limit_key) + worst[limit_key]
+        return real(self, limit_key, max_slots) + worst[limit_key]
 
-    patch.setattr(limit_buckets.LimitBuckets, "taken", counted)
+    patch.setattr(Transaction, "slots_in_use", counted)
 
 
 def _a_lane_runs_two(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(limit_buckets.LimitBuckets, "lane_holder", lambda self, lane: None)
+    patch.setattr(JobIndex, "lane_slot_holder", lambda self, lane: None)
 
 
 def _strict_is_serial(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        limit_buckets.LimitBuckets, "blocker", lambda self, lane, row: self.lane_holder(lane)
-    )
+    patch.setattr(Transaction, "older_in_lane", lambda self, lane, key, strict: False)
+    patch.setattr(Transaction, "lane_scheduled", lambda self, lane: (False, False))
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from forge_jobs.backends.memory.jobs import MemoryJobs
-from forge_jobs.backends.memory.processes import MemoryProcesses
-from forge_jobs.backends.memory.rows import Row
-from forge_jobs.backends.memory.tables import Tables
 
-from forge_jobs.backends.memory import claims, dedupe_keys, transitions
+from forge_jobs.backends.shared.rowwise import finish as finishing
+from forge_jobs.backends.shared.rowwise import transitions
+from forge_jobs.backends.shared.rowwise.jobs import RowwiseJobs
+from forge_jobs.backends.shared.rowwise.processes import RowwiseProcesses
+from forge_jobs.backends.shared.rowwise.rows import Row
+from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.core.decide import Finish
-from forge_jobs.core.instant import SECOND, Instant
-from forge_jobs.core.job import NewJob
+from forge_jobs.core.instant import SECOND
 from forge_jobs.core.status import Attempts, Event, JobStatus
 from forge_jobs.engine.claiming.finish_buffer import Batch, FinishBuffer
 from forge_jobs.store.jobs import Reaped, Retention, Verdict
@@ -38,26 +38,27 @@ def caught_by(rules: set[str]) -> Ended:
 
 
 def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = claims.apply_finish
+    real = finishing.finish_row
 
-    def unfenced(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
-        row = tables.jobs.get(end.key)
+    def unfenced(
+        tx: Transaction, owner: int, end: Finish, row: Row | None, **options: Any
+    ) -> Verdict:
         if row is None or row.owner is None:
-            return real(tables, owner, end, now, **options)
+            return real(tx, owner, end, row, **options)
         claimed = msgspec.structs.replace(end, epoch=row.epoch)
-        return real(tables, row.owner, claimed, now, **options)
+        return real(tx, row.owner, claimed, row, **options)
 
-    monkeypatch.setattr(claims, "apply_finish", unfenced)
+    monkeypatch.setattr(finishing, "finish_row", unfenced)
     caught_by({"fence"})
 
 
 def test_the_report_of_a_broken_promise_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def lazy(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
+    def lazy(tx: Transaction, owner: int, end: Finish, row: Row | None, **options: Any) -> Verdict:
         return Verdict.APPLIED
 
-    monkeypatch.setattr(claims, "apply_finish", lazy)
+    monkeypatch.setattr(finishing, "finish_row", lazy)
     assert command.main(["--seeds", "3", "--jobs", "10", "--minutes", "0.2"]) == 1
     output = capsys.readouterr().out
     assert "seed 0 broke" in output
@@ -66,20 +67,20 @@ def test_the_report_of_a_broken_promise_can_be_replayed(
 
 
 def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def reap_old(self: MemoryJobs, *, crash_note: str, limit: int) -> Reaped:
-        tables = self._tables  # pyright: ignore[reportPrivateUsage]
-        with tables.write() as now:
+    async def reap_old(self: RowwiseJobs, *, crash_note: str, limit: int) -> Reaped:
+        with self._storage.write() as tx:  # pyright: ignore[reportPrivateUsage]
             old = [
                 row
-                for row in tables.jobs.values()
-                if row.started and row.status is JobStatus.RUNNING
-                and now - (row.started_at or now) > 5 * SECOND
-            ]  # fmt: skip
+                for row in tx.load(list(tx.tables.jobs)).values()
+                if row.status is JobStatus.RUNNING
+                and tx.now - (row.started_at or tx.now) > 5 * SECOND
+            ]
             for row in old:
-                claims.reap(tables, row, crash_note, now)
+                finishing.reap(tx, row, crash_note)
+            tx.store(old)
             return Reaped(pending=len(old))
 
-    monkeypatch.setattr(MemoryJobs, "reap", reap_old)
+    monkeypatch.setattr(RowwiseJobs, "reap", reap_old)
     caught_by({"reap"})
 
 
@@ -89,10 +90,10 @@ def test_a_release_that_burns_an_attempt(monkeypatch: pytest.MonkeyPatch) -> Non
     }
     monkeypatch.setattr(transitions, "_LEGAL", lenient)
 
-    def burning(tables: Tables, row: Row, now: Instant) -> None:
-        transitions.transition(tables, row, Event.RELEASE, JobStatus.PENDING, now)
+    def burning(tx: Transaction, row: Row) -> None:
+        transitions.transition(tx, row, Event.RELEASE, JobStatus.PENDING)
 
-    monkeypatch.setattr(claims, "release", burning)
+    monkeypatch.setattr(finishing, "release", burning)
     caught_by({"attempts"})
 
 
@@ -108,15 +109,15 @@ def test_a_heartbeat_on_the_job_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = MemoryProcesses.register
+    real = RowwiseProcesses.register
 
     async def shorter(
-        self: MemoryProcesses, process: NewProcess, *, replaces: str | None = None
+        self: RowwiseProcesses, process: NewProcess, *, replaces: str | None = None
     ) -> int:
         told = msgspec.structs.replace(process, lease_s=process.lease_s / 4)
         return await real(self, told, replaces=replaces)
 
-    monkeypatch.setattr(MemoryProcesses, "register", shorter)
+    monkeypatch.setattr(RowwiseProcesses, "register", shorter)
     caught_by({"start"})
 
 
@@ -129,35 +130,35 @@ def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def purge(self: MemoryJobs, keep: Retention, *, limit: int) -> int:
-        tables = self._tables  # pyright: ignore[reportPrivateUsage]
-        with tables.write() as now:
-            rows = [row for row in tables.jobs.values() if row.status is not JobStatus.RUNNING]
-            for row in rows:
-                transitions.remove(tables, row, now)
-            return len(rows)
+    async def purge(self: RowwiseJobs, keep: Retention, *, limit: int) -> int:
+        with self._storage.write() as tx:  # pyright: ignore[reportPrivateUsage]
+            rows = tx.load(list(tx.tables.jobs)).values()
+            ended = [row for row in rows if row.status is not JobStatus.RUNNING]
+            transitions.delete(tx, ended)
+            return len(ended)
 
-    monkeypatch.setattr(MemoryJobs, "purge", purge)
+    monkeypatch.setattr(RowwiseJobs, "purge", purge)
     caught_by({"lost"})
 
 
 def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(tables: Tables, job: NewJob, now: Instant) -> None:
+    def nobody(self: Transaction, kind: str, dedupe_key: str) -> None:
         return None
 
-    monkeypatch.setattr(dedupe_keys, "holder", nobody)
+    monkeypatch.setattr(Transaction, "key_holder", nobody)
     caught_by({"dedupe"})
 
 
 def test_a_repeated_finish_that_stores_its_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = claims.apply_finish
+    real = finishing.finish_row
 
-    def generous(tables: Tables, owner: int, end: Finish, now: Instant, **options: Any) -> Verdict:
-        verdict = real(tables, owner, end, now, **options)
+    def generous(
+        tx: Transaction, owner: int, end: Finish, row: Row | None, **options: Any
+    ) -> Verdict:
+        verdict = real(tx, owner, end, row, **options)
         if verdict is Verdict.ALREADY:
-            for job in end.jobs:
-                transitions.insert(tables, job, now)
+            tx.insert(end.jobs)
         return verdict
 
-    monkeypatch.setattr(claims, "apply_finish", generous)
+    monkeypatch.setattr(finishing, "finish_row", generous)
     caught_by({"carried"})

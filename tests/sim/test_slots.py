@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from forge_jobs.backends.memory import processes
+from forge_jobs.backends.shared.rowwise import processes
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.shares import Part, split
 from forge_jobs.core.status import Event, JobStatus
