@@ -1,25 +1,9 @@
-"""The limit contract on memory: limits, scope gates, and how full limit buckets are."""
+"""The limit contract on memory: gates, and how full limit buckets are."""
 
-from collections.abc import Sequence
-
-from msgspec import structs
-
-from forge_jobs.core.errors import NotFound
-from forge_jobs.core.instant import Instant
-from forge_jobs.core.limits import (
-    LANE,
-    SCOPE,
-    UNBOUNDED,
-    Declared,
-    Limit,
-    refilled,
-    scope_gate,
-    with_declared,
-    with_operator_change,
-)
+from forge_jobs.core.limits import LANE, UNBOUNDED
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
-from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
+from forge_jobs.store.limits import Admitted, LimitBucket
 
 from . import transitions
 from .limit_buckets import max_per_key
@@ -33,46 +17,13 @@ class MemoryLimits:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def publish(self, declared: Sequence[Declared]) -> None:
-        with self._tables.write() as now:
-            for declaration in declared:
-                known = self._tables.limits.get(declaration.name)
-                limit = with_declared(known, declaration, now)
-                if limit is not known:
-                    self._put(limit, now)
-
-    async def all(self) -> list[Limit]:
-        with self._tables.read() as now:
-            return [refilled(limit, now) for _, limit in sorted(self._tables.limits.items())]
-
-    async def change(self, name: str, change: LimitChange) -> Limit:
-        with self._tables.write() as now:
-            known = self._tables.limits.get(name)
-            limit = with_operator_change(known, name, structs.asdict(change), now)
-            self._put(limit, now)
-            return limit
-
-    async def reset(self, name: str) -> None:
-        with self._tables.write() as now:
-            limit = self._tables.limits.get(name)
-            if limit is None:
-                raise NotFound(f"there is no limit {name!r}")
-            self._put(structs.replace(limit, by_operator=False, updated_at=now), now)
-
     async def gates(self) -> dict[str, Gate]:
         with self._tables.read():
-            return {
-                name.removeprefix(SCOPE): gate
-                for name, gate in sorted(self._tables.gates.items())
-                if name.startswith(SCOPE) and gate != OPEN
-            }
+            gates = sorted(self._tables.gates.items())
+            return {name: gate for name, gate in gates if gate != OPEN}
 
-    async def open_scope(self, scope: str) -> None:
+    async def open_gate(self, name: str) -> None:
         with self._tables.write():
-            name = scope_gate(scope)
-            declared = any(scope in limit.scopes for limit in self._tables.limits.values())
-            if not declared and name not in self._tables.gates:
-                raise NotFound(f"no task declares the scope {scope!r}")
             self._tables.gates.pop(name, None)
             self._tables.raise_control_version()
 
@@ -107,18 +58,13 @@ class MemoryLimits:
             admitted = sum(transitions.admit(self._tables, bucket, now) for bucket in chosen)
             return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
-    def _put(self, limit: Limit, now: Instant) -> None:
-        tables = self._tables
-        tables.limits[limit.name] = limit
-        tables.raise_control_version()
+    async def reapply(self, name: str) -> None:
         # Pending jobs of its keys are held, then admitted under the new number.
-        active = [
-            row
-            for row in tables.index.limit_buckets.active(limit.name)
-            if row.status is JobStatus.PENDING
-        ]
-        for row in active:
-            bucket = row.job.limit_key
-            transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=bucket)
-        for bucket in tables.index.limit_buckets.names():
-            transitions.admit(tables, bucket, now)
+        tables = self._tables
+        with tables.write() as now:
+            active = tables.index.limit_buckets.active(name)
+            for row in [row for row in active if row.status is JobStatus.PENDING]:
+                bucket = row.job.limit_key
+                transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=bucket)
+            for bucket in tables.index.limit_buckets.names():
+                transitions.admit(tables, bucket, now)

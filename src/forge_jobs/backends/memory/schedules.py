@@ -1,49 +1,89 @@
-"""The schedule contract on memory: cron schedules (inherited) and token buckets."""
+"""The schedule and token bucket contracts on memory: ticks that fire once, and permits."""
+
+from collections import deque
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from forge_jobs.core.errors import NotFound
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.token_bucket import (
-    Grant,
-    TokenBucket,
-    check_bucket,
-    filled,
-    full,
-    resized,
-    taken,
-)
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.token_bucket import Grant, TokenBucket, filled, taken
+from forge_jobs.store.schedules import FIRES_KEPT, DueSchedules, Fire, FireOutcome, NewFire
 
-from .cron_schedules import MemoryCronSchedules
+from . import transitions
+from .tables import Tables
 
 
-class MemorySchedules(MemoryCronSchedules):
+class MemorySchedules:
     """``ScheduleStore`` on memory; see ``forge_jobs.store.schedules``."""
 
-    async def ensure_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
-        with self._tables.write() as now:
-            if scope not in self._tables.token_buckets:
-                self._tables.token_buckets[scope] = full(
-                    scope, capacity=capacity, refill_per_s=refill_per_s, now=now
-                )
-            return self._filled(scope, now)
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
-    async def put_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
+    async def due(self, *, limit: int) -> DueSchedules:
+        with self._tables.read() as now:
+            enabled = [schedule for schedule in self._tables.schedules.values() if schedule.enabled]
+            due = [
+                schedule
+                for schedule in enabled
+                if schedule.next_at is None or schedule.next_at <= now
+            ]
+            due.sort(key=lambda schedule: (schedule.next_at or 0, schedule.name))
+            later = (schedule.next_at for schedule in enabled if schedule.next_at is not None)
+            next_at = min((tick for tick in later if tick > now), default=None)
+            return DueSchedules(now, due[:limit], next_at)
+
+    async def fire(
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
+    ) -> list[Fire] | None:
         with self._tables.write() as now:
-            known = self._tables.token_buckets.get(scope)
-            bucket = (
-                full(scope, capacity=capacity, refill_per_s=refill_per_s, now=now)
-                if known is None
-                else resized(known, capacity=capacity, refill_per_s=refill_per_s, now=now)
+            known = self._tables.schedules.get(name)
+            if known is None or not known.enabled or known.next_at != tick:
+                return None
+            fires = [self._fire(new_fire, now) for new_fire in new_fires]
+            fired = [fire.tick for fire in fires if fire.outcome is not FireOutcome.MISSED]
+            self._tables.schedules[name] = structs.replace(
+                known,
+                next_at=next_at,
+                last_at=fired[-1] if fired else known.last_at,
+                error=None,
+                version=known.version + 1,
+                updated_at=now,
             )
-            self._tables.token_buckets[scope] = bucket
-            return bucket
+            self._append_history(name, fires)
+            return fires
+
+    async def trigger(self, name: str, job: NewJob) -> Fire | None:
+        with self._tables.write() as now:
+            if name not in self._tables.schedules:
+                return None
+            stored = transitions.insert(self._tables, job, now)
+            outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.TRIGGERED
+            fire = Fire(now, now, outcome, stored.id)
+            self._append_history(name, [fire])
+            return fire
+
+    async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
+        with self._tables.read():
+            return list(reversed(self._tables.fires.get(name, ())))[:limit]
+
+    def _fire(self, new_fire: NewFire, now: Instant) -> Fire:
+        if new_fire.job is None:
+            return Fire(new_fire.tick, now, FireOutcome.MISSED, None, new_fire.missed)
+        stored = transitions.insert(self._tables, new_fire.job, now)
+        outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.FIRED
+        return Fire(new_fire.tick, now, outcome, stored.id, new_fire.missed)
+
+    def _append_history(self, name: str, fires: Sequence[Fire]) -> None:
+        self._tables.fires.setdefault(name, deque(maxlen=FIRES_KEPT)).extend(fires)
+
+
+class MemoryTokenBuckets:
+    """``TokenBucketStore`` on memory; see ``forge_jobs.store.token_buckets``."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     async def take(self, scope: str, permits: int) -> Grant:
         with self._tables.write() as now:
@@ -53,16 +93,8 @@ class MemorySchedules(MemoryCronSchedules):
 
     async def drain(self, scope: str) -> None:
         with self._tables.write() as now:
-            self._tables.token_buckets[scope] = structs.replace(
-                self._filled(scope, now), tokens=0.0
-            )
-
-    async def buckets(self) -> list[TokenBucket]:
-        with self._tables.read() as now:
-            return [self._filled(scope, now) for scope in sorted(self._tables.token_buckets)]
-
-    def _filled(self, scope: str, now: Instant) -> TokenBucket:
-        return filled(self._known(scope), now)
+            bucket = filled(self._known(scope), now)
+            self._tables.token_buckets[scope] = structs.replace(bucket, tokens=0.0)
 
     def _known(self, scope: str) -> TokenBucket:
         bucket = self._tables.token_buckets.get(scope)

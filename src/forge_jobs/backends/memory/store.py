@@ -8,6 +8,9 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.limits import Limits
+from forge_jobs.store.queues import Queues
+from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.store import (
     Capabilities,
     Finding,
@@ -17,13 +20,13 @@ from forge_jobs.store.store import (
     StoreSize,
     Subscription,
 )
+from forge_jobs.store.token_buckets import TokenBuckets
 
 from .jobs import MemoryJobs
 from .limits import MemoryLimits
 from .metrics import MemoryMetrics
 from .processes import MemoryProcesses
-from .queues import MemoryQueues
-from .schedules import MemorySchedules
+from .schedules import MemorySchedules, MemoryTokenBuckets
 from .settings import MemorySettings
 from .tables import Listener, Tables
 
@@ -40,11 +43,13 @@ class MemoryStore:
         self._tables = Tables(clock, entropy)
         self.jobs = MemoryJobs(self._tables)
         self.processes = MemoryProcesses(self._tables)
-        self.queues = MemoryQueues(self._tables)
-        self.schedules = MemorySchedules(self._tables)
+        self.settings = settings = MemorySettings(self._tables)
+        limits = MemoryLimits(self._tables)
+        self.queues = Queues(settings, limits)
+        self.limits = Limits(settings, limits, self.now)
+        self.schedules = CronSchedules(settings, MemorySchedules(self._tables))
+        self.token_buckets = TokenBuckets(settings, MemoryTokenBuckets(self._tables), self.now)
         self.metrics = MemoryMetrics(self._tables)
-        self.limits = MemoryLimits(self._tables)
-        self.settings = MemorySettings(self._tables)
         self.maintenance = MemoryMaintenance(self._tables)
 
     @property

@@ -13,11 +13,12 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import LogLine
 from forge_jobs.core.limits import Limit, queue_limit, scope_gate, task_limit
 from forge_jobs.core.throttle import OPEN, Gate
+from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.kit.clock import Clock
 from forge_jobs.kit.entropy import Entropy
 from forge_jobs.store.processes import Share
-from forge_jobs.store.queues import QueueConfig
-from forge_jobs.store.schedules import Fire, Schedule, TokenBucket
+from forge_jobs.store.queues import PublishedKind, QueueConfig
+from forge_jobs.store.schedules import Fire, Schedule
 from forge_jobs.store.settings import Setting
 from forge_jobs.store.store import Notify
 
@@ -86,7 +87,7 @@ class Tables:
         self.queues: dict[str, QueueConfig] = {}
         self.gates: dict[str, Gate] = {}
         self.limits: dict[str, Limit] = {}
-        self.kinds: dict[str, str] = {}
+        self.kinds: dict[str, PublishedKind] = {}
         self.schedules: dict[str, Schedule] = {}
         self.fires: dict[str, deque[Fire]] = {}
         self.token_buckets: dict[str, TokenBucket] = {}
