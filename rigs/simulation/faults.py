@@ -19,13 +19,14 @@ from forge_jobs.core.errors import Unavailable, Unknown
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.store.jobs import Exchange, Exchanged, JobStore
-from forge_jobs.store.limits import LimitStore
+from forge_jobs.store.limits import Limits
 from forge_jobs.store.metrics import MetricsStore
 from forge_jobs.store.processes import ProcessStore
-from forge_jobs.store.queues import QueueStore
-from forge_jobs.store.schedules import ScheduleStore
+from forge_jobs.store.queues import Queues
+from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.settings import SettingStore
 from forge_jobs.store.store import Capabilities, Maintenance, Notify, Store, Subscription
+from forge_jobs.store.token_buckets import TokenBuckets
 from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
 from rigs.simulation.history import Answered, Called, Heard, History
@@ -246,10 +247,11 @@ class FaultyStore:
 
         self.jobs: JobStore = far("jobs", target.jobs)
         self.processes: ProcessStore = far("processes", target.processes)
-        self.queues: QueueStore = far("queues", target.queues)
-        self.schedules: ScheduleStore = far("schedules", target.schedules)
+        self.queues: Queues = far("queues", target.queues)
+        self.schedules: CronSchedules = far("schedules", target.schedules)
+        self.token_buckets: TokenBuckets = far("token_buckets", target.token_buckets)
         self.metrics: MetricsStore = far("ledger", target.metrics)
-        self.limits: LimitStore = far("limits", target.limits)
+        self.limits: Limits = far("limits", target.limits)
         self.settings: SettingStore = far("settings", target.settings)
         # A synchronous call could not travel in virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(

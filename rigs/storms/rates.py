@@ -107,9 +107,7 @@ class _Rig:
         options = self._options
         forge = Forge(self._url)
         store = await forge.aready()
-        await store.schedules.put_token_bucket(
-            SCOPE, capacity=options.burst, refill_per_s=options.rate
-        )
+        await store.token_buckets.put(SCOPE, capacity=options.burst, refill_per_s=options.rate)
         queues = [f"asking-{number}" for number in range(options.workers)]
         work = b'{"seconds": %.1f}' % options.seconds
         jobs = [NewJob(kind="ask", queue=queue, payload=work) for queue in queues]

@@ -20,7 +20,7 @@ async def test_a_declared_scope_is_stored_when_a_worker_starts(forge: Forge) -> 
         return "sent"
 
     async with forge.worker(queues=["default"]) as handle:
-        [bucket] = await handle.storage.schedules.buckets()
+        [bucket] = await handle.storage.token_buckets.all()
         assert (bucket.scope, bucket.capacity) == ("smtp", 5.0)
         assert bucket.refill_per_s == pytest.approx(50 / 60)
         assert await (await send.aenqueue()).aresult(timeout=60) == "sent"

@@ -42,9 +42,7 @@ def test_an_operator_sets_drains_and_sees(
 
 def test_code_does_not_overwrite_an_operators_limit(in_process: InProcess) -> None:
     async def ensure(harness: StoreHarness) -> float:
-        bucket = await harness.store.schedules.ensure_token_bucket(
-            "smtp", capacity=9, refill_per_s=9
-        )
+        bucket = await harness.store.token_buckets.ensure("smtp", capacity=9, refill_per_s=9)
         return bucket.capacity
 
     in_process.fill(lambda harness: harness.enqueue(1))

@@ -52,7 +52,7 @@ def desk() -> Desk:
 
 
 async def test_permits_are_counted_over_all_processes(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=20, refill_per_s=10)
+    await desk.store.token_buckets.put("x", capacity=20, refill_per_s=10)
     one, two = desk.process(), desk.process()
     assert await desk.grants(one, 12) == 12
     assert await desk.grants(two, 50) <= 8
@@ -60,7 +60,7 @@ async def test_permits_are_counted_over_all_processes(desk: Desk) -> None:
 
 
 async def test_a_refusal_names_the_time_and_is_believed_until_then(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=1, refill_per_s=0.5)
+    await desk.store.token_buckets.put("x", capacity=1, refill_per_s=0.5)
     limiter = desk.process()
     assert await limiter.try_acquire("x")
     refused = await limiter.try_acquire("x")
@@ -76,35 +76,35 @@ async def test_a_refusal_names_the_time_and_is_believed_until_then(desk: Desk) -
 
 
 async def test_blocks_grow_while_they_are_used_up_and_stay_small(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=800, refill_per_s=1_000)
+    await desk.store.token_buckets.put("x", capacity=800, refill_per_s=1_000)
     limiter = desk.process()
     assert await desk.grants(limiter, 600) == 600
     assert desk.port.calls < 30, "not one call for each permit"
-    [bucket] = await desk.store.schedules.buckets()
+    [bucket] = await desk.store.token_buckets.all()
     assert 600 <= 800 - bucket.tokens <= 700, "one process leaves the others their part"
 
 
 async def test_a_slow_scope_is_exact(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=5, refill_per_s=1)
+    await desk.store.token_buckets.put("x", capacity=5, refill_per_s=1)
     limiter = desk.process()
     for left in (4, 3, 2, 1, 0):
         await limiter.acquire("x")
-        [bucket] = await desk.store.schedules.buckets()
+        [bucket] = await desk.store.token_buckets.all()
         assert bucket.tokens == left
 
 
 async def test_unused_permits_lapse(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=1_000, refill_per_s=1_000)
+    await desk.store.token_buckets.put("x", capacity=1_000, refill_per_s=1_000)
     limiter = desk.process()
     await desk.grants(limiter, 200)
-    await desk.store.schedules.drain("x")
+    await desk.store.token_buckets.drain("x")
     desk.clock.advance(PERMIT_TTL_S)
-    await desk.store.schedules.drain("x")
+    await desk.store.token_buckets.drain("x")
     assert not await limiter.try_acquire("x")
 
 
 async def test_A5_an_unknown_scope_is_an_error_that_lists_the_known(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("smtp", capacity=5, refill_per_s=1)
+    await desk.store.token_buckets.put("smtp", capacity=5, refill_per_s=1)
     limiter = desk.process(sms=RateLimit(1, 1))
     for call in (limiter.acquire, limiter.try_acquire, limiter.drain):
         with pytest.raises(NotFound, match=r"'smpt' is not declared \(known: sms, smtp\)"):
@@ -114,31 +114,31 @@ async def test_A5_an_unknown_scope_is_an_error_that_lists_the_known(desk: Desk) 
 async def test_a_declared_scope_is_made_by_its_first_use_and_never_overwritten(desk: Desk) -> None:
     limiter = desk.process(x=RateLimit.of("x", "3/m"))
     await limiter.acquire("x")
-    [bucket] = await desk.store.schedules.buckets()
+    [bucket] = await desk.store.token_buckets.all()
     assert (bucket.capacity, bucket.refill_per_s) == (3.0, 0.05)
-    await desk.store.schedules.put_token_bucket("x", capacity=7, refill_per_s=2)
+    await desk.store.token_buckets.put("x", capacity=7, refill_per_s=2)
     await desk.process(x=RateLimit.of("x", "3/m")).try_acquire("x")
-    [bucket] = await desk.store.schedules.buckets()
+    [bucket] = await desk.store.token_buckets.all()
     assert (bucket.capacity, bucket.refill_per_s) == (7.0, 2.0), "an operator's word stands"
 
 
 async def test_what_an_operator_sets_is_followed(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=2, refill_per_s=0)
+    await desk.store.token_buckets.put("x", capacity=2, refill_per_s=0)
     limiter = desk.process()
     assert await desk.grants(limiter, 3) == 2
     assert (await limiter.try_acquire("x")).retry_after == 60.0, "nothing is ever refilled"
-    await desk.store.schedules.put_token_bucket("x", capacity=500, refill_per_s=100)
+    await desk.store.token_buckets.put("x", capacity=500, refill_per_s=100)
     desk.clock.advance(61)
     assert await desk.grants(limiter, 600) == 500
 
 
 async def test_defaults_are_made_once(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("slack", capacity=9, refill_per_s=9)
+    await desk.store.token_buckets.put("slack", capacity=9, refill_per_s=9)
     made = await ensure_default_rate_limits(desk.store)
     assert {bucket.scope: bucket.capacity for bucket in made} == {"slack": 9, "gh": 5_000}
     assert set(DEFAULT_RATE_LIMIT_SCOPES) == {"slack", "gh"}
     await ensure_default_rate_limits(desk.store, {"own": RateLimit.of("own", "10/30s", burst=2)})
-    own = next(one for one in await desk.store.schedules.buckets() if one.scope == "own")
+    own = next(one for one in await desk.store.token_buckets.all() if one.scope == "own")
     assert (own.capacity, own.refill_per_s) == (2.0, pytest.approx(1 / 3))
 
 
@@ -149,7 +149,7 @@ def test_a_bad_rate_is_refused_by_name(rate: Any, burst: float | None) -> None:
 
 
 async def test_threads_and_coroutines_share_the_permits(desk: Desk) -> None:
-    await desk.store.schedules.put_token_bucket("x", capacity=64, refill_per_s=0)
+    await desk.store.token_buckets.put("x", capacity=64, refill_per_s=0)
     io = IoThread()
     limiter = RateLimiter(store_of(desk.store), io)
     granted: list[bool] = []
@@ -172,7 +172,7 @@ async def test_threads_and_coroutines_share_the_permits(desk: Desk) -> None:
 
 
 async def test_a_throttled_job_waits_its_time_and_spends_no_attempt(rig: Rig) -> None:
-    await rig.store.schedules.put_token_bucket("x", capacity=2, refill_per_s=2)
+    await rig.store.token_buckets.put("x", capacity=2, refill_per_s=2)
     ran: list[int] = []
 
     async def waits(ctx: Context, given: Any) -> None:
@@ -199,7 +199,7 @@ async def test_an_unknown_scope_fails_the_job_with_the_list(rig: Rig) -> None:
         await ctx.rate_limit.acquire("typo")
 
     rig.on("asks", asks)
-    await rig.store.schedules.put_token_bucket("smtp", capacity=2, refill_per_s=2)
+    await rig.store.token_buckets.put("smtp", capacity=2, refill_per_s=2)
     async with rig.working():
         record = await rig.runs("asks", max_attempts=1)
     assert record.status is JobStatus.DEAD

@@ -196,7 +196,7 @@ def test_functions_of_a_set_carry_its_version_and_name_what_they_call() -> None:
         assert {homes[name] for name in called} - {one.name} <= set(one.requires), one.name
     texts = [
         text
-        for file in ("bulk", "jobs", "limits", "metrics", "processes", "queues", "schedules")
+        for file in ("bulk", "jobs", "limits", "metrics", "processes", "schedules", "settings")
         for text in sql_files.statements(file, "forge").values()
     ]
     for text in texts:

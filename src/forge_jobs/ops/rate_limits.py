@@ -28,7 +28,7 @@ class RateLimitView(View, frozen=True, kw_only=True):
 
 async def rate_limits(store: Store) -> tuple[RateLimitView, ...]:
     """All scopes, by name."""
-    return tuple(_rate_limit_view(bucket) for bucket in await store.schedules.buckets())
+    return tuple(_rate_limit_view(bucket) for bucket in await store.token_buckets.all())
 
 
 class RateLimitActions:
@@ -49,7 +49,7 @@ class RateLimitActions:
         without ``burst`` the capacity follows a new rate, or stays. Workers apply the change within
         seconds, and code never overwrites it."""
         names.key_text("scope", scope)
-        buckets = {bucket.scope: bucket for bucket in await self._store.schedules.buckets()}
+        buckets = {bucket.scope: bucket for bucket in await self._store.token_buckets.all()}
         bucket = buckets.get(scope)
         if rate is None and bucket is None:
             raise NotFound(f"there is no rate limit {scope!r} yet: say its rate, for example 50/m")
@@ -58,7 +58,7 @@ class RateLimitActions:
         if rate is not None:
             per_s, _ = rate_of(rate)
             capacity = max(1.0, float(rate.partition("/")[0]))
-        bucket = await self._store.schedules.put_token_bucket(
+        bucket = await self._store.token_buckets.put(
             scope, capacity=capacity if burst is None else burst, refill_per_s=per_s
         )
         await self._record_action(
@@ -68,11 +68,11 @@ class RateLimitActions:
 
     async def drain(self, scope: str) -> RateLimitView:
         """Empty the bucket: no permit until it has refilled. For when the remote side refuses."""
-        buckets = await self._store.schedules.buckets()
+        buckets = await self._store.token_buckets.all()
         if all(bucket.scope != scope for bucket in buckets):
             scopes = ", ".join(bucket.scope for bucket in buckets) or "none"
             raise NotFound(f"there is no rate limit {scope!r} (known: {scopes})")
-        await self._store.schedules.drain(scope)
+        await self._store.token_buckets.drain(scope)
         await self._record_action("drain limit", scope)
         views = await rate_limits(self._store)
         return next(view for view in views if view.scope == scope)

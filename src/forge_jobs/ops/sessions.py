@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from forge_jobs.kit.entropy import SECRET_ENTROPY
+from forge_jobs.store.settings import put_if_absent
 from forge_jobs.store.store import Store
 
 SESSION_LIFETIME_S: Final = 12 * 3600
@@ -45,7 +46,7 @@ class Sessions:
         if self._key is None or reread:
             settings = (await self._open_store()).settings
             setting = await settings.get(*_KEY_SETTING)
-            setting = setting or await settings.put_if_absent(*_KEY_SETTING, _random_bytes())
+            setting = setting or await put_if_absent(settings, *_KEY_SETTING, _random_bytes())
             self._key = setting.value
         return self._key
 

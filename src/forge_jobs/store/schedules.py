@@ -1,15 +1,17 @@
-"""The contract for cron schedules and token buckets."""
+"""Cron schedules: the rules of their settings, and the contract for what fires them."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.schedule import CronSpec
-from forge_jobs.core.token_bucket import Grant, TokenBucket
+from forge_jobs.core.text import storable
+
+from .settings import SCHEDULE, SettingStore, TypedSettings
 
 FIRES_KEPT: Final = 50
 
@@ -62,7 +64,7 @@ class Fire(Struct, frozen=True):
 
 
 class DueSchedules(Struct, frozen=True):
-    """Schedules that are due now, and the earliest tick of all others."""
+    """CronSchedules that are due now, and the earliest tick of all others."""
 
     now: Instant
     schedules: Sequence[Schedule]
@@ -70,24 +72,7 @@ class DueSchedules(Struct, frozen=True):
 
 
 class ScheduleStore(Protocol):
-    """The contract for cron schedules and token buckets."""
-
-    async def put(self, schedule: Schedule, *, expect: int | None = None) -> bool:
-        """Store or replace a schedule; whether it was stored. With ``expect`` only if that is the
-        stored version; 0 means that there is none. Raises the control version."""
-        ...
-
-    async def delete(self, name: str) -> bool:
-        """Delete a schedule and its history; whether there was one. Raises the control version."""
-        ...
-
-    async def get(self, name: str) -> Schedule | None:
-        """One schedule."""
-        ...
-
-    async def all(self) -> list[Schedule]:
-        """All schedules, by name."""
-        ...
+    """The contract for ticks: what must be atomic with the jobs that they store."""
 
     async def due(self, *, limit: int) -> DueSchedules:
         """Enabled schedules whose ``next_at`` has passed or is not set, ordered by it, at most
@@ -117,30 +102,37 @@ class ScheduleStore(Protocol):
         """The history of a schedule, newest first."""
         ...
 
-    async def ensure_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        """The token bucket of a scope. Created full if absent, never overwritten. BadOption for a
-        capacity below 1 or a negative rate."""
-        ...
 
-    async def put_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        """Create the token bucket full, or change its capacity and rate and keep
-        min(tokens, capacity). BadOption as above."""
-        ...
+class _OtherVersion(Exception):
+    """The stored version is not the expected one."""
 
-    async def take(self, scope: str, permits: int) -> Grant:
-        """Take up to ``permits`` whole permits. A clock that is set back refills nothing. NotFound
-        for an unknown scope."""
-        ...
 
-    async def drain(self, scope: str) -> None:
-        """Empty the token bucket, after the external limiter refused a call. NotFound for an
-        unknown scope."""
-        ...
+class CronSchedules:
+    """The cron schedules of a store."""
 
-    async def buckets(self) -> list[TokenBucket]:
-        """All token buckets, by scope, as of now."""
-        ...
+    def __init__(self, settings: SettingStore, ticks: ScheduleStore) -> None:
+        self._schedules = TypedSettings(settings, SCHEDULE, Schedule)
+        self.get = self._schedules.get
+        self.all = self._schedules.all
+        self.delete = self._schedules.delete
+        self.due = ticks.due
+        self.fire = ticks.fire
+        self.trigger = ticks.trigger
+        self.history = ticks.history
+
+    async def put(self, schedule: Schedule, *, expect: int | None = None) -> bool:
+        """Store or replace a schedule; whether it was stored. With ``expect`` only if that is the
+        stored version; 0 means that there is none. Raises the control version."""
+        error = None if schedule.error is None else storable(schedule.error)
+
+        def changed(known: Schedule | None, now: Instant) -> Schedule:
+            version = 0 if known is None else known.version
+            if expect not in (None, version):
+                raise _OtherVersion
+            return structs.replace(schedule, error=error, version=version + 1, updated_at=now)
+
+        try:
+            await self._schedules.update(schedule.name, changed)
+        except _OtherVersion:
+            return False
+        return True

@@ -10,12 +10,13 @@ from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 
 from .jobs import Exchange, Exchanged, JobStore
-from .limits import LimitStore
+from .limits import Limits
 from .metrics import MetricsStore
 from .processes import ProcessStore
-from .queues import QueueStore
-from .schedules import ScheduleStore
+from .queues import Queues
+from .schedules import CronSchedules
 from .settings import SettingStore
+from .token_buckets import TokenBuckets
 
 Notify: TypeAlias = Callable[[], None]
 
@@ -129,20 +130,26 @@ class Maintenance(Protocol):
 
 
 class Store(Protocol):
-    """All contracts of one backend. ``tag`` marks this database in public job ids."""
+    """All contracts of one backend. ``tag`` marks this database in public job ids.
+
+    ``queues``, ``limits``, ``schedules`` and ``token_buckets`` are the classes of this package over
+    the backend's ``SettingStore``, ``LimitStore``, ``ScheduleStore`` and ``TokenBucketStore``.
+    """
 
     @property
     def jobs(self) -> JobStore: ...
     @property
     def processes(self) -> ProcessStore: ...
     @property
-    def queues(self) -> QueueStore: ...
+    def queues(self) -> Queues: ...
     @property
-    def schedules(self) -> ScheduleStore: ...
+    def schedules(self) -> CronSchedules: ...
+    @property
+    def token_buckets(self) -> TokenBuckets: ...
     @property
     def metrics(self) -> MetricsStore: ...
     @property
-    def limits(self) -> LimitStore: ...
+    def limits(self) -> Limits: ...
     @property
     def settings(self) -> SettingStore: ...
     @property

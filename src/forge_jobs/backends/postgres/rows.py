@@ -17,6 +17,7 @@ from forge_jobs.core.job import (
     UniqueWhile,
 )
 from forge_jobs.core.status import JobStatus
+from forge_jobs.core.text import storable as storable
 
 from .connection.driver import Row
 
@@ -172,13 +173,6 @@ def plain(job: NewJob) -> dict[str, Any]:
 def as_json(value: object) -> str:
     """JSON text for a parameter of type json, jsonb or text."""
     return msgspec.json.encode(value).decode()
-
-
-def storable(text: str) -> str:
-    """Text that Postgres can hold: without NUL characters and lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _used(column: list[Any]) -> list[Any] | None:

@@ -1,39 +1,114 @@
-"""The schedule contract on Postgres: cron ticks that fire once, and rate buckets."""
+"""The schedule and token bucket contracts on Postgres: ticks that fire once, and permits."""
 
+from collections.abc import Sequence
+
+from forge_jobs.backends.shared.setting_tables import SCHEDULES
 from forge_jobs.core.errors import NotFound
-from forge_jobs.core.token_bucket import Grant, TokenBucket, check_bucket, filled
+from forge_jobs.core.instant import Instant
+from forge_jobs.core.job import NewJob
+from forge_jobs.core.token_bucket import Grant
+from forge_jobs.store.schedules import FIRES_KEPT, DueSchedules, Fire, FireOutcome, NewFire
 
-from .connection.driver import Row
-from .connection.server import Link
-from .cron_schedules import PostgresCronSchedules
+from . import sql_files
+from .connection.server import Link, Server
+from .enqueue import Enqueuer
+from .notify.notifier import Notifier
 
 
-class PostgresSchedules(PostgresCronSchedules):
-    """What fires by time and rate; see ``forge_jobs.store.schedules``."""
+class PostgresSchedules:
+    """What fires by time; see ``forge_jobs.store.schedules``."""
 
-    async def ensure_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
+    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer) -> None:
+        self._server = server
+        self._bell = bell
+        self._enqueuer = enqueuer
+        self._sql = sql_files.statements("schedules", server.address.schema)
 
-        async def work(link: Link) -> TokenBucket:
-            await self._made(link, scope, capacity, refill_per_s)
-            return await self._filled(link, scope)
+    async def due(self, *, limit: int) -> DueSchedules:
+        present = self._server.present.bind()
+        head = await self._server.ask_row(self._sql["head"], present, writes=False)
+        assert head is not None
+        now, next_at = head["now"], head["next_at"]
+        if not head["is_due"]:
+            return DueSchedules(now, [], next_at)
+        found = await self._server.ask(self._sql["due"], now, limit, writes=False)
+        return DueSchedules(now, [SCHEDULES.struct_of(row) for row in found], next_at)
 
-        return await self._server.within(work)
+    async def fire(
+        self, name: str, *, tick: Instant, next_at: Instant | None, new_fires: Sequence[NewFire]
+    ) -> list[Fire] | None:
+        jobs = [shot.job for shot in new_fires if shot.job is not None]
+        last_at = max((shot.tick for shot in new_fires if shot.job is not None), default=None)
 
-    async def put_token_bucket(
-        self, scope: str, *, capacity: float, refill_per_s: float
-    ) -> TokenBucket:
-        check_bucket(scope, capacity=capacity, refill_per_s=refill_per_s)
+        async def work(link: Link) -> list[Fire] | None:
+            now = self._server.present.bind()
+            head = await link.row(self._sql["fire"], now, name, tick, next_at, last_at)
+            if head is None:
+                return None
+            stored = iter(await self._enqueuer.insert(link, jobs, now) if jobs else [])
+            fires: list[Fire] = []
+            for shot in new_fires:
+                if shot.job is None:
+                    outcome, job_id = FireOutcome.MISSED, None
+                else:
+                    job = next(stored)
+                    outcome = FireOutcome.SKIPPED if job.duplicate else FireOutcome.FIRED
+                    job_id = job.id
+                fires.append(Fire(shot.tick, head[0], outcome, job_id, shot.missed))
+            await self._remember(link, name, fires)
+            return fires
 
-        async def work(link: Link) -> TokenBucket:
-            await self._made(link, scope, capacity, refill_per_s)
-            known = await self._filled(link, scope)
-            tokens = min(known.tokens, capacity)
-            return await self._save(link, scope, capacity, refill_per_s, tokens, known.at)
+        fired = await self._server.within(work)
+        if fired and jobs:
+            await self._bell.notify(job.queue for job in jobs)
+        return fired
 
-        return await self._server.within(work)
+    async def trigger(self, name: str, job: NewJob) -> Fire | None:
+        async def work(link: Link) -> Fire | None:
+            now = self._server.present.bind()
+            head = await link.row(self._sql["lock"], now, name)
+            if head is None:
+                return None
+            (stored,) = await self._enqueuer.insert(link, [job], now)
+            outcome = FireOutcome.SKIPPED if stored.duplicate else FireOutcome.TRIGGERED
+            fire = Fire(head[0], head[0], outcome, stored.id)
+            await self._remember(link, name, [fire])
+            return fire
+
+        fired = await self._server.within(work)
+        if fired is not None:
+            await self._bell.notify([job.queue])
+        return fired
+
+    async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
+        found = await self._server.ask(self._sql["fires"], name, limit, writes=False)
+        return [
+            Fire(row["tick"], row["at"], FireOutcome(row["outcome"]), row["job_id"], row["missed"])
+            for row in found
+        ]
+
+    async def _remember(self, link: Link, name: str, fires: Sequence[Fire]) -> None:
+        kept = fires[-FIRES_KEPT:]
+        if not kept:
+            return
+        await link.fetch(
+            self._sql["add_fires"],
+            name,
+            kept[0].at,
+            [fire.tick for fire in kept],
+            [fire.outcome.value for fire in kept],
+            [fire.job_id for fire in kept],
+            [fire.missed for fire in kept],
+        )
+        await link.fetch(self._sql["trim_fires"], name, FIRES_KEPT)
+
+
+class PostgresTokenBuckets:
+    """Permits; see ``forge_jobs.store.token_buckets``."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._sql = sql_files.statements("schedules", server.address.schema)
 
     async def take(self, scope: str, permits: int) -> Grant:
         now = self._server.present.bind()
@@ -46,40 +121,6 @@ class PostgresSchedules(PostgresCronSchedules):
         now = self._server.present.bind()
         if not await self._server.ask(self._sql["drain"], now, scope):
             raise _undeclared(scope)
-
-    async def buckets(self) -> list[TokenBucket]:
-        now = self._server.present.bind()
-        found = await self._server.ask(self._sql["buckets"], now, writes=False)
-        return [_as_of_now(row) for row in found]
-
-    async def _made(self, link: Link, scope: str, capacity: float, refill_per_s: float) -> None:
-        now = self._server.present.bind()
-        await link.fetch(self._sql["ensure_bucket"], now, scope, capacity, refill_per_s)
-
-    async def _filled(self, link: Link, scope: str) -> TokenBucket:
-        row = await link.row(self._sql["lock_bucket"], self._server.present.bind(), scope)
-        if row is None:
-            raise _undeclared(scope)
-        return _as_of_now(row)
-
-    async def _save(
-        self, link: Link, scope: str, capacity: float, refill_per_s: float, tokens: float, at: int
-    ) -> TokenBucket:
-        await link.fetch(self._sql["save_bucket"], scope, capacity, refill_per_s, tokens, at)
-        return TokenBucket(
-            scope=scope, capacity=capacity, refill_per_s=refill_per_s, tokens=tokens, at=at
-        )
-
-
-def _as_of_now(row: Row) -> TokenBucket:
-    left = TokenBucket(
-        scope=row["scope"],
-        capacity=row["capacity"],
-        refill_per_s=row["refill_per_s"],
-        tokens=row["tokens"],
-        at=row["at"],
-    )
-    return filled(left, row["now"])
 
 
 def _undeclared(scope: str) -> NotFound:

@@ -8,7 +8,11 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.limits import Limits
+from forge_jobs.store.queues import Queues
+from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.store import Capabilities, Notify, Subscription
+from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, sql_files
 from .connection import address
@@ -23,8 +27,7 @@ from .notify.listener import NotificationListener
 from .notify.notifier import Notifier
 from .processes import PostgresProcesses
 from .queries import Queries
-from .queues import PostgresQueues
-from .schedules import PostgresSchedules
+from .schedules import PostgresSchedules, PostgresTokenBuckets
 from .settings import PostgresSettings
 from .user_transactions import LIBRARIES, UserTransactions
 
@@ -56,11 +59,13 @@ class PostgresStore:
         self._looks = Queries(server)
         self.jobs = PostgresJobs(server, bell, self._enqueuer, self._looks)
         self.processes = PostgresProcesses(server, bell, turns)
-        self.queues = PostgresQueues(server, bell)
-        self.schedules = PostgresSchedules(server, bell, self._enqueuer)
+        self.settings = settings = PostgresSettings(server, bell)
+        self._limits = PostgresLimits(server, bell)
+        self.queues = Queues(settings, self._limits)
+        self.limits = Limits(settings, self._limits, self.now)
+        self.schedules = CronSchedules(settings, PostgresSchedules(server, bell, self._enqueuer))
+        self.token_buckets = TokenBuckets(settings, PostgresTokenBuckets(server), self.now)
         self.metrics = PostgresMetrics(server, self._looks)
-        self.limits = PostgresLimits(server, bell)
-        self.settings = PostgresSettings(server)
         self._transactions = UserTransactions(server)
         self.maintenance = PostgresMaintenance(server, self.close, self._hearing.round_trip_s)
         self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
@@ -77,7 +82,7 @@ class PostgresStore:
         found = await (schema.migrate(server) if migrate else schema.read_schema(server))
         schema.check(server, found.status)
         self._tag = self._enqueuer.tag = self._looks.tag = self._transactions.tag = found.tag
-        self.limits.tag = found.tag
+        self._limits.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
 

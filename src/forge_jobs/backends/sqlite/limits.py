@@ -1,37 +1,23 @@
-"""The limit contract on SQLite: limits, scopes, and the state of limit buckets."""
+"""The limit contract on SQLite: gates, and the state of limit buckets."""
 
 import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-from msgspec import structs
 
 from forge_jobs.backends.shared.rowwise import limit_buckets as rowwise_buckets
 from forge_jobs.backends.shared.rowwise import transitions
 from forge_jobs.core import ids
-from forge_jobs.core.errors import NotFound
-from forge_jobs.core.limits import (
-    LANE,
-    SCOPE,
-    UNBOUNDED,
-    Declared,
-    Limit,
-    refilled,
-    scope_gate,
-    with_declared,
-    with_operator_change,
-)
+from forge_jobs.core.limits import LANE, UNBOUNDED
 from forge_jobs.core.throttle import OPEN, Gate
-from forge_jobs.kit.clock import Clock
-from forge_jobs.store.limits import Admitted, LimitBucket, LimitChange
+from forge_jobs.store.limits import Admitted, LimitBucket
 
 from . import limit_buckets
 from .counters import Execute
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
-from .json_text import as_json
 from .limit_buckets import SQL, read_limit
 
 # How many pending jobs are checked again in one transaction when a limit changes.
@@ -45,49 +31,21 @@ _Position = tuple[str, int]
 
 
 class SqliteLimits:
-    """Stores limits; see ``forge_jobs.store.limits`` for the contract of each method."""
+    """Gates and limit buckets; see ``forge_jobs.store.limits`` for the contract of each method."""
 
-    def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
+    def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
         self._reader = reader
-        self._clock = clock
         self.tag = 0
-
-    async def publish(self, declared: Sequence[Declared]) -> None:
-        now = self._clock.now()
-        known = {limit.name: limit for limit in await self._reader.call(_all)}
-        if all(known.get(each.name) == with_declared(known.get(each.name), each, now)
-               for each in declared):  # fmt: skip
-            return
-        await self._recheck(await self._writer.call(partial(_publish, declared)))
-
-    async def all(self) -> list[Limit]:
-        now = self._clock.now()
-        return [refilled(limit, now) for limit in await self._reader.call(_all)]
-
-    async def change(self, name: str, change: LimitChange) -> Limit:
-        limit, unfinished = await self._writer.call(partial(_change, name, change))
-        await self._recheck(unfinished)
-        return limit
-
-    async def reset(self, name: str) -> None:
-        await self._recheck(await self._writer.call(partial(_reset, name)))
-
-    async def _recheck(self, unfinished: dict[str, _Position]) -> None:
-        """Check the remaining pending jobs under these limits, in further transactions."""
-        for name, first in unfinished.items():
-            position: _Position | None = first
-            while position is not None:
-                position = await self._writer.call(partial(_recheck, name, position))
 
     async def gates(self) -> dict[str, Gate]:
         rows = await self._reader.call(
-            lambda connection: connection.execute(SQL["scope_gates"]).fetchall()
+            lambda connection: connection.execute(SQL["gates"]).fetchall()
         )
-        return {name.removeprefix(SCOPE): Gate(until, count) for name, until, count in rows}
+        return {name: Gate(until, count) for name, until, count in rows}
 
-    async def open_scope(self, scope: str) -> None:
-        await self._writer.call(partial(_open_scope, scope))
+    async def open_gate(self, name: str) -> None:
+        await self._writer.call(partial(_open_gate, name))
 
     async def bucket(self, name: str) -> LimitBucket:
         return await self._reader.call(
@@ -102,48 +60,10 @@ class SqliteLimits:
             admitted = await self._writer.call(partial(_admit, chosen))
         return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
-
-def _all(connection: sqlite3.Connection) -> list[Limit]:
-    return [read_limit(row) for row in connection.execute(SQL["limits"]).fetchall()]
-
-
-def _known(tx: Tx, name: str) -> Limit | None:
-    found = tx.row(SQL["limit"], (name,))
-    return None if found is None else read_limit(found)
-
-
-def _publish(declared: Sequence[Declared], tx: Tx) -> dict[str, _Position]:
-    unfinished: dict[str, _Position] = {}
-    for declaration in declared:
-        known = _known(tx, declaration.name)
-        limit = with_declared(known, declaration, tx.now)
-        if limit != known:
-            unfinished |= _put(tx, limit)
-    return unfinished
-
-
-def _change(name: str, change: LimitChange, tx: Tx) -> tuple[Limit, dict[str, _Position]]:
-    limit = with_operator_change(_known(tx, name), name, structs.asdict(change), tx.now)
-    return limit, _put(tx, limit)
-
-
-def _reset(name: str, tx: Tx) -> dict[str, _Position]:
-    limit = _known(tx, name)
-    if limit is None:
-        raise NotFound(f"there is no limit {name!r}")
-    return _put(tx, structs.replace(limit, by_operator=False, updated_at=tx.now))
-
-
-def _put(tx: Tx, limit: Limit) -> dict[str, _Position]:
-    """Store a limit and check its pending jobs; returns where to continue, if need be."""
-    values = (
-        limit.name, limit.concurrency, limit.per, limit.rate_per_s, limit.burst,
-        as_json(limit.scopes), limit.tokens, limit.at, limit.by_operator, limit.updated_at,
-    )  # fmt: skip
-    tx.execute(SQL["put_limit"], values)
-    tx.raise_control_version()
-    position = _recheck(limit.name, (f"{limit.name}/", 0), tx)
-    return {} if position is None else {limit.name: position}
+    async def reapply(self, name: str) -> None:
+        position: _Position | None = (f"{name}/", 0)
+        while position is not None:
+            position = await self._writer.call(partial(_recheck, name, position))
 
 
 def _recheck(name: str, after: _Position, tx: Tx) -> _Position | None:
@@ -166,12 +86,7 @@ def _recheck(name: str, after: _Position, tx: Tx) -> _Position | None:
     return None
 
 
-def _open_scope(scope: str, tx: Tx) -> None:
-    limits = [read_limit(row) for row in tx.execute(SQL["limits"]).fetchall()]
-    name = scope_gate(scope)
-    declared = any(scope in limit.scopes for limit in limits)
-    if not declared and tx.gate(name) == OPEN:
-        raise NotFound(f"no task declares the scope {scope!r}")
+def _open_gate(name: str, tx: Tx) -> None:
     tx.set_gate(name, OPEN)
     tx.raise_control_version()
 

@@ -1,20 +1,28 @@
-"""The settings contract on SQLite."""
+"""The settings contract on SQLite: typed settings in their tables, the others in one table."""
 
 import sqlite3
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
+from forge_jobs.backends.shared.setting_tables import TABLES
 from forge_jobs.backends.shared.sql_text import SqlText
-from forge_jobs.core.instant import after
+from forge_jobs.core.instant import Instant, after
 from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.settings import Setting
+from forge_jobs.store.settings import STEERING, Change, Setting
 
+from .counters import Execute
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "settings.sql")
+_TYPED_SQL: Final = {
+    namespace: table.statements("forge_", "?") for namespace, table in TABLES.items()
+}
 
 
 class SqliteSettings:
@@ -26,40 +34,71 @@ class SqliteSettings:
         self._clock = clock
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        check_name(namespace, name)
-        values = (namespace, name, self._clock.now())
+        _check_name(namespace, name)
+        now = self._clock.now()
+        return await self._reader.call(
+            lambda connection: _read(connection.execute, namespace, name, now)
+        )
 
-        def query(connection: sqlite3.Connection) -> Setting | None:
-            return _setting(connection.execute(SQL["get"], values).fetchone())
+    async def all(self, namespace: str) -> list[Setting]:
+        now = self._clock.now()
+
+        def query(connection: sqlite3.Connection) -> list[Setting]:
+            table = TABLES.get(namespace)
+            if table is None:
+                rows = connection.execute(SQL["all"], (namespace, now)).fetchall()
+                return [_setting(row) for row in rows]
+            rows = connection.execute(_TYPED_SQL[namespace]["all"]).fetchall()
+            return [table.setting_of(table.struct_of(row)) for row in rows]
 
         return await self._reader.call(query)
 
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        check_setting(namespace, name, value, ttl_s)
-        return await self._writer.call(partial(_put, namespace, name, value, ttl_s), durable=True)
-
-    async def put_if_absent(
-        self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
-    ) -> Setting:
-        check_setting(namespace, name, value, ttl_s)
+        _check(namespace, name, value, ttl_s)
 
         def put(tx: Tx) -> Setting:
-            stored = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-            return stored or _put(namespace, name, value, ttl_s, tx)
+            return _write(tx, namespace, name, value, ttl_s)
 
-        return await self._writer.call(put, durable=True)
+        return await self._writer.call(put, durable=namespace not in TABLES)
+
+    async def update(
+        self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
+    ) -> dict[str, Setting | None]:
+        for name in changes:
+            _check_name(namespace, name)
+
+        def update(tx: Tx) -> dict[str, Setting | None]:
+            settings: dict[str, Setting | None] = {}
+            for name, change in changes.items():
+                current = _read(tx.execute, namespace, name, tx.now)
+                value = change(current, tx.now)
+                settings[name] = current
+                if value is not None:
+                    _check(namespace, name, value, ttl_s)
+                    settings[name] = _write(tx, namespace, name, value, ttl_s)
+            return settings
+
+        return await self._writer.call(update, durable=namespace not in TABLES)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        check_name(namespace, name)
+        _check_name(namespace, name)
 
         def delete(tx: Tx) -> bool:
-            existed = tx.row(SQL["get"], (namespace, name, tx.now)) is not None
-            tx.execute(SQL["delete"], (namespace, name))
+            existed = _read(tx.execute, namespace, name, tx.now) is not None
+            if namespace in TABLES:
+                statements = _TYPED_SQL[namespace]
+                tx.execute(statements["delete"], (name,))
+                if "delete_owned" in statements:
+                    tx.execute(statements["delete_owned"], (name,))
+            else:
+                tx.execute(SQL["delete"], (namespace, name))
+            if existed and namespace in STEERING:
+                tx.raise_control_version()
             return existed
 
-        return await self._writer.call(delete, durable=True)
+        return await self._writer.call(delete, durable=namespace not in TABLES)
 
     async def trim(self, namespace: str, *, keep: int) -> int:
         values = (namespace, max(keep, 0))
@@ -71,16 +110,49 @@ class SqliteSettings:
         )
 
 
-def _put(namespace: str, name: str, value: bytes, ttl_s: float | None, tx: Tx) -> Setting:
+def read_typed(execute: Execute, namespace: str, name: str) -> Any:
+    """The struct of a typed setting; None without one."""
+    row = execute(_TYPED_SQL[namespace]["get"], (name,)).fetchone()
+    return None if row is None else TABLES[namespace].struct_of(row)
+
+
+def write_typed(tx: Tx, namespace: str, struct: Struct) -> None:
+    """Insert or replace a typed setting."""
+    values = TABLES[namespace].values_of(struct, lambda items: msgspec.json.encode(items).decode())
+    tx.execute(_TYPED_SQL[namespace]["put"], values)
+
+
+def _read(execute: Execute, namespace: str, name: str, now: Instant) -> Setting | None:
+    if namespace in TABLES:
+        struct = read_typed(execute, namespace, name)
+        return None if struct is None else TABLES[namespace].setting_of(struct)
+    row = execute(SQL["get"], (namespace, name, now)).fetchone()
+    return None if row is None else _setting(row)
+
+
+def _write(tx: Tx, namespace: str, name: str, value: bytes, ttl_s: float | None) -> Setting:
+    if namespace in STEERING:
+        tx.raise_control_version()
+    table = TABLES.get(namespace)
+    if table is not None:
+        struct = table.decode(value)
+        write_typed(tx, namespace, struct)
+        return table.setting_of(struct)
     until = None if ttl_s is None else after(tx.now, ttl_s)
     tx.execute(SQL["put"], (namespace, name, value, until))
-    stored = _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-    assert stored is not None
-    return stored
+    return _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
 
 
-def _setting(row: tuple[Any, ...] | None) -> Setting | None:
-    if row is None:
-        return None
+def _check_name(namespace: str, name: str) -> None:
+    if namespace not in TABLES:
+        check_name(namespace, name)
+
+
+def _check(namespace: str, name: str, value: bytes, ttl_s: float | None) -> None:
+    if namespace not in TABLES:
+        check_setting(namespace, name, value, ttl_s)
+
+
+def _setting(row: tuple[Any, ...]) -> Setting:
     name, value, version, until = row
     return Setting(name=name, value=value, version=version, until=until)

@@ -10,7 +10,11 @@ from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.limits import Limits
+from forge_jobs.store.queues import Queues
+from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.store import Capabilities, Notify, Subscription
+from forge_jobs.store.token_buckets import TokenBuckets
 
 from . import schema, user_transactions
 from .io.blocking import run_blocking
@@ -26,8 +30,7 @@ from .os.database_file import DatabaseFile
 from .os.fork import FORK_GUARD
 from .os.liveness_file import LivenessFiles
 from .processes import SqliteProcesses
-from .queues import SqliteQueues
-from .schedules import SqliteSchedules
+from .schedules import SqliteSchedules, SqliteTokenBuckets
 from .settings import SqliteSettings
 
 _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
@@ -68,11 +71,13 @@ class SqliteStore:
         self.processes = SqliteProcesses(
             database, self._writer, self._reader, self._liveness, clock
         )
-        self.queues = SqliteQueues(self._writer, self._reader)
-        self.schedules = SqliteSchedules(self._writer, self._reader, clock)
+        self.settings = settings = SqliteSettings(self._writer, self._reader, clock)
+        self._limits = SqliteLimits(self._writer, self._reader)
+        self.queues = Queues(settings, self._limits)
+        self.limits = Limits(settings, self._limits, self.now)
+        self.schedules = CronSchedules(settings, SqliteSchedules(self._writer, self._reader, clock))
+        self.token_buckets = TokenBuckets(settings, SqliteTokenBuckets(self._writer), self.now)
         self.metrics = SqliteMetrics(self._writer, self._reader)
-        self.limits = SqliteLimits(self._writer, self._reader, clock)
-        self.settings = SqliteSettings(self._writer, self._reader, clock)
         self.maintenance = SqliteMaintenance(
             database, clock, entropy, synchronous, self._close_here
         )
@@ -106,7 +111,7 @@ class SqliteStore:
         else:
             found, tag = schema.read_schema(database, self._clock)
         schema.check(database, found)
-        self._tag = self.jobs.tag = self.metrics.tag = self.limits.tag = tag
+        self._tag = self.jobs.tag = self.metrics.tag = self._limits.tag = tag
         self._writer.open(tag)
         self._reader.open()
 

@@ -86,9 +86,7 @@ async def ensure_default_rate_limits(
 ) -> list[TokenBucket]:
     """Create the buckets that do not exist yet; what an operator set stays as it is."""
     return [
-        await storage.schedules.ensure_token_bucket(
-            scope, capacity=limit.burst, refill_per_s=limit.per_s
-        )
+        await storage.token_buckets.ensure(scope, capacity=limit.burst, refill_per_s=limit.per_s)
         for scope, limit in scopes.items()
     ]
 
@@ -237,7 +235,7 @@ class RateLimiter:
         with self._guard:
             local.max_block = _max_block(bucket)
             count = local.next_block(self._mono())
-        grant = await store.schedules.take(scope, count)
+        grant = await store.token_buckets.take(scope, count)
         with self._guard:
             now = self._mono()
             local.permits = grant.granted
@@ -249,7 +247,7 @@ class RateLimiter:
     async def _drain(self, scope: str) -> None:
         store = await self._open_store()
         await self._bucket(store, scope)
-        await store.schedules.drain(scope)
+        await store.token_buckets.drain(scope)
         with self._guard:
             local = self._local.setdefault(scope, _LocalPermits())
             local.permits = 0
@@ -261,7 +259,7 @@ class RateLimiter:
         now = self._mono()
         stale = self._known_at is None or not 0 <= now - self._known_at < _KNOWN_S
         if stale or scope not in self._known:
-            self._known = {one.scope: one for one in await store.schedules.buckets()}
+            self._known = {one.scope: one for one in await store.token_buckets.all()}
             self._known_at = now
         if scope not in self._known:
             declared = self._declared.get(scope)

@@ -26,7 +26,7 @@ from .metrics_times import TestFlow, TestTimes, TestTotals, TestVitals
 from .processes import TestLeadership, TestProcesses
 from .queues import TestKinds, TestQueues
 from .schedules import TestTokenBuckets
-from .settings import TestSettings
+from .settings import TestSettings, TestUpdates
 from .shares import TestShares
 from .store import TestNotifications, TestStore, TestSyncEnqueue, TestTwoStores
 
@@ -82,6 +82,7 @@ __all__ = [
     "TestTotals",
     "TestTransitions",
     "TestTwoStores",
+    "TestUpdates",
     "TestVitals",
     "clock",
     "second_store",

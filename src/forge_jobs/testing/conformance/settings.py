@@ -2,16 +2,19 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
-from forge_jobs.core.errors import BadName, BadOption
-from forge_jobs.core.instant import SECOND
+from forge_jobs.core.errors import BadName, BadOption, NotFound
+from forge_jobs.core.instant import SECOND, Instant
 from forge_jobs.core.settings import MAX_VALUE
-from forge_jobs.store.settings import Setting
+from forge_jobs.store.queues import PublishedKind, QueueConfig
+from forge_jobs.store.settings import KIND, QUEUE, Setting, put_if_absent
 from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from .fixtures import SecondStore
+from .worker import Process
 
 ALL_BYTES = bytes(range(256))
 BAD_NAMES = {
@@ -75,7 +78,7 @@ class TestSettings:
 
     async def test_the_first_of_many_is_kept(self, store: Store) -> None:
         answers = await asyncio.gather(
-            *(store.settings.put_if_absent("web", "key", bytes([n])) for n in range(8))
+            *(put_if_absent(store.settings, "web", "key", bytes([n])) for n in range(8))
         )
         assert len({answer.value for answer in answers}) == 1
         assert {answer.version for answer in answers} == {1}
@@ -90,7 +93,7 @@ class TestSettings:
         await other.open()
         answers = await asyncio.gather(
             *(
-                each.settings.put_if_absent("web", f"key {number}", bytes([which]))
+                put_if_absent(each.settings, "web", f"key {number}", bytes([which]))
                 for number in range(10)
                 for which, each in enumerate((store, other))
             )
@@ -102,10 +105,10 @@ class TestSettings:
 
     async def test_an_expired_setting_is_absent(self, store: Store, clock: MovableClock) -> None:
         await store.settings.put("web", "a", b"old", ttl_s=5)
-        assert (await store.settings.put_if_absent("web", "a", b"new")).value == b"old"
+        assert (await put_if_absent(store.settings, "web", "a", b"new")).value == b"old"
         clock.advance(5)
-        assert (await store.settings.put_if_absent("web", "a", b"new", ttl_s=9)).value == b"new"
-        assert (await store.settings.put_if_absent("web", "a", b"newer")).value == b"new"
+        assert (await put_if_absent(store.settings, "web", "a", b"new", ttl_s=9)).value == b"new"
+        assert (await put_if_absent(store.settings, "web", "a", b"newer")).value == b"new"
 
     async def test_purge_keeps_what_has_not_expired(
         self, store: Store, clock: MovableClock
@@ -140,7 +143,7 @@ class TestSettings:
         for call in (
             store.settings.get(namespace, name),
             store.settings.put(namespace, name, b""),
-            store.settings.put_if_absent(namespace, name, b""),
+            put_if_absent(store.settings, namespace, name, b""),
             store.settings.delete(namespace, name),
         ):
             with pytest.raises(BadName):
@@ -161,3 +164,140 @@ class TestSettings:
     async def test_a_value_is_not_shown(self, store: Store) -> None:
         kept = await store.settings.put("web", "key", b"secret")
         assert "secret" not in f"{kept} {kept!r}"
+
+    async def test_all_of_a_namespace_by_name(self, store: Store, clock: MovableClock) -> None:
+        for name in ("b", "a.x", "C", "a"):
+            await store.settings.put("web", name, name.encode())
+        await store.settings.put("web", "short", b"", ttl_s=5)
+        await store.settings.put("web.2", "other", b"")
+        assert len(await store.settings.all("web")) == 5
+        clock.advance(5)
+        found = await store.settings.all("web")
+        assert [(one.name, one.value) for one in found] == [
+            ("C", b"C"), ("a", b"a"), ("a.x", b"a.x"), ("b", b"b"),
+        ]  # fmt: skip
+        assert await store.settings.all("none") == []
+
+
+@pytest.mark.asyncio
+class TestUpdates:
+    """``update``: read, change and write in one transaction."""
+
+    async def test_concurrent_updates_happen_one_after_the_other(self, store: Store) -> None:
+        answers = await asyncio.gather(
+            *(store.settings.update("web", {"n": _one_more}) for _ in range(20))
+        )
+        values = [_value(answer["n"]) for answer in answers]
+        assert sorted(values) == list(range(1, 21))
+        last = await store.settings.get("web", "n")
+        assert last == Setting(name="n", value=b"20", version=20)
+
+    async def test_two_stores_update_one_after_the_other(
+        self, store: Store, second_store: SecondStore | None
+    ) -> None:
+        if second_store is None:
+            return
+        other = second_store(store)
+        await other.open()
+        await asyncio.gather(
+            *(each.settings.update("web", {"n": _one_more}) for each in [store, other] * 10)
+        )
+        assert _value(await other.settings.get("web", "n")) == 20
+        await other.close()
+
+    async def test_concurrent_updates_of_a_queue(self, store: Store) -> None:
+        await store.queues.ensure("q", slots=1)
+
+        def more(current: Setting | None, now: Instant) -> bytes:
+            assert current is not None
+            config = msgspec.json.decode(current.value, type=QueueConfig)
+            config = msgspec.structs.replace(config, slots=config.slots + 1, updated_at=now)
+            return msgspec.json.encode(config)
+
+        await asyncio.gather(*(store.settings.update(QUEUE, {"q": more}) for _ in range(20)))
+        found = await store.queues.get("q")
+        assert found is not None
+        assert found.slots == 21
+
+    async def test_a_change_gets_store_time(self, store: Store, clock: MovableClock) -> None:
+        clock.advance(7)
+        answer = await store.settings.update("web", {"at": lambda _, now: str(now).encode()})
+        assert _value(answer["at"]) == clock.now()
+
+    async def test_none_leaves_no_trace(self, store: Store, worker: Process) -> None:
+        await store.queues.ensure("q", slots=1)
+        kept = await store.settings.put("web", "kept", b"x", ttl_s=60)
+        version = (await store.processes.control(worker.key)).version
+        for namespace, name in ((QUEUE, "none"), ("web", "none")):
+            assert await store.settings.update(namespace, {name: _nothing}) == {name: None}
+            assert await store.settings.get(namespace, name) is None
+        before = await store.queues.get("q")
+        answer = await store.settings.update(QUEUE, {"q": _nothing})
+        assert answer["q"] == await store.settings.get(QUEUE, "q")
+        assert await store.queues.get("q") == before
+        assert await store.settings.update("web", {"kept": _nothing}) == {"kept": kept}
+        assert await store.settings.get("web", "kept") == kept
+        assert (await store.processes.control(worker.key)).version == version
+
+    @pytest.mark.parametrize("error", [ValueError("no"), OSError("no"), NotFound("no")], ids=repr)
+    async def test_an_exception_leaves_no_trace(
+        self, store: Store, worker: Process, error: Exception
+    ) -> None:
+        kind = msgspec.json.encode(PublishedKind("a", "q"))
+        version = (await store.processes.control(worker.key)).version
+
+        def fail(current: Setting | None, now: Instant) -> bytes:
+            raise error
+
+        for namespace, value in ((KIND, kind), ("web", b"x")):
+            with pytest.raises(type(error), match="no"):
+                await store.settings.update(namespace, {"a": lambda _, __, v=value: v, "b": fail})
+            assert await store.settings.all(namespace) == []
+        assert await store.queues.kinds() == {}
+        assert (await store.processes.control(worker.key)).version == version
+
+    async def test_what_is_refused_refuses_all(self, store: Store) -> None:
+        with pytest.raises(BadOption) as caught:
+            await store.settings.update(
+                "web", {"a": lambda _, __: b"x", "b": lambda _, __: b"secret" * MAX_VALUE}
+            )
+        assert "secret" not in str(caught.value)
+        assert await store.settings.all("web") == []
+
+    async def test_an_update_of_what_steers_workers_raises_the_control_version(
+        self, store: Store, worker: Process
+    ) -> None:
+        versions = [(await store.processes.control(worker.key)).version]
+        config = msgspec.json.encode(QueueConfig(name="q", slots=3))
+        await store.settings.update(QUEUE, {"q": lambda _, __: config})
+        versions.append((await store.processes.control(worker.key)).version)
+        await store.settings.put(QUEUE, "q", config)
+        versions.append((await store.processes.control(worker.key)).version)
+        assert await store.settings.delete(QUEUE, "q")
+        versions.append((await store.processes.control(worker.key)).version)
+        assert versions == sorted(set(versions))
+        assert not await store.settings.delete(QUEUE, "q")
+        await store.settings.update("web", {"n": _one_more})
+        await store.token_buckets.ensure("smtp", capacity=1, refill_per_s=1)
+        assert (await store.processes.control(worker.key)).version == versions[-1]
+
+    async def test_an_update_replaces_the_expiry(self, store: Store, clock: MovableClock) -> None:
+        await store.settings.update("web", {"n": _one_more}, ttl_s=5)
+        clock.advance(5)
+        answer = await store.settings.update("web", {"n": _one_more}, ttl_s=9)
+        assert _value(answer["n"]) == 1, "it started again"
+        answer = await store.settings.update("web", {"n": _one_more})
+        assert answer["n"] is not None
+        assert (answer["n"].value, answer["n"].until) == (b"2", None)
+
+
+def _one_more(current: Setting | None, now: Instant) -> bytes:
+    return str(_value(current) + 1).encode()
+
+
+def _nothing(current: Setting | None, now: Instant) -> None:
+    return None
+
+
+def _value(setting: Setting | None) -> int:
+    return 0 if setting is None else int(setting.value)

@@ -1,43 +1,17 @@
--- Declared limits and the gates of scopes. The functions that enforce limits are in functions/limit_buckets_v1.sql and
+-- Gates and limit buckets. The functions that enforce limits are in functions/limit_buckets_v1.sql and
 -- functions/claim_search_v1.sql.
-
--- name: all
--- All limits, by name.
-SELECT l.name, l.concurrency, l.per, l.rate_per_s, l.burst, l.scopes, l.tokens, l.at, l.by_operator,
-    l.updated_at, forge.store_now_v1($1) AS now
-FROM forge.limits l ORDER BY l.name;
-
--- name: lock
--- Locks one limit for a change. Index: the primary key.
-SELECT l.name, l.concurrency, l.per, l.rate_per_s, l.burst, l.scopes, l.tokens, l.at, l.by_operator,
-    l.updated_at
-FROM forge.limits l WHERE l.name = $1 FOR UPDATE;
-
--- name: put
--- Stores a limit that code declares or an operator sets. Index: the primary key.
-INSERT INTO forge.limits (name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator,
-    updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-ON CONFLICT (name) DO UPDATE SET concurrency = EXCLUDED.concurrency, per = EXCLUDED.per,
-    rate_per_s = EXCLUDED.rate_per_s, burst = EXCLUDED.burst, scopes = EXCLUDED.scopes,
-    tokens = EXCLUDED.tokens, at = EXCLUDED.at, by_operator = EXCLUDED.by_operator,
-    updated_at = EXCLUDED.updated_at;
 
 -- name: reapply_limit
 -- Applies a changed limit to jobs of its keys that have not started.
 SELECT last_key, last_id FROM forge.reapply_limit_v1($1, $2, $3, $4, $5);
 
--- name: scope_gates
--- The gates of scopes; the table only holds what was throttled lately.
-SELECT queue, until, count FROM forge.gates WHERE queue LIKE 'scope:%' ORDER BY queue;
+-- name: gates
+-- The gates of queues and scopes; the table only holds what was throttled lately.
+SELECT queue, until, count FROM forge.gates ORDER BY queue;
 
--- name: open_scope
--- Opens the gate of a scope. Index: the primary key.
-DELETE FROM forge.gates WHERE queue = $1 RETURNING 1;
-
--- name: scope_is_declared
--- Whether a task declares a scope.
-SELECT EXISTS (SELECT 1 FROM forge.limits WHERE $1 = ANY (scopes)) AS known;
+-- name: open_gate
+-- Opens the gate of a queue or scope. Index: the primary key.
+DELETE FROM forge.gates WHERE queue = $1;
 
 -- name: running
 -- How many running jobs a queue's or task's limit counts, and how many may run. Index: jobs_owner.

@@ -6,15 +6,18 @@ from forge_jobs.core.errors import BadOption
 from forge_jobs.core.instant import Instant
 from forge_jobs.core.job import Enqueued, NewJob
 from forge_jobs.store.jobs import Exchange, Exchanged
+from forge_jobs.store.limits import Limits
+from forge_jobs.store.queues import Queues
+from forge_jobs.store.schedules import CronSchedules
 from forge_jobs.store.store import Capabilities, Notify, Subscription
+from forge_jobs.store.token_buckets import TokenBuckets
 
 from .jobs import RowwiseJobs
 from .limits import RowwiseLimits
 from .local_storage import Listener, LocalStorage
 from .metrics import RowwiseMetrics
 from .processes import RowwiseProcesses
-from .queues import RowwiseQueues
-from .schedules import RowwiseSchedules
+from .schedules import RowwiseSchedules, RowwiseTokenBuckets
 from .settings import RowwiseSettings
 
 
@@ -27,11 +30,13 @@ class RowwiseStore:
         self._storage = storage
         self.jobs = RowwiseJobs(storage)
         self.processes = RowwiseProcesses(storage)
-        self.queues = RowwiseQueues(storage)
-        self.schedules = RowwiseSchedules(storage)
         self.metrics = RowwiseMetrics(storage)
-        self.limits = RowwiseLimits(storage)
-        self.settings = RowwiseSettings(storage)
+        self.settings = settings = RowwiseSettings(storage)
+        limits = RowwiseLimits(storage)
+        self.queues = Queues(settings, limits)
+        self.limits = Limits(settings, limits, self.now)
+        self.schedules = CronSchedules(settings, RowwiseSchedules(storage))
+        self.token_buckets = TokenBuckets(settings, RowwiseTokenBuckets(storage), self.now)
 
     @property
     def tag(self) -> int:

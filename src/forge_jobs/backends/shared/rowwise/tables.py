@@ -20,7 +20,7 @@ from forge_jobs.core.throttle import OPEN, Gate
 from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.core.vitals import Vitals
 from forge_jobs.store.processes import Share
-from forge_jobs.store.queues import QueueConfig
+from forge_jobs.store.queues import PublishedKind, QueueConfig
 from forge_jobs.store.schedules import Fire, Schedule
 from forge_jobs.store.settings import Setting
 
@@ -72,7 +72,7 @@ class Tables:
         self.queues = table("queues", str, QueueConfig)
         self.gates = table("gates", str, Gate)
         self.limits = table("limits", str, Limit)
-        self.kinds = table("kinds", str, str)
+        self.kinds = table("kinds", str, PublishedKind)
         self.schedules = table("schedules", str, Schedule)
         self.fires = table("fires", str, tuple[Fire, ...])
         self.token_buckets = table("token_buckets", str, TokenBucket)

@@ -1,28 +1,16 @@
--- name: limits
--- All limits by name. Index: primary key.
-SELECT name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator, updated_at
-FROM forge_limits
-ORDER BY name;
-
 -- name: limit
 -- One limit. Index: primary key.
 SELECT name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator, updated_at
 FROM forge_limits
 WHERE name = ?1;
 
--- name: put_limit
--- A limit as code declares it or an operator sets it. Index: primary key.
-INSERT OR REPLACE INTO forge_limits (
-    name, concurrency, per, rate_per_s, burst, scopes, tokens, at, by_operator, updated_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
 -- name: set_tokens
 -- The tokens that are left after a claim. Index: primary key.
 UPDATE forge_limits SET tokens = ?2, at = ?3 WHERE name = ?1;
 
--- name: scope_gates
--- The gates of scopes; the table only holds gates that were throttled recently.
-SELECT queue, until, count FROM forge_gates WHERE substr(queue, 1, 6) = 'scope:';
+-- name: gates
+-- The gates of queues and scopes; the table only holds gates that were throttled recently.
+SELECT queue, until, count FROM forge_gates ORDER BY queue;
 
 -- name: running_of_queue
 -- Running jobs of a queue; there are no more running jobs than slots. Index: forge_jobs_running.

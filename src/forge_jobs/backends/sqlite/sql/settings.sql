@@ -3,6 +3,12 @@
 SELECT name, value, version, until FROM forge_settings
 WHERE namespace = ?1 AND name = ?2 AND (until IS NULL OR until > ?3);
 
+-- name: all
+-- The settings of a namespace, by name, without expired ones. Index: primary key.
+SELECT name, value, version, until FROM forge_settings
+WHERE namespace = ?1 AND (until IS NULL OR until > ?2)
+ORDER BY name;
+
 -- name: put
 -- Inserts or replaces a value. Index: primary key.
 INSERT INTO forge_settings (namespace, name, value, version, until) VALUES (?1, ?2, ?3, 1, ?4)
