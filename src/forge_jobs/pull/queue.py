@@ -17,7 +17,7 @@ from forge_jobs.core.errors import ForgeError, NotFound, Refused
 from forge_jobs.core.instant import SECOND, Duration, seconds
 from forge_jobs.core.outcome import Dead, Failed
 from forge_jobs.core.retry import Retry
-from forge_jobs.core.selection import Acted, BulkAction, Selection
+from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.engine.running.error_text import error_text, storable
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
@@ -295,17 +295,11 @@ class JobQueue:
 
     def cancel(self, job: Job | str) -> None:
         """Cancel a waiting job, or ask a running one to stop. Refused for one that has ended."""
-        chosen = self._selection(job)
-        acted = self.access.run(
-            lambda store: store.jobs.act(BulkAction.CANCEL, chosen, reason=_REASON, limit=1)
-        )
-        self._check_acted(chosen, acted, "cancelled")
+        self._act(BulkAction.CANCEL, job, "cancelled")
 
     def retry(self, job: Job | str) -> None:
         """Make a failed, dead or cancelled job pending, due now and with all its attempts."""
-        chosen = self._selection(job)
-        acted = self.access.run(lambda store: store.jobs.act(BulkAction.RETRY, chosen, limit=1))
-        self._check_acted(chosen, acted, "retried")
+        self._act(BulkAction.RETRY, job, "retried")
 
     def cleanup(self, older_than: Duration = "7d", *, keep_dead: bool = False) -> int:
         """Delete jobs that ended longer than ``older_than`` ago; returns how many.
@@ -368,15 +362,15 @@ class JobQueue:
 
     # ---------------------------------------------------------------- parts
 
-    def _selection(self, job: Job | str) -> Selection:
-        job_id = job.id if isinstance(job, Job) else id_text(job)
-        return Selection(ids=(self._claimer.record(job_id).id,))
-
-    def _check_acted(self, chosen: Selection, acted: Acted, verb: str) -> None:
+    def _act(self, action: BulkAction, job: Job | str, done: str) -> None:
+        job_id = self._claimer.record(job.id if isinstance(job, Job) else id_text(job)).id
+        chosen = Selection(ids=(job_id,))
+        acted = self.access.run(
+            lambda store: store.jobs.act(action, chosen, reason=_REASON, limit=1)
+        )
         if acted.changed + acted.requested == 0:
-            (job_id,) = chosen.ids
             status = status_of(self._claimer.record(job_id))
-            raise Refused(f"job {job_id} is {status} and cannot be {verb}")
+            raise Refused(f"job {job_id} is {status} and cannot be {done}")
 
     def _forget_parent(self) -> None:
         self._leases.forget_parent()

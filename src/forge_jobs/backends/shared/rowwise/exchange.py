@@ -8,7 +8,7 @@ from forge_jobs.core.limits import UNBOUNDED, scope_gate, task_limit
 from forge_jobs.core.status import Event
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
 
-from . import finish, limit_buckets, promotion
+from . import finish, promotion
 from .limited_claim import LimitedClaim
 from .rows import Row
 from .tables import Tables
@@ -35,7 +35,6 @@ def exchange(tx: Transaction, request: Exchange) -> Exchanged:
         if row is not None:
             finish.start(tx, row, tx.now)
             tx.store([row])
-    limit_buckets.admit_touched(tx)
     alive = tx.tables.alive(owner, tx.now)
     claimed: list[ClaimedJob] = []
     next_due: Instant | None = None
@@ -86,6 +85,8 @@ def _claim_wanted(tx: Transaction, request: Exchange) -> tuple[list[ClaimedJob],
     claimed: list[ClaimedJob] = []
     next_times: list[Instant] = []
     for want in request.want:
+        # Also admits jobs to the slots that the finishes freed: after it, so that a job that is due
+        # by now keeps its turn.
         promotion.promote_queue(tx, want.queue, UNBOUNDED)
         queue = tables.queues.get(want.queue)
         if queue is not None and queue.paused:
