@@ -129,7 +129,7 @@ async def test_only_the_compatible_number_refuses_older_code(postgres: PrivateSe
         await store.close()
     status = await store.maintenance.schema_status()
     assert (status.current, status.compatible, status.is_complete) == (999, 1, True)
-    with pytest.raises(SchemaMismatch, match="drop it with the release that made it"):
+    with pytest.raises(SchemaMismatch, match="drop it with the release that created it"):
         await store.maintenance.drop()
     postgres.sql("UPDATE newer.meta SET value = '998' WHERE name = 'schema.compatible'")
     for migrate in (True, False):
