@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-# The first version in which a session can be told to hand its counters over.
+# The first version in which a session can be made to publish its statistics.
 _ON_DEMAND = 150_000
 _AT_MOST_EVERY_S = 0.6
 

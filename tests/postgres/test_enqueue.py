@@ -183,7 +183,7 @@ async def test_a_cancelled_call_does_not_stop_the_others(store: PostgresStore) -
 
 
 @pytest.mark.parametrize(("count", "single"), [(1, True), (2, False), (enqueue.CHUNK, False)])
-async def test_an_enqueue_that_finds_none_running_notifies_in_the_same_round_trip(
+async def test_an_enqueue_that_finds_none_running_stores_and_notifies_in_one_call(
     store: PostgresStore,
     schema: str,
     postgres: PrivateServer,

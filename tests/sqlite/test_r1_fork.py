@@ -190,7 +190,7 @@ async def test_r1_subscriptions_and_calls_of_the_parent_go_on(path: Path) -> Non
 
 
 @pytest.mark.processes
-def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> None:
+def test_r1_a_dead_worker_is_detected_although_its_child_lives(path: Path) -> None:
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
