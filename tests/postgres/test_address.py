@@ -1,4 +1,4 @@
-"""Reading Postgres addresses."""
+"""Parsing Postgres addresses."""
 
 import pytest
 

@@ -29,7 +29,7 @@ def exchanged(watermarks: ClaimWatermarks, jobs: list[ClaimedJob], walked: int) 
     watermarks.update(Exchange(owner=1, number=1, want=[Want("q", len(jobs))]), jobs, walked)
 
 
-def armed(clock: MovableClock) -> ClaimWatermarks:
+def after_long_search(clock: MovableClock) -> ClaimWatermarks:
     """Watermarks after one long search from the front; a second one activates them."""
     watermarks = ClaimWatermarks(clock)
     exchanged(watermarks, [claimed(0, 1, 1)], FAR)
@@ -44,7 +44,7 @@ def test_nothing_is_remembered_while_searches_are_short() -> None:
 
 
 def test_after_a_long_search_the_furthest_position_of_each_priority_counts() -> None:
-    watermarks = armed(MovableClock())
+    watermarks = after_long_search(MovableClock())
     exchanged(watermarks, [claimed(1, 9, 2), claimed(0, 5, 7), claimed(0, 5, 6)], FAR)
     assert watermarks.positions(WANT) == {"q": [(0, 5, 7), (1, 9, 2)]}
     exchanged(watermarks, [claimed(0, 8, 9)], 100)
@@ -53,7 +53,7 @@ def test_after_a_long_search_the_furthest_position_of_each_priority_counts() -> 
 
 def test_a_search_starts_at_the_front_every_two_seconds() -> None:
     clock = MovableClock()
-    watermarks = armed(clock)
+    watermarks = after_long_search(clock)
     exchanged(watermarks, [claimed(0, 5, 7)], FAR)
     clock.advance(RESET_S)
     assert watermarks.positions(WANT) == {}
@@ -67,7 +67,7 @@ def test_a_search_starts_at_the_front_every_two_seconds() -> None:
 
 def test_a_search_that_found_too_few_shortens_the_time_to_the_next_reset() -> None:
     clock = MovableClock()
-    watermarks = armed(clock)
+    watermarks = after_long_search(clock)
     exchanged(watermarks, [claimed(0, 5, 7)], FAR)
     watermarks.update(Exchange(owner=1, number=2, want=WANT), [claimed(0, 6, 8)], 1)
     assert watermarks.positions(WANT) == {"q": [(0, 6, 8)]}
@@ -76,7 +76,7 @@ def test_a_search_that_found_too_few_shortens_the_time_to_the_next_reset() -> No
 
 
 def test_a_queue_with_new_pending_jobs_is_searched_from_the_front() -> None:
-    watermarks = armed(MovableClock())
+    watermarks = after_long_search(MovableClock())
     exchanged(watermarks, [claimed(0, 5, 7)], FAR)
     watermarks.forget(["other"])
     assert watermarks.positions(WANT) == {"q": [(0, 5, 7)]}

@@ -28,7 +28,7 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     def connected() -> set[int]:
         return set(map(int, postgres.sql(OURS).split()))
 
-    # Other tests' stores may be open on the same server; what is new from here on is this one's.
+    # Stores of other tests may be open on the same server; connections from here on are ours.
     own = [driver for loop in store._server.pool._loops.values() for driver in loop.idle]
     others = connected() - {driver.get_server_pid() for driver in own}
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
@@ -40,7 +40,7 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     def watch() -> None:
         before = connected()
         while not over.is_set():
-            # The server needs a moment to see that a connection was cut.
+            # The server needs a moment to notice that a connection was closed.
             now = connected()
             seen.append(len((now & before) - others))
             before = now
@@ -123,7 +123,7 @@ print(status, (last - first) // (other - last))
 
 
 @pytest.mark.processes
-def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
+def test_a_forked_child_opens_its_own_connections(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, url], capture_output=True, text=True, timeout=60, check=False
     )

@@ -24,7 +24,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
-from tests.postgres.proxy import faulty_line
+from tests.postgres.proxy import faulty_proxy
 from tests.postgres.server import PrivateServer, private_server
 
 JOB = NewJob(kind="work", queue="q")
@@ -131,15 +131,15 @@ async def test_a_statement_whose_backend_is_killed_has_an_unknown_effect(
 
 
 async def test_a_lost_reply_to_an_enqueue_is_an_unknown_effect(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         await store.jobs.enqueue([KEYED])
-        line.swallow = True
+        proxy.swallow = True
         other = NewJob(kind="work", queue="q", dedupe_key="twice")
         with pytest.raises(Unknown):
             await store.jobs.enqueue([other])
-        assert line.swallowed == 1
+        assert proxy.swallowed == 1
         [again] = await store.jobs.enqueue([other])
         assert again.duplicate
         assert await pending(store) == 2
@@ -147,14 +147,14 @@ async def test_a_lost_reply_to_an_enqueue_is_an_unknown_effect(url: str) -> None
 
 
 async def test_a_lost_reply_to_an_exchange_loses_no_job(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         owner = await store.processes.register(ME)
         await store.jobs.enqueue([JOB, JOB])
         # The driver looks up types at the first use of a statement: not the reply to be lost.
         await store.jobs.exchange(Exchange(owner=owner, number=6))
-        line.swallow = True
+        proxy.swallow = True
         with pytest.raises(Unknown):
             await store.jobs.exchange(Exchange(owner=owner, number=7, want=[Want("q", 5)]))
         lost = await store.jobs.owned(owner)
@@ -168,15 +168,15 @@ async def test_a_lost_reply_to_an_exchange_loses_no_job(url: str) -> None:
 
 
 async def test_a_query_is_repeated_after_a_lost_reply(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         await store.jobs.enqueue([JOB])
         assert await pending(store) == 1
-        line.swallow = True
+        proxy.swallow = True
         # A query has no effect, so it is repeated on a new connection.
         assert await pending(store) == 1
-        assert line.swallowed == 1
+        assert proxy.swallowed == 1
         await store.close()
 
 

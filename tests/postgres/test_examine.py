@@ -20,7 +20,7 @@ from forge_jobs.testing.clock import MovableClock
 
 from .counters import handed_over
 from .pooler import transaction_pooler
-from .proxy import faulty_line
+from .proxy import faulty_proxy
 from .server import PrivateServer
 
 
@@ -130,8 +130,8 @@ async def test_a_pooler_that_drops_notifications(
 
 async def test_notifications_that_do_not_arrive(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "PROBE_S", 1.0)
-    async with faulty_line(url) as (line, through):
-        line.deaf = True
+    async with faulty_proxy(url) as (proxy, through):
+        proxy.deaf = True
         finding = (await found(PostgresStore(through)))["notifications"]
     assert finding.message.startswith("they do not arrive")
 

@@ -12,7 +12,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess, ProcessStats
 from forge_jobs.store.queues import QueueChange
 
-from .proxy import faulty_line
+from .proxy import faulty_proxy
 from .server import PrivateServer
 
 SOON_S = 30.0
@@ -103,8 +103,8 @@ async def test_a_connection_that_drops_notifications_is_detected(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "PROBE_S", 0.5)
-    async with faulty_line(url) as (line, through):
-        line.deaf = True
+    async with faulty_proxy(url) as (proxy, through):
+        proxy.deaf = True
         store = PostgresStore(through)
         await store.open()
         calls = 0
@@ -141,7 +141,7 @@ async def test_a_job_in_a_users_transaction_notifies_at_its_commit(
     await subscription.close()
 
 
-async def test_a_heartbeat_does_not_wait_behind_long_calls(store: PostgresStore) -> None:
+async def test_a_heartbeat_does_not_wait_for_long_calls(store: PostgresStore) -> None:
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
     owner = await store.processes.register(me)
     subscription = await store.subscribe(["q"], lambda: None)
