@@ -40,14 +40,14 @@ _lost: list[object] = []
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object, error: object) -> None:
-    """A process of tests that is lost takes those along that it had not run yet."""
+    """A test process that crashes leaves its remaining tests unrun."""
     if error:
         _lost.append(error)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Such a run is no run with a few failures: it says nothing about the rest."""
+    """Such a run must not pass as one with a few failures: the other tests did not run."""
     if _lost:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 

@@ -76,7 +76,7 @@ _POINTS = _Points()
 
 
 class Tracing:
-    """Counts the points of a call and raises at one of them; ``raised`` tells whether it did."""
+    """Counts the points of a call and raises at one of them; ``raised``: whether it did."""
 
     def __init__(self, point: int, error: type[BaseException]) -> None:
         self._left = point

@@ -72,7 +72,7 @@ def test_the_users_own_file_comes_last(folder_below: Path, tmp_path: Path) -> No
     assert load(folder_below, XDG_CONFIG_HOME=str(home)).url == "memory://project"
 
 
-def test_a_relative_database_lies_beside_the_file_that_names_it(folder_below: Path) -> None:
+def test_a_relative_database_path_starts_at_the_configuration_file(folder_below: Path) -> None:
     top = folder_below.parents[2]
     write(top, 'url = "sqlite:///data/jobs.db?synchronous=normal"')
     assert load(folder_below).url == f"sqlite:///{top.as_posix()}/data/jobs.db?synchronous=normal"

@@ -209,23 +209,23 @@ async def test_what_a_job_enqueues(forge: Forge) -> None:
 
 
 async def test_a_dead_job_is_handed_to_its_on_dead_task(forge: Forge) -> None:
-    told: list[DeadJob] = []
+    dead_jobs: list[DeadJob] = []
 
     @forge.task(queue="alerts")
-    async def tell(job: DeadJob) -> None:
-        told.append(job)
+    async def alert(job: DeadJob) -> None:
+        dead_jobs.append(job)
 
-    @forge.task(queue="mail", on_dead=tell)
+    @forge.task(queue="mail", on_dead=alert)
     async def send(to: str) -> None:
         raise Dead("no such address")
 
-    @forge.task(on_dead=tell, max_attempts=1)
+    @forge.task(on_dead=alert, max_attempts=1)
     def breaks(n: int) -> None:
         raise OSError("boom")
 
     job, other = await send.aenqueue("a@b.c"), await breaks.aenqueue(7)
     await forge.drain()
-    first, second = sorted(told, key=lambda dead: dead.kind, reverse=True)
+    first, second = sorted(dead_jobs, key=lambda dead: dead.kind, reverse=True)
     assert (first.id, first.kind, first.queue) == (job.id, "send", "mail")
     assert (first.payload, first.attempts) == ({"to": "a@b.c"}, 1)
     assert "no such address" in (first.error or "")

@@ -208,7 +208,7 @@ def test_nothing_is_left_open(file: Path) -> None:
     for n in range(3):
         with Forge(f"sqlite:///{file}") as forge:
             forge.enqueue("job", {"n": n}).refresh()
-    # One that has told its answer may still be on its way out.
+    # A child that has written its answer may still be exiting.
     for thread in set(threading.enumerate()) - before:
         thread.join(60)
         assert not thread.is_alive(), thread

@@ -141,7 +141,7 @@ async def _migrate(forge: Forge) -> None:
 
 
 class Bounded:
-    """Real SQLite that may use no more than so many pages: what a full disk looks like to it."""
+    """Real SQLite that may use no more than so many pages: to SQLite that is a full disk."""
 
     def __init__(self, connect: Any) -> None:
         self._connect = connect

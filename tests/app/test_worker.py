@@ -140,7 +140,7 @@ async def test_a_worker_is_entered_once(forge: Forge) -> None:
         assert handle.host_id
 
 
-async def test_leaving_with_an_error_still_stops_the_worker(forge: Forge) -> None:
+async def test_an_error_in_the_with_block_still_stops_the_worker(forge: Forge) -> None:
     with pytest.raises(KeyError):
         async with forge.worker(queues=["mail"]):
             raise KeyError("mine")

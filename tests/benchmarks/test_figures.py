@@ -1,4 +1,4 @@
-"""How the benchmark judges: bars, intervals, and what makes a comparison unfair."""
+"""How the benchmark compares: bounds, intervals, and what makes a comparison unfair."""
 
 import pytest
 

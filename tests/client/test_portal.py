@@ -17,7 +17,7 @@ from forge_jobs.client.store_access import StoreAccess
 
 
 class SlowStore(MemoryStore):
-    """Counts how often it is opened, and fails as often as told."""
+    """Counts how often it is opened, and fails the given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         super().__init__()

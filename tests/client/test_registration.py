@@ -73,7 +73,7 @@ def test_cpu_needs_a_function_that_can_be_imported(forge: Forge) -> None:
     assert forge.tasks == {}
 
 
-def test_other_tasks_may_be_nested_but_cannot_move_to_a_child(forge: Forge) -> None:
+def test_nested_functions_may_be_tasks_but_cannot_run_in_a_child(forge: Forge) -> None:
     @forge.task
     def nested() -> None: ...
 
@@ -125,13 +125,13 @@ def test_wrapped_functions_and_callables_keep_their_signature(forge: Forge) -> N
 
 def test_on_dead_is_stored_with_each_job(forge: Forge) -> None:
     @forge.task(queue="alerts", max_attempts=2)
-    def tell(job: DeadJob) -> None: ...
+    def alert(job: DeadJob) -> None: ...
 
-    @forge.task(on_dead=tell)
+    @forge.task(on_dead=alert)
     def send() -> None: ...
 
-    assert send.bind().on_dead == Successor("tell", "alerts", 2)
-    assert send.enqueue().refresh().record.on_dead == Successor("tell", "alerts", 2)
+    assert send.bind().on_dead == Successor("alert", "alerts", 2)
+    assert send.enqueue().refresh().record.on_dead == Successor("alert", "alerts", 2)
 
 
 def test_on_dead_must_take_the_job(forge: Forge) -> None:

@@ -213,7 +213,7 @@ async def test_a_blocking_wait_on_the_workers_own_loop_is_refused(forge: Forge) 
 
 
 class Counting:
-    """Passes looks on to the real store and counts them; refuses the first few."""
+    """Passes queries on to the real store and counts them; fails the first few."""
 
     def __init__(self, jobs: Any, refuse: int = 0) -> None:
         self._jobs = jobs

@@ -376,7 +376,7 @@ def test_results_are_read_by_the_return_annotation_where_they_fit() -> None:
     assert signature(plain).read_result(b'["a","b",3]') == ("a", "b", 3)
 
 
-def test_annotations_json_cannot_tell_apart_are_refused_at_once() -> None:
+def test_annotations_that_json_cannot_distinguish_are_refused_at_once() -> None:
     def job(value: Point | Size) -> None: ...
 
     with pytest.raises(BadOption, match=r"task 'job'.*Type unions may not contain"):

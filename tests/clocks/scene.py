@@ -118,11 +118,11 @@ class Scene:
 
         await self.until(done, f"the end of {sorted(wanted)}")
 
-    def most_at_once(self, part: str) -> int:
+    def max_concurrent(self, part: str) -> int:
         """How many jobs with ``part`` in their names ran at the same time."""
-        most = running = 0
+        max_running = running = 0
         for event in sorted(self.events(), key=lambda event: event.mono):
             if part in event.name and event.what in ("start", "end"):
                 running += 1 if event.what == "start" else -1
-                most = max(most, running)
-        return most
+                max_running = max(max_running, running)
+        return max_running

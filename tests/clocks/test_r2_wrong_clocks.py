@@ -37,7 +37,7 @@ async def _wait_for_workers(store: Store, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_r2_an_hour_off_and_stepping_beside_healthy_processes_on_postgres(
+async def test_r2_clocks_an_hour_off_and_stepping_among_healthy_processes_on_postgres(
     server_url: str, tmp_path: Path
 ) -> None:
     scene, wrong = Scene(server_url, tmp_path), WrongClock(tmp_path)
@@ -90,8 +90,8 @@ def _check_starts(scene: Scene, names: list[str]) -> None:
     started = scene.started()
     started.pop("often")
     assert started == dict.fromkeys(names, 1)
-    assert scene.most_at_once("-shared-") <= SLOTS
-    assert scene.most_at_once("-alone-") == 1
+    assert scene.max_concurrent("-shared-") <= SLOTS
+    assert scene.max_concurrent("-alone-") == 1
 
 
 def _check_delays(scene: Scene) -> None:
@@ -150,8 +150,8 @@ async def test_r2_r4_a_clock_that_steps_under_all_processes_of_a_sqlite_file(
             await scene.ended(names)
         started = scene.started()
         assert {name: started[name] for name in names} == dict.fromkeys(names, 1)
-        assert scene.most_at_once("-shared-") <= SLOTS
-        assert scene.most_at_once("-alone-") == 1
+        assert scene.max_concurrent("-shared-") <= SLOTS
+        assert scene.max_concurrent("-alone-") == 1
         await _check_no_tick_twice(store)
     finally:
         await forge.aclose()

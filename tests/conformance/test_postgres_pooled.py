@@ -70,11 +70,11 @@ def test_u19_the_suite_runs_on_the_oldest_server(oldest_postgres: PrivateServer)
     assert oldest_postgres.sql("SHOW server_version").startswith(f"{oldest()}.")
 
 
-async def test_the_pooler_is_noticed(store: PostgresStore) -> None:
+async def test_the_pooler_is_detected(store: PostgresStore) -> None:
     assert store._server.pooled
 
 
-async def test_listening_through_it_is_found_to_be_useless(
+async def test_a_pooler_that_delivers_no_notifications_is_detected(
     store: PostgresStore, pooler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepts LISTEN and delivers nothing: listeners are notified by a timer instead."""

@@ -99,7 +99,7 @@ def test_what_is_no_ulid(text: str) -> None:
 
 
 @given(total=st.integers(-5, 1_000), hosts=st.sets(st.text(max_size=5), max_size=20))
-def test_shares_add_up_and_differ_by_one_at_most(total: int, hosts: set[str]) -> None:
+def test_shares_add_up_and_differ_by_no_more_than_one(total: int, hosts: set[str]) -> None:
     parts = split(total, sorted(hosts, reverse=True))
     assert set(parts) == hosts
     if hosts:

@@ -41,7 +41,7 @@ class Location(msgspec.Struct):
 
 
 class Model:
-    """Looks like a pydantic model."""
+    """Has the interface of a pydantic model."""
 
     def model_dump(self, mode: str) -> dict[str, str]:
         return {"mode": mode}
@@ -92,7 +92,7 @@ def test_values_that_cannot_be_stored_are_refused(value: Any, reason: str) -> No
         payload.encode(value, what="payload")
 
 
-def test_values_that_only_look_bad_are_accepted() -> None:
+def test_unusual_but_valid_values_are_accepted() -> None:
     for value in ({"a": None, "b": "NaN"}, {"a": "\\u0000"}, _nested(64), {"a": "[" * 100}):
         assert payload.decode(payload.encode(value)) == value
 

@@ -54,7 +54,7 @@ def test_a_bad_step_names_its_field() -> None:
         Retry(delays=["soon"])
 
 
-def test_the_delay_is_the_hint_then_the_back_off_then_a_minute() -> None:
+def test_the_delay_is_retry_after_then_the_back_off_then_a_minute() -> None:
     curve = Backoff(base_s=60, max_s=1_800)
     assert throttle_delay_s(OPEN, 1.2, curve) == 1.2
     assert throttle_delay_s(OPEN, 0.0, curve) == 0.0

@@ -88,7 +88,7 @@ async def test_paused_queues_are_left_alone(rig: Rig) -> None:
     assert await rig.counts() == {"pending": 3}
 
 
-async def test_time_stands_still_until_a_test_moves_it() -> None:
+async def test_time_stands_still_until_a_test_advances_it() -> None:
     clock = MovableClock()
     rig = Rig(MemoryStore(clock))
     tries: list[int] = []

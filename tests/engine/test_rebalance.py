@@ -37,7 +37,7 @@ async def test_ten_slots_over_three_processes(rig: Rig) -> None:
         await until(lambda: sorted(map(_slots, (one, two, three))) == [3, 3, 4])
 
 
-async def test_a_share_moves_at_once_when_a_process_stops(rig: Rig) -> None:
+async def test_a_share_is_reassigned_at_once_when_a_process_stops(rig: Rig) -> None:
     async with rig.working() as stays:
         goes = await rig.runtime().start()
         await until(lambda: _slots(goes) == 5)

@@ -60,7 +60,7 @@ async def test_postgres(schemas: Schemas, schema: str) -> None:
     await transaction.start()
     answers = await store.aenqueue_in(connection, [LANE, KEY])
     assert {answer.status for answer in answers} == {JobStatus.HELD}
-    # Whoever ends a job of the same lane and key does not wait for the open transaction.
+    # A finish of a job of the same lane and key does not wait for the open transaction.
     ends = [worker.build_finish(job) for job in jobs]
     answer = await worker.exchange(finish=ends, want=[Want("q", 9)])
     assert answer.claims == []

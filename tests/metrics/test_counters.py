@@ -187,7 +187,7 @@ def test_this_process_can_be_measured() -> None:
     assert [cores.of(10.0), cores.of(11.0), cores.of(12.0)] == [0.0, 0.5, 0.0]
 
 
-async def test_the_exchange_loop_measures_its_round_trips() -> None:
+async def test_the_exchange_loop_measures_store_latency() -> None:
     store_latency = StoreLatency()
     assert store_latency.take() == (EMPTY, 0)
     for span in (0.001, 0.003):

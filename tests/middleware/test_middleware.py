@@ -390,16 +390,16 @@ async def test_the_marks_of_a_dead_job_reach_its_successor(forge: Forge) -> None
     def mark(job: NewJob) -> Jobs:
         yield msgspec.structs.replace(job, tags=(*job.tags, "tenant:7"))
 
-    told: list[tuple[str, ...]] = []
+    tags: list[tuple[str, ...]] = []
 
     @forge.task()
-    async def tell(job: DeadJob, ctx: Context) -> None:
-        told.append(ctx.job.tags)
+    async def alert(job: DeadJob, ctx: Context) -> None:
+        tags.append(ctx.job.tags)
 
-    @forge.task(on_dead=tell)
+    @forge.task(on_dead=alert)
     async def fall() -> None:
         raise Dead("gone")
 
     await fall.aenqueue()
     await forge.drain()
-    assert told == [("tenant:7",)]
+    assert tags == [("tenant:7",)]

@@ -54,7 +54,7 @@ def check_sound(record: JobRecord, before: JobRecord | None) -> None:
 
 
 def check_records(model: Model, records: dict[int, JobRecord]) -> None:
-    """Every record of the store is what the model has, and no other is there."""
+    """The store has exactly the records of the model."""
     _adopt_expired(model, records)
     assert sorted(records) == sorted(model.jobs)
     for key, record in records.items():
@@ -72,7 +72,7 @@ def check_records(model: Model, records: dict[int, JobRecord]) -> None:
 
 
 def check_counts(model: Model, counts: dict[tuple[str, JobStatus], int]) -> None:
-    """The metrics counts what the rows are."""
+    """The counters of the metrics agree with the rows."""
     assert counts == Counter((job.queue, job.status) for job in model.jobs.values())
 
 
@@ -86,7 +86,7 @@ def check_claims(model: Model, claims: Sequence[ClaimedJob], expected: list[list
 
 
 def check_totals(model: Model, minutes: Sequence[Minute]) -> None:
-    """Every claim has ended as exactly one thing, and the metrics has counted it."""
+    """Every claim has had exactly one outcome, and the metrics have counted it."""
     seen = Counter(
         {(one.queue, one.kind, name): getattr(one, name) for one in minutes for name in _TOTALS}
     )
@@ -94,7 +94,7 @@ def check_totals(model: Model, minutes: Sequence[Minute]) -> None:
 
 
 def _adopt_expired(model: Model, records: dict[int, JobRecord]) -> None:
-    """A claim may cancel an expired row that it meets, or pass over it: both are allowed."""
+    """A claim may cancel an expired row that it reads, or skip it: both are allowed."""
     for job in list(model.jobs.values()):
         record = records.get(job.key)
         if record is None or record.status is not CANCELLED or job.buckets:
@@ -104,9 +104,9 @@ def _adopt_expired(model: Model, records: dict[int, JobRecord]) -> None:
 
 
 def _payload(payload: bytes) -> object:
-    """The letter of an on_dead job is compared by value, any other payload byte by byte."""
-    said = json.loads(payload)
-    return said if "job" in said else payload
+    """The payload of an on_dead job is compared by value, any other byte by byte."""
+    decoded = json.loads(payload)
+    return decoded if "job" in decoded else payload
 
 
 def _seen(record: JobRecord) -> dict[str, object]:

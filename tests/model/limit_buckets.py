@@ -1,4 +1,4 @@
-"""Rules of lanes and limit keys: which due job may go on, and which one is held.
+"""Rules of lanes and limit keys: which due jobs become pending, and which are held.
 
 Sources: ``JobStore.enqueue``, docs/slots-and-limits.md, docs/decisions/0040.
 """
@@ -7,27 +7,27 @@ from collections.abc import Iterable
 
 from forge_jobs.core.job import LaneOrder
 
-from .state import GOING, HELD, PENDING, Job, Limit
+from .state import COUNTED, HELD, PENDING, Job, Limit
 
 
 class LimitBuckets:
-    """Admission over all jobs of the model. Every look is a plain scan."""
+    """Admission of the jobs of the model. Every query is a scan over all of them."""
 
     def __init__(self) -> None:
         self.now = 0
         self.jobs: dict[int, Job] = {}
         self.limits: dict[str, Limit] = {}
 
-    def factory(self, job: Job) -> None:
-        """A job is due: it becomes pending, or held when its lane or its key has no room."""
+    def admit_or_hold(self, job: Job) -> None:
+        """A due job becomes pending, or held if its lane is occupied or its limit key full."""
         job.status, job.limit_bucket = PENDING, None
         if job.lane is not None and self._lane_blocked(job):
             job.status, job.limit_bucket = HELD, job.lane
         elif self._key_full(job):
             job.status, job.limit_bucket = HELD, job.asked.limit_key
 
-    def place_together(self, due: Iterable[Job]) -> None:
-        """Jobs come due in one call: the order of the bucket counts, not that of their times."""
+    def admit_or_hold_all(self, due: Iterable[Job]) -> None:
+        """Several jobs become due in one call: the bucket's order decides, not their due times."""
         lanes: dict[str, None] = {}
         keys: dict[str, None] = {}
         for job in due:
@@ -41,7 +41,7 @@ class LimitBuckets:
         self.admit(*lanes, *keys)
 
     def admit(self, *buckets: str) -> None:
-        """Let held jobs of these buckets go on as far as there is room."""
+        """Make held jobs of these buckets pending as far as there is room."""
         for limit_bucket in buckets:
             if limit_bucket.startswith("lane:"):
                 self._admit_lane(limit_bucket)
@@ -51,7 +51,7 @@ class LimitBuckets:
                     job.status, job.limit_bucket = PENDING, None
 
     def held_in(self, limit_bucket: str) -> list[Job]:
-        """Held jobs of a limit bucket in the order in which they go on."""
+        """Held jobs of a limit bucket in the order in which they are admitted."""
         held = [
             job
             for job in self.jobs.values()
@@ -60,8 +60,8 @@ class LimitBuckets:
         lane = limit_bucket.startswith("lane:")
         return sorted(held, key=lambda job: (0 if lane else job.asked.priority, job.key))
 
-    def measure_again(self, name: str) -> None:
-        """A task's key limit has changed: its pending jobs go back to their buckets first."""
+    def reapply_limit(self, name: str) -> None:
+        """The limit per key of a task has changed: its pending jobs are held and admitted anew."""
         for job in self.jobs.values():
             key = job.asked.limit_key
             if job.status is PENDING and key is not None and key.partition("/")[0] == name:
@@ -79,8 +79,8 @@ class LimitBuckets:
         return limit.concurrency if limit is not None and limit.per else None
 
     def key_taken(self, limit_key: str) -> int:
-        going = (job for job in self.jobs.values() if job.status in GOING)
-        return sum(job.asked.limit_key == limit_key for job in going)
+        counted = (job for job in self.jobs.values() if job.status in COUNTED)
+        return sum(job.asked.limit_key == limit_key for job in counted)
 
     def _admit_lane(self, lane: str) -> None:
         waiting = self.held_in(lane)
@@ -93,28 +93,28 @@ class LimitBuckets:
             first.status, first.limit_bucket = PENDING, None
 
     def _lane_blocked(self, job: Job) -> bool:
-        """Somebody has the seat; or an older job waits for it (serial), or has not ended
+        """Whether another job occupies the lane, or an older one is held (serial) or live
         (strict)."""
         others = [
             other
             for other in self.jobs.values()
             if other is not job and other.lane == job.lane and other.live
         ]
-        if any(other.seated for other in others):
+        if any(other.occupies_lane for other in others):
             return True
         strict = job.asked.order is LaneOrder.STRICT
         return any(other.key < job.key and (strict or other.status is HELD) for other in others)
 
     def _key_full(self, job: Job) -> bool:
         key = job.asked.limit_key
-        most = None if key is None else self.max_per_key(key)
-        if key is None or most is None:
+        cap = None if key is None else self.max_per_key(key)
+        if key is None or cap is None:
             return False
-        return sum(o is not job and o.asked.limit_key == key for o in self._going()) >= most
+        return sum(o is not job and o.asked.limit_key == key for o in self._counted()) >= cap
 
-    def _going(self) -> Iterable[Job]:
-        return (job for job in self.jobs.values() if job.status in GOING)
+    def _counted(self) -> Iterable[Job]:
+        return (job for job in self.jobs.values() if job.status in COUNTED)
 
     def _room(self, limit_key: str, asked: int) -> int:
-        most = self.max_per_key(limit_key)
-        return asked if most is None else max(most - self.key_taken(limit_key), 0)
+        cap = self.max_per_key(limit_key)
+        return asked if cap is None else max(cap - self.key_taken(limit_key), 0)

@@ -1,8 +1,8 @@
 """The state machine: every rule calls the store, then the model, and compares all they hold.
 
 The store acts first, because it chooses the keys of new jobs. After each call the machine reads
-every record and the counts of the metrics, tells the model the keys of new records, lets the model
-act, and compares.
+every record and the counts of the metrics, gives the model the keys of new records, applies the
+call to the model, and compares.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from forge_jobs.store.store import Store
 from forge_jobs.testing.clock import MovableClock
 
 from . import compare, requests
-from .exchanges import Rounds
+from .exchanges import ExchangeModel
 from .model import marker
 from .requests import Asked, Step
 from .state import Limit, Queue
@@ -33,7 +33,7 @@ _RETAIN = {"done": 50.5, "dead": None, "cancelled": 20.5}
 
 @dataclass
 class StoreFactory:
-    """Where examples of one test run: a loop for all of them, and a fresh store for each.
+    """What the examples of one test run on: one event loop for all, a fresh store for each.
 
     ``steps`` are those of the present example.
     """
@@ -44,8 +44,8 @@ class StoreFactory:
     steps: list[Step] = field(default_factory=list)
 
 
-def pick(rows: Sequence[T], factory: int) -> T:
-    return rows[factory % len(rows)]
+def pick(rows: Sequence[T], index: int) -> T:
+    return rows[index % len(rows)]
 
 
 def shares_a_bucket(jobs: Sequence[NewJob]) -> bool:
@@ -55,7 +55,7 @@ def shares_a_bucket(jobs: Sequence[NewJob]) -> bool:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One store, one clock, the model beside it. ``factory`` is set by the test."""
+    """One store, its clock and the model. ``factory`` is set by the test."""
 
     factory: StoreFactory
 
@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.factory.steps = []
         self.clock = MovableClock()
         self.store = self.factory.make(self.clock)
-        self.model = Rounds()
+        self.model = ExchangeModel()
         self.records: dict[int, JobRecord] = {}
         self.counts: dict[tuple[str, JobStatus], int] = {}
         self.owners: list[int] = []
@@ -81,16 +81,16 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.compared:
-                self.final_look()
+                self.final_check()
         finally:
             self.factory.runner.run(self.store.close())
             self.factory.clean()
 
     def begin_work(self) -> None:
-        """What is there before the first step."""
+        """Set up what every example needs before its first step."""
 
-    def final_look(self) -> None:
-        """What is compared once at the end of an example."""
+    def final_check(self) -> None:
+        """Comparisons at the end of an example."""
 
     async def _set_up(self) -> None:
         await self.store.open()
@@ -111,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
     # Calling and comparing.
 
     def ask(self, call: Awaitable[T]) -> T:
-        """Call the store and read what it holds then."""
+        """Call the store, then read its records and counts."""
         self.compared = False
         return self.factory.runner.run(self._ask(call))
 
@@ -127,10 +127,10 @@ class StoreMachine(RuleBasedStateMachine):
         return answer
 
     def check(self) -> None:
-        """The store holds what the model holds."""
+        """Compare the records and counts of the store with the model."""
         compare.check_records(self.model, self.records)
         compare.check_counts(self.model, self.counts)
-        assert not self.model.fresh, "the store has jobs that nobody asked for"
+        assert not self.model.fresh, "the store has jobs that the model has not"
         self.compared = True
 
     def new_job(self, asked: Asked) -> NewJob:
@@ -138,15 +138,15 @@ class StoreMachine(RuleBasedStateMachine):
         return NewJob(**asked.under(self.theme), payload=b'{"n": %d}' % self.made)
 
     def carried(self, asked: Asked) -> NewJob:
-        """Whether a carried job may go on before one of its key that waits already is left open:
-        it is the last in its key."""
+        """A successor, with the lowest priority of its limit key: the contract does not say whether
+        it is admitted before jobs of its key that wait already."""
         return structs.replace(self.new_job(asked), priority=9)
 
     # Storing.
 
     def enqueue(self, wanted: list[Asked]) -> None:
-        """One call; or one per job where two share a bucket: the contract does not say which of
-        them goes on."""
+        """One call; or one per job where two share a bucket, because the contract does not say
+        which of them is admitted."""
         jobs = [self.new_job(asked) for asked in wanted]
         if shares_a_bucket(jobs):
             for job in jobs:

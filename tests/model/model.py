@@ -2,11 +2,11 @@
 
 The rules are written from the docstrings of ``forge_jobs.store`` and the transition table of the
 documentation. Nothing here imports ``core.decide``, ``core.throttle`` or a backend to decide what
-is right; ``Finish`` and the other imported names are data types. Every look is a scan over all
-jobs, because a test has few of them.
+is right; ``Finish`` and the other imported names are data types. Every query is a scan over
+all jobs, because a test has few of them.
 
-Keys and ids are free, so the store gives them: ``fresh`` holds the new records of the store by
-what marks their payload, and ``insert`` takes the key from there.
+A store may choose any keys and ids, so the model takes them over: ``fresh`` holds the new records
+of the store by the marker in their payload, and ``insert`` reads the key from there.
 """
 
 import json
@@ -41,13 +41,13 @@ ERRORS_KEPT = 32
 
 
 def marker(payload: bytes) -> str:
-    """What tells a new job from the others: its number, or the id of the job that died."""
-    said = json.loads(payload)
-    return said["job"]["id"] if "job" in said else str(said["n"])
+    """What identifies a new job: its number, or the id of the job that died."""
+    decoded = json.loads(payload)
+    return decoded["job"]["id"] if "job" in decoded else str(decoded["n"])
 
 
 class Model(LimitBuckets):
-    """What the store must contain. The exchange is in ``rounds.Rounds``."""
+    """What the store must contain. The exchange is in ``exchanges.ExchangeModel``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,10 +58,10 @@ class Model(LimitBuckets):
         self.totals: Counter[tuple[str, str, str]] = Counter()
         self.fresh: dict[str, JobRecord] = {}
 
-    # Storing jobs and ending them.
+    # Inserting and finishing.
 
     def insert(self, asked: NewJob) -> tuple[Job, bool]:
-        """Store a job; or give the job that holds its dedupe key, and True."""
+        """Store a job; or return the job that holds its dedupe key, and True."""
         known = self.holder(asked)
         if known is not None:
             return known, True
@@ -71,7 +71,7 @@ class Model(LimitBuckets):
         expires_at = None if asked.expires_s is None else later(now, asked.expires_s)
         job = Job(stored.key, stored.id, asked, now, run_at, expires_at, SCHEDULED)
         if run_at <= now:
-            self.factory(job)
+            self.admit_or_hold(job)
             if asked.hold:
                 job.status, job.limit_bucket = HELD, job.buckets[-1]
         self.jobs[job.key] = job
@@ -94,21 +94,21 @@ class Model(LimitBuckets):
         elif mine is not None:
             self.free_key(job)
         if status is DEAD and job.asked.on_dead is not None:
-            self.insert(self._letter(job, job.asked.on_dead))
+            self.insert(self._dead_letter(job, job.asked.on_dead))
         self.admit(*job.buckets)
 
-    def put_off(self, job: Job, status: JobStatus, delay_s: float) -> None:
-        """A job waits for a later time; its room is free."""
+    def delay(self, job: Job, status: JobStatus, delay_s: float) -> None:
+        """Schedule a job for a later time; its room in its buckets becomes free."""
         job.status, job.owner, job.stop_at = status, None, None
         job.run_at = later(self.now, delay_s)
         self.admit(*job.buckets)
 
-    def blame(self, job: Job, message: str) -> None:
-        """An error goes to the bounded history."""
+    def add_error(self, job: Job, message: str) -> None:
+        """Add an error to the bounded history."""
         job.last_error = message
         job.errors = [*job.errors, (job.attempts, message)][-ERRORS_KEPT:]
 
-    def _letter(self, job: Job, task: Successor) -> NewJob:
+    def _dead_letter(self, job: Job, task: Successor) -> NewJob:
         """The on_dead job: the settings of its task, the tags of the job that died."""
         told = {
             "id": job.id,
@@ -180,12 +180,12 @@ class Model(LimitBuckets):
         known.beat_at = self.now
         return True
 
-    def leave(self, key: int) -> None:
+    def deregister(self, key: int) -> None:
         for job in self.owned(key):
             self.release(job)
         self.processes.pop(key, None)
 
-    def bury(self) -> int:
+    def remove_dead(self) -> int:
         gone = [key for key, one in self.processes.items() if one.dead and not self.owned(key)]
         for key in gone:
             del self.processes[key]
@@ -196,13 +196,13 @@ class Model(LimitBuckets):
         return sorted(rows, key=lambda job: job.key)
 
     def mine(self, owner: int, claim: Claim) -> Job | None:
-        """The job of a claim that is still good: owner and epoch are those of the row."""
+        """The job of a claim that is still valid: owner and epoch match its row."""
         job = self.jobs.get(claim.key)
         good = job is not None and job.status is RUNNING
         return job if good and (job.owner, job.epoch) == (owner, claim.epoch) else None
 
     def release(self, job: Job) -> None:
-        """Hand a claim back: the attempt is given back and the epoch is raised."""
+        """Release a claim: the attempt is not spent and the epoch is raised."""
         job.epoch += 1
         if job.stop_at is not None:
             job.last_error = job.stop_reason
@@ -224,7 +224,7 @@ class Model(LimitBuckets):
         job.epoch += 1
         if job.started:
             job.crashes += 1
-            self.blame(job, crash_note)
+            self.add_error(job, crash_note)
         else:
             job.attempts -= 1
         if job.stop_at is not None:
@@ -244,7 +244,7 @@ class Model(LimitBuckets):
         self.end(job, CANCELLED)
 
     def promote_queue(self, queue: str) -> int:
-        """Due jobs of a queue come due together; expired ones among them are cancelled."""
+        """Promote the due jobs of a queue together; expired ones are cancelled."""
         due = [
             job
             for job in self.jobs.values()
@@ -253,11 +253,11 @@ class Model(LimitBuckets):
         for job in due:
             if job.expired(self.now):
                 self.expire(job)
-        self.place_together(job for job in due if job.live)
+        self.admit_or_hold_all(job for job in due if job.live)
         return sum(job.live for job in due)
 
     def promote(self) -> tuple[int, int, int | None]:
-        """How many came due, how many expired, and the next due time or expiry."""
+        """Promote all queues: how many jobs, how many expired, and the next due time or expiry."""
         late = [job for job in self.jobs.values() if job.waiting and job.expired(self.now)]
         for job in sorted(late, key=lambda job: job.key):
             self.expire(job)
@@ -270,7 +270,7 @@ class Model(LimitBuckets):
     def _queue_names(self) -> set[str]:
         return {job.queue for job in self.jobs.values()}
 
-    # What people do.
+    # Actions of operators.
 
     def unhold(self, limit_bucket: str, limit: int) -> int:
         admitted = self.held_in(limit_bucket)[:limit]
@@ -279,8 +279,8 @@ class Model(LimitBuckets):
         return len(admitted)
 
     def act(self, verb: str, chosen: Sequence[Job], reason: str = "") -> Counter[str]:
-        """cancel, retry, run_now or delete these jobs, in this order; jobs that are due after it
-        come due together."""
+        """cancel, retry, run_now or delete these jobs, in this order; those that are due after it
+        are promoted together."""
         done: Counter[str] = Counter()
         due: list[Job] = []
         for job in chosen:
@@ -288,7 +288,7 @@ class Model(LimitBuckets):
             done[effect] += 1
             if effect == "changed" and verb in ("retry", "run_now"):
                 due.append(job)
-        self.place_together(due)
+        self.admit_or_hold_all(due)
         return done
 
     def _act(self, verb: str, job: Job, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Steps of the machine for what people do: bulk verbs, queues, limits, retention, looking."""
+"""Steps of the machine for operators: bulk actions, queues, limits, retention, queries."""
 
 from collections import Counter
 
@@ -66,7 +66,7 @@ class WholeMachine(WorkerMachine):
             jobs = [job for job in jobs if job.status in _APT[verb]] or jobs
         if not jobs:
             return
-        chosen = list({job.key: job for job in (pick(jobs, factory) for factory in picks)}.values())
+        chosen = list({job.key: job for job in (pick(jobs, index) for index in picks)}.values())
         self.admit_before(verb)
         selection = Selection(ids=(*(job.id for job in chosen), "no id of ours"))
         acted = self.act(verb, selection, 1, None)
@@ -74,7 +74,7 @@ class WholeMachine(WorkerMachine):
         self.compare_acted(verb, acted, chosen)
 
     def stop_a_running_job(self, which: int, end: Outcome | None) -> None:
-        """A person cancels a running job; its owner then ends the claim, or releases it."""
+        """An operator cancels a running job; its owner then finishes or releases the claim."""
         if not self.running():
             return
         job = pick(self.running(), which)
@@ -135,11 +135,11 @@ class WholeMachine(WorkerMachine):
         self.check()
 
     def change_limit(self, name: str, concurrency: int | None) -> None:
-        """A change may let held jobs of other buckets go on as well: the net does that before."""
+        """A change may admit held jobs of other buckets too: ``admit`` does that before."""
         self.admit()
         self.ask(self.store.limits.change(name, LimitChange(concurrency=concurrency)))
         self.model.limits[name].concurrency = concurrency
-        self.model.measure_again(name)
+        self.model.reapply_limit(name)
         self.check()
 
     def unhold(self, limit_bucket: str, limit: int) -> None:
@@ -148,33 +148,33 @@ class WholeMachine(WorkerMachine):
         self.check()
 
     def admit(self) -> None:
-        """The net of the buckets: held jobs whose limit_bucket has room go on."""
+        """The safety net: admits held jobs whose limit bucket has room."""
         self.ask(self.store.limits.admit(limit=ALL))
         self.model.admit(*self.model.all_buckets())
         self.check()
 
-    def look(self) -> None:
-        """Everything that the contracts tell beside the records."""
+    def compare_all(self) -> None:
+        """Compare what the contracts return besides records."""
         self.compared = False
-        self.factory.runner.run(self._look())
+        self.factory.runner.run(self._compare_all())
         self.compared = True
 
-    def final_look(self) -> None:
-        """The end of an example: what is purged, who holds each dedupe key, and what can still be
-        claimed."""
-        self.look()
-        self.pass_time(1, beat=True)
+    def final_check(self) -> None:
+        """The end of an example: what is purged, which job holds each dedupe key, and what can
+        still be claimed."""
+        self.compare_all()
+        self.advance_time(1, beat=True)
         for queue in requests.QUEUES:
             self.purge(Retention(queue=queue, done_s=0.5, dead_s=0.5, cancelled_s=0.5))
         asked = {"queue": "free", "priority": 9}
         for kind in requests.KINDS[:3]:
             options = [{**asked, "kind": kind, "dedupe_key": key} for key in ("k1", "k2")]
             self.store_jobs([self.new_job(Asked(one)) for one in options])
-        self.pass_time(200, beat=True)
+        self.advance_time(200, beat=True)
         self.claim(0, [Want(queue, 99) for queue in requests.QUEUES])
-        self.look()
+        self.compare_all()
 
-    async def _look(self) -> None:
+    async def _compare_all(self) -> None:
         store, model = self.store, self.model
         compare.check_totals(model, await store.metrics.totals())
         living = [one.host_id for one in model.processes.values() if one.alive(model.now)]

@@ -20,12 +20,12 @@ from forge_jobs.store.jobs import Retention, Want
 # "free" has no settings.
 QUEUES: Final = ("a", "b", "free")
 SET_UP: Final = ("a", "b")
-KINDS: Final = ("plain", "fetch", "cap", "tell")
+KINDS: Final = ("plain", "fetch", "cap", "alert")
 KEYS: Final = ("task:fetch/x", "task:fetch/y", "task:free/h")
 VERBS: Final = ("cancel", "cancel", "retry", "retry", "retry", "run_now", "run_now", "delete")
 
-_TELL = Successor("tell", "free", 2, priority=1, tags=("told", "t1"))
-_TELL_IN_LINE = Successor("tell", "b", 1, lane="letters", order=LaneOrder.STRICT, on_dead=_TELL)
+_ALERT = Successor("alert", "free", 2, priority=1, tags=("dead-letter", "t1"))
+_ALERT_IN_LANE = Successor("alert", "b", 1, lane="letters", order=LaneOrder.STRICT, on_dead=_ALERT)
 
 _KEY: Final = {"queue": "a", "kind": "fetch", "limit_key": "task:fetch/x"}
 _SERIAL: Final = {"queue": "a", "lane": "s", "order": LaneOrder.SERIAL}
@@ -86,7 +86,7 @@ def jobs(draw: st.DrawFn) -> Asked:
     if draw(st.integers(0, 4)) == 4:
         options["expires_s"] = draw(st.sampled_from((2.25, 15.25, 90.25)))
     if draw(st.integers(0, 3)) == 3:
-        options["on_dead"] = draw(st.sampled_from((_TELL, _TELL_IN_LINE)))
+        options["on_dead"] = draw(st.sampled_from((_ALERT, _ALERT_IN_LANE)))
     if draw(st.integers(0, 3)) == 3:
         options["tags"] = draw(st.sampled_from((("t1",), ("t1", "t2"))))
     return Asked(
@@ -112,7 +112,7 @@ class Outcome:
 
 @st.composite
 def outcomes(draw: st.DrawFn) -> Outcome:
-    """Any end of a claim that the transition table has."""
+    """Any finish of a claim that the transition table has."""
     event = draw(
         st.sampled_from(("done", "done", "fail", "fail", "die", "crash", "throttle", *_WAITING))
     )
@@ -145,8 +145,8 @@ def wants(draw: st.DrawFn) -> list[Want]:
 
 
 @dataclass(frozen=True)
-class Ends:
-    """What a process says of its claims: each part names claims by number.
+class Writes:
+    """What a process writes about its claims: each part names claims by index.
 
     ``skew`` bends the epochs, ``stranger`` names claims of other processes or of former times.
     """
@@ -161,10 +161,10 @@ class Ends:
 _PICKS = st.integers(0, 11)
 
 
-def ends() -> st.SearchStrategy[Ends]:
-    """Anything at once."""
+def writes() -> st.SearchStrategy[Writes]:
+    """Any writes in one exchange."""
     return st.builds(
-        Ends,
+        Writes,
         st.lists(st.tuples(_PICKS, outcomes()), max_size=3),
         st.lists(_PICKS, max_size=2),
         st.lists(_PICKS, max_size=2),
@@ -173,14 +173,14 @@ def ends() -> st.SearchStrategy[Ends]:
     )
 
 
-def finishes() -> st.SearchStrategy[Ends]:
-    """Finishes alone, of claims that are good."""
+def finishes() -> st.SearchStrategy[Writes]:
+    """Finishes only, of valid claims."""
     chosen = st.lists(st.tuples(_PICKS, outcomes()), min_size=1, max_size=3)
-    return st.builds(Ends, chosen, st.just([]), st.just([]))
+    return st.builds(Writes, chosen, st.just([]), st.just([]))
 
 
 def filters() -> st.SearchStrategy[Filter]:
-    """Which jobs a person means."""
+    """Filters of an operator."""
     some = (JobStatus.FAILED, JobStatus.DEAD, JobStatus.CANCELLED, JobStatus.SCHEDULED)
     return st.builds(
         Filter,
@@ -193,7 +193,7 @@ def filters() -> st.SearchStrategy[Filter]:
 
 
 def retentions() -> st.SearchStrategy[Retention]:
-    """Short retentions, for all queues or as an order for one."""
+    """Short retentions, for all queues or for one."""
     spans = st.sampled_from((0.5, 20.5, 100.5, None))
     queue = st.sampled_from((None, None, *QUEUES))
     return st.builds(Retention, queue=queue, done_s=spans, dead_s=spans, cancelled_s=spans)
@@ -212,20 +212,20 @@ _QUEUE = st.sampled_from(SET_UP)
 _STEPS: Final[dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]]] = {
     "enqueue": (8, {"wanted": st.lists(jobs(), min_size=1, max_size=3)}),
     "claim": (10, {"who": _PICKS, "wants": wants()}),
-    "finish": (10, {"who": _PICKS, "said": finishes()}),
-    "mixed_round": (6, {"who": _PICKS, "said": ends(), "wants": st.just([]) | wants()}),
+    "finish": (10, {"who": _PICKS, "writes": finishes()}),
+    "mixed_exchange": (6, {"who": _PICKS, "writes": writes(), "wants": st.just([]) | wants()}),
     "repeat_a_finish": (2, {"which": _PICKS}),
     "register": (1, {"replaces": st.none() | _PICKS}),
     "beat": (1, {"who": _PICKS}),
-    "leave": (1, {"who": _PICKS}),
-    "pass_time": (
+    "deregister": (1, {"who": _PICKS}),
+    "advance_time": (
         6,
         {
             "seconds": st.sampled_from((1, 4, 4, 10, 16, 61, 130)),
             "beat": st.sampled_from((True, True, True, True, False)),
         },
     ),
-    "reap": (2, {"bury": st.booleans()}),
+    "reap": (2, {"remove_dead": st.booleans()}),
     "lose_a_process": (3, {"who": _PICKS}),
     "promote": (2, {}),
     "act_on_ids": (
@@ -258,7 +258,7 @@ _STEPS: Final[dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]]] = {
     ),
     "unhold": (1, {"limit_bucket": st.sampled_from(KEYS), "limit": st.integers(1, 2)}),
     "admit": (1, {}),
-    "look": (1, {}),
+    "compare_all": (1, {}),
 }
 
 

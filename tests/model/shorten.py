@@ -1,4 +1,4 @@
-"""Shortening a failed walk: steps are left out as long as the rest still fails.
+"""Shortens a failed walk: leaves steps out as long as the rest still fails.
 
 Hypothesis shrinks the drawn bytes, which takes minutes here. A step makes sense in any state, so
 that leaving steps out and running the rest again takes seconds.
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from .operators import WholeMachine
 from .requests import Step
 
-RUNS_MOST = 300
+MAX_RUNS = 300
 
 
 def failure(machine: type[WholeMachine], steps: Sequence[Step]) -> Exception | None:
@@ -34,14 +34,14 @@ def shortened(
     """A shorter walk that fails as well, and how."""
     found = failure(machine, steps)
     kept, runs, size = list(steps), 0, max(len(steps) // 2, 1)
-    while found is not None and size and runs < RUNS_MOST:
-        factory = len(kept) - size
-        while factory > -size and runs < RUNS_MOST:
-            rest = kept[: max(factory, 0)] + kept[factory + size :]
+    while found is not None and size and runs < MAX_RUNS:
+        start = len(kept) - size
+        while start > -size and runs < MAX_RUNS:
+            rest = kept[: max(start, 0)] + kept[start + size :]
             runs += 1
             again = failure(machine, rest)
             if again is not None:
                 kept, found = rest, again
-            factory -= size
+            start -= size
         size //= 2
     return kept, found

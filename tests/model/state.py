@@ -14,7 +14,7 @@ SCHEDULED, PENDING, HELD = JobStatus.SCHEDULED, JobStatus.PENDING, JobStatus.HEL
 RUNNING, FAILED = JobStatus.RUNNING, JobStatus.FAILED
 DONE, DEAD, CANCELLED = JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED
 ENDED: Final = (DONE, DEAD, CANCELLED)
-GOING: Final = (PENDING, RUNNING)
+COUNTED: Final = (PENDING, RUNNING)
 
 
 def later(now: int, seconds: float) -> int:
@@ -78,9 +78,9 @@ class Job:
         ]
 
     @property
-    def seated(self) -> bool:
-        """Whether it has the seat of its lane."""
-        return self.status in GOING or (self.status is HELD and self.limit_bucket != self.lane)
+    def occupies_lane(self) -> bool:
+        """Whether it occupies its lane."""
+        return self.status in COUNTED or (self.status is HELD and self.limit_bucket != self.lane)
 
     @property
     def live(self) -> bool:
@@ -96,7 +96,7 @@ class Job:
 
 @dataclass
 class Process:
-    """One registered process. ``dead`` is a verdict; a lease that ran out is not one yet."""
+    """One registered process. ``dead``: declared dead; an expired lease alone is not."""
 
     key: int
     host_id: str
@@ -145,7 +145,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Round:
+class ExpectedExchange:
     """What the model expects of an exchange."""
 
     alive: bool

@@ -1,4 +1,4 @@
-"""Steps of the machine for worker processes: exchanges, leases, time, reaper and promote."""
+"""Steps of the machine for worker processes: exchange, lease, time, reap and promote."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from forge_jobs.store.processes import NewProcess, ProcessStats
 
 from . import compare, requests
 from .machine import StoreMachine, pick
-from .requests import ALL, Ends, Outcome
+from .requests import ALL, Outcome, Writes
 from .state import DONE, RUNNING, SCHEDULED, SECOND, Job
 
 LEASE_S = 15.0
@@ -18,54 +18,56 @@ CRASH_NOTE = "the worker process died"
 
 
 class WorkerMachine(StoreMachine):
-    """What worker processes do."""
+    """The steps of worker processes."""
 
     def begin_work(self) -> None:
-        """Two processes are there from the start."""
+        """Register two processes."""
         self.register(None)
         self.register(None)
 
     def claim(self, who: int, wants: list[Want]) -> None:
-        """A living process asks for jobs; one registers where none is left."""
+        """A live process claims jobs; one is registered if none is left."""
         if not self.living():
             self.register(None)
         self.exchange(pick(self.living(), who), wants=wants)
 
-    def finish(self, who: int, said: Ends) -> None:
-        """The owner of a running job ends some of its claims."""
+    def finish(self, who: int, writes: Writes) -> None:
+        """The owner of a running job finishes some of its claims."""
         if self.running():
-            self.tell(pick(self.running(), who).owner or 0, said, [])
+            self.exchange_picks(pick(self.running(), who).owner or 0, writes, [])
 
-    def mixed_round(self, who: int, said: Ends, wants: list[Want]) -> None:
-        """Anybody says anything: an owner, a dead process, one that nobody knows."""
+    def mixed_exchange(self, who: int, writes: Writes, wants: list[Want]) -> None:
+        """An exchange with any writes by any process: an owner, a dead or an unknown one."""
         owners = [job.owner or 0 for job in self.running()] or self.owners
-        self.tell(pick([*self.owners, 999] if said.stranger else owners, who), said, wants)
+        self.exchange_picks(
+            pick([*self.owners, 999] if writes.stranger else owners, who), writes, wants
+        )
 
     def repeat_a_finish(self, which: int) -> None:
-        """The answer to a finish was lost, and its process sends it again."""
+        """The reply to a finish was lost, and its process sends it again."""
         if self.sent:
-            owner, end = pick(self.sent[::-1], which)
-            self.exchange(owner, finish=[end])
+            owner, finish = pick(self.sent[::-1], which)
+            self.exchange(owner, finish=[finish])
 
-    def tell(self, owner: int, said: Ends, wants: list[Want]) -> None:
-        """Turn picks into claims and exchange. Finishes go in the order of keys: which of two
-        throttles in one round closes the gate is left open."""
+    def exchange_picks(self, owner: int, writes: Writes, wants: list[Want]) -> None:
+        """Turn indexes into claims and exchange. Finishes are sorted by key: the contract does not
+        say which of two throttles in one exchange closes the gate."""
         mine = [Claim(job.key, job.epoch) for job in self.model.owned(owner)]
-        if said.stranger:
+        if writes.stranger:
             mine = [claim for _, claim in self.claims]
-        mine = [Claim(claim.key, claim.epoch + said.skew) for claim in mine]
+        mine = [Claim(claim.key, claim.epoch + writes.skew) for claim in mine]
         if not mine:
             self.exchange(owner, wants=wants)
             return
-        finish = {pick(mine, factory): outcome for factory, outcome in said.finish}
+        finish = {pick(mine, index): outcome for index, outcome in writes.finish}
         self.exchange(
             owner,
             finish=sorted(
                 (self.build(claim, outcome) for claim, outcome in finish.items()),
-                key=lambda end: end.key,
+                key=lambda one: one.key,
             ),
-            release=[pick(mine, factory) for factory in said.release],
-            started=[pick(mine, factory) for factory in said.started],
+            release=[pick(mine, index) for index in writes.release],
+            started=[pick(mine, index) for index in writes.started],
             wants=wants,
         )
 
@@ -78,7 +80,7 @@ class WorkerMachine(StoreMachine):
         started: Sequence[Claim] = (),
         wants: Sequence[Want] = (),
     ) -> None:
-        """One round, or two where the contract leaves open what happens between them."""
+        """One exchange, or two where the contract does not define the order of their effects."""
         if wants and self.bound_and_late():
             self.exchange(owner, finish=finish, release=release, started=started)
             self.promote()
@@ -102,12 +104,12 @@ class WorkerMachine(StoreMachine):
             assert answer.next_due is not None
             assert answer.next_due <= expected.due_by
         self.check()
-        self.sent += [(owner, end) for end in finish]
+        self.sent += [(owner, one) for one in finish]
         self.claims += [(owner, Claim(one.key, one.epoch)) for one in answer.claims]
 
     def bound_and_late(self) -> bool:
-        """A claim may cancel an expired row that it meets. Where that row has room in a bucket,
-        somebody else may go on, so that the claims are not determined."""
+        """Whether a job that a bucket binds has expired. A claim may cancel an expired row that it
+        reads; that may admit another job of the bucket, so the claims are not determined."""
         jobs = self.model.jobs.values()
         return any(job.buckets and job.live and job.expired(self.model.now) for job in jobs)
 
@@ -176,13 +178,13 @@ class WorkerMachine(StoreMachine):
         assert (answer.alive, answer.now) == (self.model.beat(key), self.model.now)
         self.check()
 
-    def leave(self, who: int) -> None:
+    def deregister(self, who: int) -> None:
         key = pick(self.owners, who)
         self.ask(self.store.processes.deregister(key))
-        self.model.leave(key)
+        self.model.deregister(key)
         self.check()
 
-    def pass_time(self, seconds: int, beat: bool) -> None:
+    def advance_time(self, seconds: int, beat: bool) -> None:
         self.advance(seconds)
         if beat:
             self.beat_all_but(None)
@@ -196,8 +198,8 @@ class WorkerMachine(StoreMachine):
                 assert alive == self.model.beat(key)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Where a bound job expires, the others of its bucket come due before it:
-        who goes on is left open when one call does both."""
+        """Advance the clock. Before a bound job expires, the other due jobs of its bucket are
+        promoted: the contract does not say which is admitted when one call does both."""
         until = self.model.now + round(seconds * SECOND)
         late = {
             job.expires_at
@@ -205,19 +207,19 @@ class WorkerMachine(StoreMachine):
             if job.buckets and job.waiting and self.model.now < (job.expires_at or 0) <= until
         }
         for moment in sorted(late):
-            self.move_clock(moment - SECOND // 4)
+            self.set_clock(moment - SECOND // 4)
             self.promote()
-            self.move_clock(moment)
+            self.set_clock(moment)
             self.promote()
-        self.move_clock(until)
+        self.set_clock(until)
         if self.bound_and_late():
             self.promote()
 
-    def move_clock(self, moment: int) -> None:
+    def set_clock(self, moment: int) -> None:
         self.clock.advance(max(moment - self.model.now, 0) / SECOND)
         self.model.now = self.clock.now()
 
-    def reap(self, bury: bool) -> None:
+    def reap(self, remove_dead: bool) -> None:
         answer = self.ask(self.store.jobs.reap(crash_note=CRASH_NOTE, limit=ALL))
         went = self.model.reap(CRASH_NOTE)
         assert (answer.pending, answer.dead, answer.cancelled, answer.more) == (
@@ -227,16 +229,16 @@ class WorkerMachine(StoreMachine):
             False,
         )
         self.check()
-        if bury:
-            assert self.ask(self.store.processes.remove_dead()) == self.model.bury()
+        if remove_dead:
+            assert self.ask(self.store.processes.remove_dead()) == self.model.remove_dead()
             self.check()
 
     def lose_a_process(self, who: int) -> None:
-        """All but one process beat; the lease of that one runs out."""
+        """All processes but one send a heartbeat; the lease of that one expires."""
         lost = pick(self.living() or self.owners, who)
         self.advance(LEASE_S + 1)
         self.beat_all_but(lost)
-        self.reap(bury=True)
+        self.reap(remove_dead=True)
 
     def promote(self) -> None:
         answer = self.ask(self.store.jobs.promote(limit=ALL))

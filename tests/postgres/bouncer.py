@@ -1,6 +1,6 @@
-"""PgBouncer in transaction mode before the tests' server; Debian's 1.18, brought by ``make setup``.
+"""PgBouncer in transaction mode for the tests' server: Debian's 1.18, installed by ``make setup``.
 
-That version carries no prepared statements across and takes LISTEN without ever delivering.
+That version does not support prepared statements and accepts LISTEN without delivering anything.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ pidfile =
 
 
 def program() -> Path | None:
-    """Where it is; None where there is none to be had."""
+    """The path of the program; None if it is not installed."""
     ours = Path(sys.prefix) / "pgbouncer" / "pgbouncer"
     if ours.exists():
         return ours
@@ -45,12 +45,12 @@ def program() -> Path | None:
 
 @contextlib.contextmanager
 def bouncer(server: Path, found: Path) -> Iterator[Path]:
-    """It runs before the server whose socket lies in ``server``; the folder of its own socket."""
+    """Run PgBouncer for the server with its socket in ``server``; yields its own socket folder."""
     folder = Path(tempfile.mkdtemp(prefix="forge-bounce-"))
     account = unprivileged()
     (folder / "users").write_text('"postgres" ""\n')
     (folder / "settings").write_text(_SETTINGS.format(server=server, folder=folder))
-    # The account may not reach the place where it was unpacked.
+    # The account may have no access to the folder where it was unpacked.
     shutil.copy(found, folder / "pgbouncer")
     if (found.parent / "lib").is_dir():
         shutil.copytree(found.parent / "lib", folder / "lib")

@@ -36,13 +36,13 @@ async def store(url: str) -> AsyncGenerator[PostgresStore, None]:
 
 @pytest.fixture
 def asked(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the store asks of the server from now on: each statement up to its arguments."""
-    said: list[str] = []
+    """The statements that the store sends by ``ask`` from now on, each up to its arguments."""
+    statements: list[str] = []
     ask = store._server.ask
 
-    async def noting(query: str, *args: Any, **options: Any) -> Any:
-        said.append(query.split("(")[0])
+    async def recording(query: str, *args: Any, **options: Any) -> Any:
+        statements.append(query.split("(")[0])
         return await ask(query, *args, **options)
 
-    monkeypatch.setattr(store._server, "ask", noting)
-    return said
+    monkeypatch.setattr(store._server, "ask", recording)
+    return statements

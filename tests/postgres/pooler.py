@@ -1,8 +1,8 @@
-"""A pooler in transaction mode, as small as it can be, on a thread of its own.
+"""A minimal pooler in transaction mode, on its own thread.
 
-Each transaction of a client goes to whichever server connection is free, never mind which one it
-had before; prepared statements do not follow it, and notifications reach nobody. Whoever works
-through it keeps no session state. (PgBouncer before 1.21 behaves like this.)
+Each transaction of a client runs on any free server connection, not always the same one. Prepared
+statements do not follow it, and notifications are not delivered, so a client must keep no session
+state. (PgBouncer before 1.21 behaves like this.)
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _Server = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Pooler:
-    """Clients come in at ``folder``; ``size`` connections of one user go out to ``target``."""
+    """Accepts clients at ``folder``; has ``size`` connections of one user to ``target``."""
 
     def __init__(self, target: Path, folder: Path, *, size: int = 5) -> None:
         self._target = target
@@ -86,7 +86,7 @@ class Pooler:
         try:
             size = struct.unpack("!I", await reader.readexactly(4))[0]
             await reader.readexactly(size - 4)
-            # The number of a server process that no server has, as every pooler gives out.
+            # The pid of no server process, as every pooler reports one.
             key = b"K" + struct.pack("!III", 12, 4_000_000 + id(task) % 1_000_000, 1)
             writer.write(_AUTHENTICATED + self._hello + key + b"Z" + struct.pack("!I", 5) + _IDLE)
             await self._transactions(reader, writer)
@@ -112,7 +112,7 @@ class Pooler:
                 server[1].write(message)  # type: ignore[index]
         finally:
             if answers is not None and not answers.done():
-                # The client left in the middle: the server connection is of no use any more.
+                # The client disconnected in the middle: the server connection cannot be used again.
                 answers.cancel()
                 await asyncio.gather(answers, return_exceptions=True)
                 assert server is not None
@@ -122,7 +122,7 @@ class Pooler:
                     self._room.notify()
 
     async def _answers(self, server: _Server, writer: asyncio.StreamWriter) -> None:
-        """Until the transaction is over."""
+        """Pass replies on until the transaction ends."""
         while True:
             kind, message = await _message(server[0])
             if kind == b"A":
@@ -142,7 +142,7 @@ async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 @contextlib.contextmanager
 def transaction_pooler(target: Path) -> Iterator[Path]:
-    """A pooler before the server whose socket lies in ``target``; the folder of its own socket."""
+    """A pooler for the server with its socket in ``target``; yields its own socket folder."""
     folder = Path(tempfile.mkdtemp(prefix="forge-pool-"))
     started = threading.Event()
     box: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

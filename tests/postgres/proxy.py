@@ -1,4 +1,4 @@
-"""A line to the server with faults: it can swallow replies, drop notifications, or break."""
+"""A proxy with faults: it can swallow replies, drop notifications or break the connection."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ _BIND_COMPLETE = b"2"
 _READY = b"Z"
 
 
-class FaultyLine:
+class FaultyProxy:
     """A proxy in front of a server's socket.
 
-    ``swallow``: the next result of the server is thrown away and the connection is broken, so that
-    the caller never learns what became of its statement. ``deaf``: notifications do not pass.
+    ``swallow``: the next result of the server is dropped and the connection closed, so that the
+    caller does not know the effect of its statement. ``deaf``: notifications are dropped.
     """
 
     def __init__(self, target: Path, folder: Path) -> None:
@@ -85,16 +85,16 @@ class FaultyLine:
 
 
 @contextlib.asynccontextmanager
-async def faulty_line(url: str) -> AsyncGenerator[tuple[FaultyLine, str], None]:
+async def faulty_proxy(url: str) -> AsyncGenerator[tuple[FaultyProxy, str], None]:
     """A proxy for the server of an address, and the same address through it."""
     parts = urlsplit(url)
     options = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    folder = Path(tempfile.mkdtemp(prefix="forge-line-"))
-    line = FaultyLine(Path(options["host"]), folder)
-    await line.start()
+    folder = Path(tempfile.mkdtemp(prefix="forge-proxy-"))
+    proxy = FaultyProxy(Path(options["host"]), folder)
+    await proxy.start()
     try:
         options["host"] = str(folder)
-        yield line, urlunsplit(parts._replace(query=urlencode(options)))
+        yield proxy, urlunsplit(parts._replace(query=urlencode(options)))
     finally:
-        await line.stop()
+        await proxy.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Schemas for tests: each test gets an empty one, without making it from nothing every time."""
+"""Schemas for tests: each test gets an empty one, which is reused and not created anew."""
 
 import asyncio
 import itertools
@@ -17,8 +17,8 @@ _MAX_TRACES = 300
 
 
 class Schemas:
-    """Schemas that are free. One that comes back is emptied before it is given out again: that
-    takes a hundredth of the time of making one."""
+    """Free schemas. A returned one is emptied before it is used again, which takes a hundredth of
+    the time of creating one."""
 
     def __init__(self, server: PrivateServer) -> None:
         self._server = server
@@ -33,11 +33,11 @@ class Schemas:
         return self._free.pop() if self._free else self.unused()
 
     def unused(self) -> str:
-        """The name of a schema that nobody has used: its indexes hold no traces of others."""
+        """The name of a schema that no test has used: its indexes hold no dead entries."""
         return f"t{os.getpid()}_{next(self._numbers)}"
 
     def give_back(self, name: str) -> None:
-        """Empty it; one that a test removed or changed is not used again."""
+        """Return a schema and empty it; one that a test removed or changed is not used again."""
         version = self._fetch(f"SELECT value FROM {name}.meta WHERE name = 'schema.additive'")
         if version == str(len(schema.sql_files.steps())):
             self._empty(name)
@@ -61,7 +61,7 @@ class Schemas:
         statements.append(f"UPDATE {name}.control SET version = 0")
         self._loop.run_until_complete(self._connection.execute(";".join(statements)))
         if self._removed[name] > _MAX_TRACES:
-            # What is left of removed jobs in an index changes how claims search (Floors).
+            # Dead index entries of removed jobs change how claims search (see claim_watermark).
             self._loop.run_until_complete(self._connection.execute(f"VACUUM {name}.jobs"))
             del self._removed[name]
 

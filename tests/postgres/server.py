@@ -1,7 +1,7 @@
-"""A real Postgres server of the tests' own: private directory, private socket.
+"""A real Postgres server for the tests, with a private directory and a private socket.
 
 The newest comes from a wheel, other majors from scripts/postgres_servers.py, which has no client
-programs: those of the wheel speak with every server. TEST_POSTGRES_MAJOR=14 runs all tests on that
+programs: those of the wheel work with every server. TEST_POSTGRES_MAJOR=14 runs all tests on that
 major (make matrix).
 
 Postgres refuses to run as root, so under root it runs as an unprivileged account. It is a plain
@@ -37,7 +37,7 @@ MAJOR: Final = None if _ASKED_FOR is None else int(_ASKED_FOR)
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 
-# Only the end of the machine could lose what fsync=off risks; the server itself may crash.
+# With fsync=off only a crash of the machine loses data, not a crash of the server.
 DEFAULTS: Final[Mapping[str, str]] = {
     "listen_addresses": "",
     "max_connections": "60",
@@ -47,7 +47,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "log_min_messages": "fatal",
 }
 
-# Whoever is called "stranger" must know a password; everybody else is let in.
+# The user "stranger" needs a password; all others do not.
 _RULES: Final = (
     "local all stranger scram-sha-256\nlocal all all trust\n"
     "local replication all trust\nhost all all 127.0.0.1/32 trust\n"
@@ -71,7 +71,7 @@ class PrivateServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def create(self) -> None:
-        """Make the cluster."""
+        """Create the cluster."""
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
         self._run(
@@ -81,7 +81,7 @@ class PrivateServer:
         (self._data / "pg_hba.conf").write_text(_RULES)
 
     def follow(self, primary: "PrivateServer") -> None:
-        """Make the cluster as a standby of another server's, which goes on meanwhile."""
+        """Create the cluster as a standby of another server, which keeps running."""
         if self._as:
             os.chown(self.folder, self._as["user"], self._as["group"])
         shutil.rmtree(self._data, ignore_errors=True)
@@ -92,12 +92,12 @@ class PrivateServer:
 
     @property
     def pid(self) -> int:
-        """The number of the server's first process, whose children the others are."""
+        """The pid of the postmaster, the parent of all server processes."""
         assert self._process is not None, "the server is down"
         return self._process.pid
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         given = [f"--{name}={value}" for name, value in self._settings.items()]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -128,7 +128,7 @@ class PrivateServer:
         raise RuntimeError(f"Postgres did not start:\n{self._log.read_text()[-2000:]}")
 
     def stop(self, *, immediate: bool = False) -> None:
-        """Stop it: in good order, or as if it had crashed."""
+        """Stop the server: orderly, or as if it had crashed."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -140,7 +140,7 @@ class PrivateServer:
             process.wait()
 
     def url(self, *, schema: str | None = None, user: str = "postgres", **more: str) -> str:
-        """An address of it; ``database`` and ``password`` may be given."""
+        """An address of the server; ``database`` and ``password`` may be given."""
         database, password = more.pop("database", "postgres"), more.pop("password", None)
         options = {"host": str(self.folder), **more}
         if self.port != "5432":
@@ -151,7 +151,7 @@ class PrivateServer:
         return f"postgresql://{login}@/{database}?{urlencode(options)}"
 
     def sql(self, *statements: str, database: str = "postgres") -> str:
-        """Run statements as the superuser; what psql prints."""
+        """Run statements as the superuser; returns the output of psql."""
         commands = [part for statement in statements for part in ("-c", statement)]
         return self._run(
             "psql", "-h", str(self.folder), "-p", self.port, "-U", "postgres", "-d", database,
@@ -173,7 +173,7 @@ class PrivateServer:
         return done.stdout
 
     def _installed(self, major: int) -> Path:
-        """The server programs of a major, or a copy where the account may not reach them."""
+        """The server programs of a major, or a copy if the account has no access to them."""
         programs = postgres_servers.home() / str(major)
         assert programs.is_dir(), (
             f"Postgres {major} is not installed: run .venv/bin/python -m scripts.postgres_servers "
@@ -186,7 +186,7 @@ class PrivateServer:
         return copy / "bin"
 
     def _wheel(self) -> Path:
-        """The programs of the wheel, or a copy where the account may not reach them."""
+        """The programs of the wheel, or a copy if the account has no access to them."""
         found = importlib.util.find_spec(_WHEEL)
         assert found is not None, f"{_WHEEL} is not installed: run make setup"
         assert found.origin is not None
@@ -218,7 +218,7 @@ class PrivateServer:
 
 
 def unprivileged() -> dict[str, Any]:
-    """How to start a process that is not root."""
+    """Arguments that start a process as an unprivileged account."""
     if os.geteuid() != 0:
         return {}
     account = pwd.getpwnam("nobody")
@@ -228,8 +228,8 @@ def unprivileged() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def private_server(*, major: int | None = MAJOR, **settings: str) -> Iterator[PrivateServer]:
-    """A running server that is gone afterwards, with everything it wrote."""
-    # A socket's path may have some hundred bytes only: not under pytest's long folders.
+    """A running server; stopped and deleted afterwards."""
+    # A socket's path has about 100 bytes at most: pytest's folders are too long.
     folder = Path(tempfile.mkdtemp(prefix="forge-pg-"))
     folder.chmod(0o755)
     server = None
@@ -255,7 +255,7 @@ _users = 0
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PrivateServer]:
-    """The one server of the whole run, whichever test modules ask for it."""
+    """The one server of the whole run, shared by all test modules."""
     global _shared, _server, _users  # noqa: PLW0603
     if _users == 0:
         _shared = contextlib.ExitStack()

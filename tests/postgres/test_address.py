@@ -1,4 +1,4 @@
-"""Reading Postgres addresses."""
+"""Parsing Postgres addresses."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_defaults() -> None:
 def test_a_password_is_never_shown() -> None:
     read = address.parse("postgresql://me:top-secret@db/shop?schema=jobs")
     assert "top-secret" in read.dsn
-    assert "top-secret" not in read.place
+    assert "top-secret" not in read.location
 
 
 def test_several_hosts() -> None:

@@ -1,4 +1,4 @@
-"""``forge`` on Postgres: the life of a database, and one clear line for what is wrong."""
+"""``forge`` on Postgres: creating, migrating and dropping a database, and one line per error."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def here(
 
 
 def refused(here: InProcess, url: str, *words: str, code: int = 1) -> str:
-    """What a command says that cannot do its work: one line and no secret in it."""
+    """The error output of a command that fails: one line, without secrets."""
     here.url = url
     answer = here.forge(*(words or ("enqueue", "work", "--queue", "q")))
     assert (answer.code, answer.out) == (code, "")
@@ -151,7 +151,7 @@ def test_an_option_that_the_server_does_not_know(here: InProcess) -> None:
     assert '"colour": take that option out of the address' in said
 
 
-def test_no_secret_is_shown_when_all_is_well(here: InProcess, postgres: PrivateServer) -> None:
+def test_no_secret_is_shown_without_an_error(here: InProcess, postgres: PrivateServer) -> None:
     direct = postgres.url(password="geheim")
     here.url = f"{here.url}&password=geheim&listen_url={quote(direct, safe='')}"
     for words in (["db", "create"], ["db", "status"], ["doctor"], ["db", "drop", "--force"]):
@@ -167,7 +167,7 @@ def test_without_the_driver(here: InProcess, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.processes
-def test_a_worker_that_cannot_log_in_says_so_and_leaves(
+def test_a_worker_that_cannot_log_in_reports_it_and_exits(
     postgres: PrivateServer, tmp_path: Path
 ) -> None:
     postgres.sql(

@@ -1,4 +1,4 @@
-"""At most four connections per process, on whichever threads and loops it is used."""
+"""At most four connections per process, for all its threads and event loops."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from forge_jobs.backends.postgres.connection.driver import IDLE_IN_TRANSACTION_S, Driver
-from forge_jobs.backends.postgres.connection.pool import Pool, _Parting, _Set
+from forge_jobs.backends.postgres.connection.pool import Pool, _Eviction, _LoopConnections
 from forge_jobs.backends.postgres.connection.server import Link
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.errors import ForgeError, Unavailable, Unknown
@@ -28,9 +28,9 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     def connected() -> set[int]:
         return set(map(int, postgres.sql(OURS).split()))
 
-    # Other tests' stores may be open on the same server; what is new from here on is this one's.
-    own = [driver for held in store._server.pool._sets.values() for driver in held.idle]
-    strangers = connected() - {driver.get_server_pid() for driver in own}
+    # Stores of other tests may be open on the same server; connections from here on are ours.
+    own = [driver for loop in store._server.pool._loops.values() for driver in loop.idle]
+    others = connected() - {driver.get_server_pid() for driver in own}
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
     owner = await store.processes.register(me)
     subscription = await store.subscribe(["q"], lambda: None)
@@ -40,9 +40,9 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     def watch() -> None:
         before = connected()
         while not over.is_set():
-            # The server needs a moment to see that a connection was cut.
+            # The server needs a moment to notice that a connection was closed.
             now = connected()
-            seen.append(len((now & before) - strangers))
+            seen.append(len((now & before) - others))
             before = now
 
     def elsewhere(n: int) -> None:
@@ -74,8 +74,8 @@ async def test_never_more_than_four(store: PostgresStore, postgres: PrivateServe
     assert stored == 6 * 5 * 5 + 20 * 10
 
 
-async def test_a_stopped_process_keeps_no_locks(store: PostgresStore) -> None:
-    """The server ends a session of ours that does nothing within a transaction."""
+async def test_a_stopped_process_holds_no_locks_for_ever(store: PostgresStore) -> None:
+    """The server ends a session of ours that is idle in a transaction."""
     [row] = await store._server.ask("SHOW idle_in_transaction_session_timeout", writes=False)
     assert row[0] == f"{IDLE_IN_TRANSACTION_S:.0f}s"
 
@@ -123,7 +123,7 @@ print(status, (last - first) // (other - last))
 
 
 @pytest.mark.processes
-def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
+def test_a_forked_child_opens_its_own_connections(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORK, url], capture_output=True, text=True, timeout=60, check=False
     )
@@ -131,17 +131,17 @@ def test_a_forked_child_opens_connections_of_its_own(url: str) -> None:
 
 
 class FakeDriver:
-    """A connection that only counts."""
+    """A driver that only counts open connections."""
 
     guard = threading.Lock()
     open_now = 0
-    most = 0
+    max_open = 0
 
     def __init__(self) -> None:
         self._closed = False
         with self.guard:
             FakeDriver.open_now += 1
-            FakeDriver.most = max(FakeDriver.most, FakeDriver.open_now)
+            FakeDriver.max_open = max(FakeDriver.max_open, FakeDriver.open_now)
 
     def is_closed(self) -> bool:
         return self._closed
@@ -156,23 +156,23 @@ class FakeDriver:
 
 
 @pytest.mark.parametrize("loops", [1, 2, 5])
-def test_the_pool_gives_everybody_a_turn(loops: int) -> None:
-    FakeDriver.open_now = FakeDriver.most = 0
+def test_the_pool_serves_calls_of_all_loops(loops: int) -> None:
+    FakeDriver.open_now = FakeDriver.max_open = 0
 
     async def connect() -> Driver:
         await asyncio.sleep(0.001)
         return FakeDriver()  # type: ignore[return-value]
 
-    pool = Pool(connect, most=3, per_loop=2)
+    pool = Pool(connect, max_size=3, per_loop=2)
     turns = [0] * loops
 
     def run(n: int) -> None:
         async def one() -> None:
             for _ in range(10):
-                driver, _ = await pool.take()
+                driver, _ = await pool.acquire()
                 await asyncio.sleep(0.0005)
                 turns[n] += 1
-                pool.give_back(driver, broken=turns[n] % 7 == 0)
+                pool.release(driver, broken=turns[n] % 7 == 0)
 
         async def many() -> None:
             await asyncio.gather(*(one() for _ in range(5)))
@@ -185,22 +185,22 @@ def test_the_pool_gives_everybody_a_turn(loops: int) -> None:
     for thread in threads:
         thread.join(60)
     assert turns == [50] * loops
-    assert FakeDriver.most <= 3
+    assert FakeDriver.max_open <= 3
     assert (pool.count(), FakeDriver.open_now) == (0, 0)
 
 
-def test_a_call_that_needed_less_than_it_was_woken_for_wakes_the_next() -> None:
+def test_a_woken_call_that_takes_another_connection_wakes_the_next_waiter() -> None:
     async def connect() -> Driver:
         return FakeDriver()  # type: ignore[return-value]
 
-    pool = Pool(connect, most=3, per_loop=2)
+    pool = Pool(connect, max_size=3, per_loop=2)
     here, there, third = (asyncio.new_event_loop() for _ in range(3))
 
     async def take() -> Driver:
-        return (await pool.take())[0]
+        return (await pool.acquire())[0]
 
     async def give_back(driver: Driver, *, broken: bool = False) -> None:
-        pool.give_back(driver, broken=broken)
+        pool.release(driver, broken=broken)
 
     async def turns() -> None:
         for _ in range(5):
@@ -213,7 +213,7 @@ def test_a_call_that_needed_less_than_it_was_woken_for_wakes_the_next() -> None:
         there.run_until_complete(turns())
         second = here.create_task(take())
         here.run_until_complete(turns())
-        # The first is told of what came free here, and finds a whole place when it looks at last.
+        # The first is woken for the connection that became idle here, and then may open its own.
         here.run_until_complete(give_back(mine))
         third.run_until_complete(give_back(theirs, broken=True))
         there.run_until_complete(turns())
@@ -227,24 +227,24 @@ def test_a_call_that_needed_less_than_it_was_woken_for_wakes_the_next() -> None:
             loop.close()
 
 
-async def test_a_waiter_that_gives_up_does_not_lose_its_place_for_others() -> None:
+async def test_a_cancelled_waiter_does_not_block_the_next_one() -> None:
     async def connect() -> Driver:
         return FakeDriver()  # type: ignore[return-value]
 
-    pool = Pool(connect, most=1, per_loop=1)
-    held, _ = await pool.take()
-    impatient = asyncio.create_task(pool.take())
-    patient = asyncio.create_task(pool.take())
+    pool = Pool(connect, max_size=1, per_loop=1)
+    held, _ = await pool.acquire()
+    impatient = asyncio.create_task(pool.acquire())
+    patient = asyncio.create_task(pool.acquire())
     await asyncio.sleep(0)
     impatient.cancel()
-    pool.give_back(held)
+    pool.release(held)
     driver, used = await asyncio.wait_for(patient, 60)
     assert used
-    pool.give_back(driver)
+    pool.release(driver)
     await pool.close()
 
 
-async def test_a_connection_goes_once_when_its_loop_ends_meanwhile() -> None:
+async def test_an_eviction_closes_once_when_its_loop_ends_meanwhile() -> None:
     closed: list[str] = []
 
     class Slow(FakeDriver):
@@ -254,49 +254,49 @@ async def test_a_connection_goes_once_when_its_loop_ends_meanwhile() -> None:
             self.terminate()
 
     async def connect() -> Driver:
-        raise AssertionError("nobody needs another one")
+        raise AssertionError("no connection is needed")
 
     driver: Any = Slow()
     pool = Pool(connect)
-    mine = _Set(asyncio.get_running_loop())
-    parting = _Parting(mine, driver)
-    mine.parting.append(parting)
-    ending = asyncio.create_task(pool._end(mine))
+    own = _LoopConnections(asyncio.get_running_loop())
+    eviction = _Eviction(own, driver)
+    own.evictions.append(eviction)
+    closing = asyncio.create_task(pool._close_connections(own))
     await asyncio.sleep(0.01)
-    # Whoever needs its place asks for it while it is being closed already.
-    parting.begin()
-    await ending
+    # Another loop starts the eviction while the connection is being closed already.
+    eviction.start()
+    await closing
     await asyncio.sleep(0.1)
     assert closed == ["began"]
-    assert parting.over.done()
-    assert mine.parting == []
+    assert eviction.done.done()
+    assert own.evictions == []
 
 
 @pytest.fixture
-def waking(postgres: PrivateServer) -> Iterator[None]:
-    """The server goes on with what nobody waits for any more, and keeps a snapshot for it."""
+def end_sleepers(postgres: PrivateServer) -> Iterator[None]:
+    """Ends abandoned statements: the server would go on with them and hold their snapshots."""
     yield
     postgres.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     )
 
 
-@pytest.mark.usefixtures("waking")
+@pytest.mark.usefixtures("end_sleepers")
 @pytest.mark.parametrize(("writes", "means"), [(True, Unknown), (False, Unavailable)])
-async def test_a_call_that_takes_too_long_is_given_up(
+async def test_a_call_fails_at_its_time_limit(
     store: PostgresStore, writes: bool, means: type[ForgeError]
 ) -> None:
     async with asyncio.timeout(20):
         with pytest.raises(means, match="did not answer in time"):
             await store._server.ask("SELECT pg_sleep(60)", writes=writes, limit_s=1.0)
-        # Its connection is not used again, and counts no more.
+        # Its connection is not used again and not counted any more.
         [row] = await store._server.ask("SELECT 1", limit_s=5.0)
     assert row[0] == 1
     assert store._server.pool.count() == 1
 
 
-async def test_a_limit_ends_with_its_try(store: PostgresStore) -> None:
-    """What waits to try again holds no connection: somebody else may have it by then."""
+async def test_a_time_limit_ends_with_its_attempt(store: PostgresStore) -> None:
+    """A call that waits for its retry holds no connection: another call may use it by then."""
     server, pids = store._server, list[int]()
 
     class Slow:
@@ -317,16 +317,16 @@ async def test_a_limit_ends_with_its_try(store: PostgresStore) -> None:
 async def test_a_connection_whose_socket_is_gone_is_replaced(store: PostgresStore) -> None:
     server = store._server
     [before] = await server.ask("SELECT pg_backend_pid()", writes=False)
-    [held] = server.pool._sets.values()
-    # Its end is under way and not known yet.
-    held.idle[0]._transport.abort()  # type: ignore[attr-defined]
+    [own] = server.pool._loops.values()
+    # The connection ends, but the driver has not seen it yet.
+    own.idle[0]._transport.abort()  # type: ignore[attr-defined]
     async with asyncio.timeout(20):
         [after] = await server.ask("SELECT pg_backend_pid()", writes=True)
     assert before[0] != after[0]
     assert server.pool.count() == 1
 
 
-@pytest.mark.usefixtures("waking")
+@pytest.mark.usefixtures("end_sleepers")
 async def test_a_transaction_that_takes_too_long_has_no_effect(store: PostgresStore) -> None:
     async def work(link: Link) -> None:
         await store._enqueuer.insert(link, [NewJob(kind="work", queue="q")], None)

@@ -1,4 +1,4 @@
-"""The books of done jobs: written by the worker, or by the server if some ends were not applied."""
+"""Counter entries of done jobs: made by the worker, or by the server if a finish is not applied."""
 
 import pytest
 
@@ -23,7 +23,7 @@ async def claims(store: PostgresStore, owner: int) -> list[ClaimedJob]:
     return list(answer.claims)
 
 
-def end(job: ClaimedJob) -> Finish:
+def finish(job: ClaimedJob) -> Finish:
     return done(job, result=None, ran_s=0.001 * job.key, waited_s=0.01 * job.key)
 
 
@@ -33,12 +33,12 @@ async def register(store: PostgresStore) -> int:
 
 
 async def check(store: PostgresStore, jobs: list[ClaimedJob], *, timed: bool) -> None:
-    """What the books say follows from the rows, before and after they are folded."""
+    """The totals agree with the rows, before and after the roll-up."""
     page = await store.jobs.page(Filter(statuses=(JobStatus.DONE,)), limit=100)
-    for folded in (False, True):
-        if folded:
+    for rolled_up in (False, True):
+        if rolled_up:
             await store.metrics.roll_up(limit=1_000)
-        told = {part.kind: part for part in await store.metrics.totals()}
+        totals = {part.kind: part for part in await store.metrics.totals()}
         for kind in KINDS:
             ended = [job for job in jobs if job.kind == kind]
             took = [
@@ -46,8 +46,8 @@ async def check(store: PostgresStore, jobs: list[ClaimedJob], *, timed: bool) ->
                 for row in page.jobs
                 if row.kind == kind
             ]
-            assert told[kind].done == len(ended) == len(took)
-            same(told[kind], ended, took if timed else None)
+            assert totals[kind].done == len(ended) == len(took)
+            same(totals[kind], ended, took if timed else None)
 
 
 def same(part: Minute, ended: list[ClaimedJob], took: list[float] | None) -> None:
@@ -63,27 +63,29 @@ def same(part: Minute, ended: list[ClaimedJob], took: list[float] | None) -> Non
 
 
 @pytest.mark.parametrize("timed", [True, False], ids=["timed", "not timed"])
-async def test_lines_of_the_worker(store: PostgresStore, timed: bool) -> None:
+async def test_entries_made_by_the_worker(store: PostgresStore, timed: bool) -> None:
     owner = await register(store)
     jobs = await claims(store, owner)
-    ends = [end(job) for job in jobs]
-    await store.jobs.exchange(Exchange(owner=owner, number=2, finish=ends, timed=timed))
+    finishes = [finish(job) for job in jobs]
+    await store.jobs.exchange(Exchange(owner=owner, number=2, finish=finishes, timed=timed))
     await check(store, jobs, timed=timed)
 
 
 @pytest.mark.parametrize("timed", [True, False], ids=["timed", "not timed"])
-async def test_lines_of_the_server_when_some_ends_are_stale_or_repeated(
+async def test_entries_made_by_the_server_when_finishes_are_stale_or_repeated(
     store: PostgresStore, timed: bool
 ) -> None:
     owner = await register(store)
     jobs = await claims(store, owner)
-    first = [end(job) for job in jobs[:3]]
+    first = [finish(job) for job in jobs[:3]]
     await store.jobs.exchange(Exchange(owner=owner, number=2, finish=first, timed=timed))
     stale = Finish(
         jobs[3].key, jobs[3].epoch + 7, first[0].event, first[0].status, "q", jobs[3].kind
     )
-    ends = [*first[1:], stale, *(end(job) for job in jobs[4:])]
-    answer = await store.jobs.exchange(Exchange(owner=owner, number=3, finish=ends, timed=timed))
+    finishes = [*first[1:], stale, *(finish(job) for job in jobs[4:])]
+    answer = await store.jobs.exchange(
+        Exchange(owner=owner, number=3, finish=finishes, timed=timed)
+    )
     assert list(answer.verdicts) == [
         *[Verdict.ALREADY] * 2, Verdict.STALE, *[Verdict.APPLIED] * 6,
     ]  # fmt: skip

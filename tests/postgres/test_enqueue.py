@@ -1,4 +1,4 @@
-"""Storing jobs: shared commits, large batches, and errors that stay with their own call."""
+"""Enqueueing: group commit, large batches, and errors that fail only their own call."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ async def payloads(store: PostgresStore, answers: list[Enqueued]) -> list[bytes]
 
 
 @pytest.mark.parametrize("count", [1, 2, enqueue.CHUNK, 2 * enqueue.CHUNK + 1])
-async def test_answers_line_up_with_requests(store: PostgresStore, count: int) -> None:
+async def test_replies_are_in_the_order_of_the_jobs(store: PostgresStore, count: int) -> None:
     jobs = [plain(n) for n in range(count)]
     answers = await store.jobs.enqueue(jobs)
     assert [answer.key for answer in answers] == sorted({answer.key for answer in answers})
@@ -43,13 +43,15 @@ async def test_answers_line_up_with_requests(store: PostgresStore, count: int) -
 
 
 @pytest.mark.parametrize("odd", [b"", b'{"n":"a\x1eb"}'], ids=["empty", "with the separator"])
-async def test_payloads_that_cannot_travel_in_one_text(store: PostgresStore, odd: bytes) -> None:
+async def test_payloads_that_cannot_be_joined_into_one_text(
+    store: PostgresStore, odd: bytes
+) -> None:
     jobs = [plain(1), NewJob(kind="work", queue="q", payload=odd), plain(2)] * 50
     answers = await store.jobs.enqueue(jobs)
     assert await payloads(store, answers) == [job.payload for job in jobs]
 
 
-async def test_keys_of_calls_side_by_side_never_meet(store: PostgresStore) -> None:
+async def test_keys_of_concurrent_calls_are_distinct(store: PostgresStore) -> None:
     """Calls of one job take a block of keys each, like calls of many."""
     sizes = (enqueue.CHUNK, 1, 2, enqueue.CHUNK, 1, 600, 600, 1)
     calls = [[plain(1_000 * call + n) for n in range(size)] for call, size in enumerate(sizes)]
@@ -68,7 +70,7 @@ async def test_a_call_has_no_more_jobs_than_its_block_has_keys(
     sequence = f"'{schema}.jobs_id_seq'::regclass"
     block = int(postgres.sql(f"SELECT seqincrement FROM pg_sequence WHERE seqrelid = {sequence}"))
     assert block >= enqueue.CHUNK
-    many = enqueue._BETWEEN.join(["{}"] * (block + 1))
+    many = enqueue._SEPARATOR.join(["{}"] * (block + 1))
     with pytest.raises(Unavailable, match="more than a block has keys"):
         await store._server.ask(
             f"SELECT {schema}.enqueue_alike_v1(NULL, 'work', 'q', 0, 5, $1)", many, limit_s=60.0
@@ -77,14 +79,14 @@ async def test_a_call_has_no_more_jobs_than_its_block_has_keys(
 
 
 async def test_a_large_batch_within_a_transaction(store: PostgresStore) -> None:
-    """A handler's jobs, stored with its end."""
+    """As the successors that a finish carries."""
     jobs = [plain(n) for n in range(2 * enqueue.CHUNK + 1)]
     enqueuer = store.jobs._enqueuer
     answers = await store._server.within(lambda link: enqueuer.insert(link, jobs, None))
     assert await payloads(store, answers) == [job.payload for job in jobs]
 
 
-async def test_answers_line_up_in_a_large_mixed_batch(store: PostgresStore) -> None:
+async def test_replies_of_a_large_mixed_batch_are_in_order(store: PostgresStore) -> None:
     jobs = [
         NewJob(
             kind=f"k{n % 3}",
@@ -100,7 +102,7 @@ async def test_answers_line_up_in_a_large_mixed_batch(store: PostgresStore) -> N
     assert [answer.status for answer in answers[:2]] == [JobStatus.PENDING, JobStatus.SCHEDULED]
 
 
-async def test_a_large_batch_is_stored_whole_or_not_at_all(store: PostgresStore) -> None:
+async def test_a_large_batch_is_atomic(store: PostgresStore) -> None:
     jobs = [plain(n) for n in range(2 * enqueue.CHUNK)]
     jobs.append(NewJob(kind="work", queue="q", limit_key="a\0b"))
     with pytest.raises(Invalid):
@@ -135,10 +137,10 @@ async def test_concurrent_calls_with_keys_share_commits_too(
     assert await payloads(store, flat) == [keyed(n % 100).payload for n in range(300)]
 
 
-async def test_whoever_waits_for_a_key_holds_up_nobody_else(
+async def test_a_call_that_waits_for_a_dedupe_key_delays_no_other(
     store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:
-    """A transaction of somebody's, still open, has taken a key."""
+    """An open transaction of another program holds the key."""
     connection = await asyncpg.connect(postgres.url())
     transaction = connection.transaction()
     await transaction.start()
@@ -147,7 +149,7 @@ async def test_whoever_waits_for_a_key_holds_up_nobody_else(
     )
     first = asyncio.create_task(store.jobs.enqueue([keyed(500)]))
     await asyncio.sleep(0)
-    # In one batch with those behind it.
+    # In one batch with the calls after it.
     waiting = asyncio.create_task(store.jobs.enqueue([keyed(1_000, "theirs")]))
     others = [asyncio.create_task(store.jobs.enqueue([keyed(n)])) for n in range(200)]
     try:
@@ -170,7 +172,7 @@ async def test_a_bad_job_fails_alone(store: PostgresStore) -> None:
     assert counted.jobs == 39
 
 
-async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresStore) -> None:
+async def test_a_cancelled_call_does_not_stop_the_others(store: PostgresStore) -> None:
     calls = [asyncio.create_task(store.jobs.enqueue([plain(n)])) for n in range(20)]
     await asyncio.sleep(0)
     calls[0].cancel()
@@ -180,38 +182,38 @@ async def test_a_caller_that_gives_up_does_not_stop_the_others(store: PostgresSt
     assert failed == [0, 7]
 
 
-@pytest.mark.parametrize(("count", "alone"), [(1, True), (2, False), (enqueue.CHUNK, False)])
-async def test_an_idle_caller_stores_and_tells_in_one_round_trip(
+@pytest.mark.parametrize(("count", "single"), [(1, True), (2, False), (enqueue.CHUNK, False)])
+async def test_an_enqueue_that_finds_none_running_stores_and_notifies_in_one_call(
     store: PostgresStore,
     schema: str,
     postgres: PrivateServer,
     asked: list[str],
     count: int,
-    alone: bool,
+    single: bool,
 ) -> None:
-    """Of a lone job one worker is told to ask first; for many there is no such turn."""
-    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    """The notification of a single job chooses the process that claims first; others do not."""
+    arrived: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     listening = await asyncpg.connect(postgres.url())
     await listening.add_listener(
-        store._server.address.channel, lambda *said: heard.set_result(said[3])
+        store._server.address.channel, lambda *args: arrived.set_result(args[3])
     )
     try:
         answers = await store.jobs.enqueue([plain(1)] * count)
         async with asyncio.timeout(20):
-            said = await heard
+            text = await arrived
     finally:
         await listening.close()
     assert asked == [f"CALL {schema}.enqueue_and_notify_v1"]
-    assert (claim_turns.read(said) is not None) == alone
-    assert said.startswith("q")
+    assert (claim_turns.decode(text) is not None) == single
+    assert text.startswith("q")
     assert await payloads(store, answers) == [plain(1).payload] * count
     [counted] = await store.metrics.counts()
     assert (counted.status, counted.jobs) == (JobStatus.PENDING, count)
 
 
 @pytest.fixture
-def lasting_notification(schema: str, postgres: PrivateServer) -> Iterator[None]:
-    """A lone job is stored and its hint takes for ever: time to stop the call behind its commit."""
+def slow_notification(schema: str, postgres: PrivateServer) -> Iterator[None]:
+    """The notification after the commit takes for ever, so that the call can be stopped there."""
     text = postgres.sql(f"SELECT pg_get_functiondef('{schema}.enqueue_and_notify_v1'::regproc)")
     slow = text.replace("pg_notify(p_channel, p_queues)", "pg_sleep(60)")
     assert slow != text
@@ -221,20 +223,20 @@ def lasting_notification(schema: str, postgres: PrivateServer) -> Iterator[None]
     postgres.sql(text)
 
 
-@pytest.mark.usefixtures("lasting_notification")
-@pytest.mark.parametrize(("count", "said"), [(1, "the job"), (3, "3 jobs")])
-async def test_a_call_that_was_stopped_behind_its_commit_has_an_unknown_effect(
-    store: PostgresStore, count: int, said: str
+@pytest.mark.usefixtures("slow_notification")
+@pytest.mark.parametrize(("count", "text"), [(1, "the job"), (3, "3 jobs")])
+async def test_a_call_that_was_cancelled_after_its_commit_has_an_unknown_effect(
+    store: PostgresStore, count: int, text: str
 ) -> None:
     await store._server.ask("SELECT set_config('statement_timeout', '1s', false)", writes=False)
-    with pytest.raises(Unknown, match=f"{said} may be stored"):
+    with pytest.raises(Unknown, match=f"{text} may be stored"):
         await store.jobs.enqueue([plain(1)] * count)
     page = await store.jobs.page(Filter(), limit=10)
     assert [job.payload for job in page.jobs] == [plain(1).payload] * count
 
 
-@pytest.mark.usefixtures("lasting_notification")
-async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_effect(
+@pytest.mark.usefixtures("slow_notification")
+async def test_a_call_whose_session_was_ended_after_its_commit_has_an_unknown_effect(
     store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:
     """As a fast restart of the server does it."""
@@ -254,12 +256,14 @@ async def test_a_call_whose_session_was_ended_behind_its_commit_has_an_unknown_e
 async def test_jobs_are_on_the_disk_when_their_call_returns(
     store: PostgresStore, count: int
 ) -> None:
-    """Others see them before that, so the server is asked how far its log is written. A stranger's
-    record may lie behind ours; five strangers in five tries do not."""
+    """Visible jobs need not be on the disk, so the test compares the positions in the write-ahead
+    log. A record of another session may follow ours in one try, but not in all five."""
     written: list[bool] = []
     for n in range(5):
-        await asyncio.sleep(0.1)  # no notification of this process before it: a call of its own
+        await asyncio.sleep(
+            0.1
+        )  # past the notification window: the jobs are stored by their own statement
         await store.jobs.enqueue([plain(n)] * count)
-        look = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
-        written.append((await store._server.ask(look, writes=False))[0][0])
+        flushed = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
+        written.append((await store._server.ask(flushed, writes=False))[0][0])
     assert written.count(True) >= 4

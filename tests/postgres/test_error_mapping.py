@@ -1,4 +1,4 @@
-"""What is raised when the server or the line to it fails, and that nothing is lost by it."""
+"""Errors after failures of the server or of the connection; no job is lost by them."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Want
 from forge_jobs.store.processes import NewProcess, ProcessStats
-from tests.postgres.proxy import faulty_line
+from tests.postgres.proxy import faulty_proxy
 from tests.postgres.server import PrivateServer, private_server
 
 JOB = NewJob(kind="work", queue="q")
@@ -43,11 +43,11 @@ async def pending(store: PostgresStore) -> int:
 
 def kill_backends(server: PrivateServer) -> None:
     """End the store's sessions and wait until they are over; Postgres 13 cannot wait by itself."""
-    told = server.sql(
+    found = server.sql(
         "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = 'forge-jobs'"
     )
-    pids = ", ".join(["0", *(line.partition("|")[0] for line in told.split())])
+    pids = ", ".join(["0", *(line.partition("|")[0] for line in found.split())])
     until = time.monotonic() + 10
     while server.sql(f"SELECT 1 FROM pg_stat_activity WHERE pid IN ({pids})"):
         assert time.monotonic() < until, "sessions outlive their end"
@@ -55,7 +55,7 @@ def kill_backends(server: PrivateServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "exposed", "expected"),
+    ("error", "may_have_committed", "expected"),
     [
         (asyncpg.DiskFullError("no space"), True, Full),
         (asyncpg.OutOfMemoryError("none"), True, Full),
@@ -76,12 +76,17 @@ def kill_backends(server: PrivateServer) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
-def test_meanings(error: Exception, exposed: bool, expected: type[ForgeError]) -> None:
-    meant = error_mapping.meaning(error, place="postgresql://me@db/shop", exposed=exposed)
-    assert type(meant) is expected
+def test_errors_are_mapped(
+    error: Exception, may_have_committed: bool, expected: type[ForgeError]
+) -> None:
+    location = "postgresql://me@db/shop"
+    mapped = error_mapping.translated(
+        error, location=location, may_have_committed=may_have_committed
+    )
+    assert type(mapped) is expected
 
 
-async def test_a_store_that_was_closed_says_so(store: PostgresStore) -> None:
+async def test_calls_to_a_closed_store_raise_closed(store: PostgresStore) -> None:
     await store.close()
     with pytest.raises(Closed):
         await store.jobs.enqueue([JOB])
@@ -89,12 +94,12 @@ async def test_a_store_that_was_closed_says_so(store: PostgresStore) -> None:
     await store.jobs.enqueue([JOB])
 
 
-async def test_idle_connections_that_were_killed_are_replaced_unseen(
+async def test_idle_connections_that_were_killed_are_replaced_without_an_error(
     store: PostgresStore, postgres: PrivateServer
 ) -> None:
     await store.jobs.enqueue([JOB])
     for _ in range(3):
-        # The loop is blocked meanwhile and cannot have heard of it before the next call.
+        # The loop is blocked meanwhile and cannot see their end before the next call.
         kill_backends(postgres)
         await store.jobs.enqueue([JOB])
     await asyncio.to_thread(kill_backends, postgres)
@@ -116,7 +121,7 @@ async def test_a_statement_whose_backend_is_killed_has_an_unknown_effect(
             while (await asyncio.to_thread(postgres.sql, WAITING)).strip() == "0":
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(kill_backends, postgres)
-        # It had none, but from here it looks the same as a lost reply.
+        # It had no effect, but the client cannot tell this from a lost reply.
         with pytest.raises(Unknown):
             await call
         await transaction.rollback()
@@ -126,30 +131,30 @@ async def test_a_statement_whose_backend_is_killed_has_an_unknown_effect(
 
 
 async def test_a_lost_reply_to_an_enqueue_is_an_unknown_effect(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         await store.jobs.enqueue([KEYED])
-        line.swallow = True
+        proxy.swallow = True
         other = NewJob(kind="work", queue="q", dedupe_key="twice")
         with pytest.raises(Unknown):
             await store.jobs.enqueue([other])
-        assert line.swallowed == 1
+        assert proxy.swallowed == 1
         [again] = await store.jobs.enqueue([other])
         assert again.duplicate
         assert await pending(store) == 2
         await store.close()
 
 
-async def test_a_lost_reply_to_an_exchange_strands_no_job(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+async def test_a_lost_reply_to_an_exchange_loses_no_job(url: str) -> None:
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         owner = await store.processes.register(ME)
         await store.jobs.enqueue([JOB, JOB])
-        # The driver looks up types with the first use of a statement: that is not what is lost.
+        # The driver looks up types at the first use of a statement: not the reply to be lost.
         await store.jobs.exchange(Exchange(owner=owner, number=6))
-        line.swallow = True
+        proxy.swallow = True
         with pytest.raises(Unknown):
             await store.jobs.exchange(Exchange(owner=owner, number=7, want=[Want("q", 5)]))
         lost = await store.jobs.owned(owner)
@@ -162,16 +167,16 @@ async def test_a_lost_reply_to_an_exchange_strands_no_job(url: str) -> None:
         await store.close()
 
 
-async def test_a_lost_reply_to_a_look_is_harmless(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+async def test_a_query_is_repeated_after_a_lost_reply(url: str) -> None:
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         await store.jobs.enqueue([JOB])
         assert await pending(store) == 1
-        line.swallow = True
-        # Nothing could have happened, so it is asked again on a new connection.
+        proxy.swallow = True
+        # A query has no effect, so it is repeated on a new connection.
         assert await pending(store) == 1
-        assert line.swallowed == 1
+        assert proxy.swallowed == 1
         await store.close()
 
 
@@ -225,7 +230,7 @@ async def test_restarts_lose_nothing_and_the_store_recovers() -> None:
             ).alive
             assert await pending(store) == stored
         async with asyncio.timeout(60):
-            # The listening comes back by itself.
+            # The listener reconnects by itself.
             other = PostgresStore(server.url(schema="r"))
             await other.open()
             while True:
@@ -238,8 +243,8 @@ async def test_restarts_lose_nothing_and_the_store_recovers() -> None:
                     continue
         answer = await store.jobs.exchange(Exchange(owner=owner, number=1, want=[Want("q", 100)]))
         assert len(answer.claims) == stored
-        ends = [done(job, result=None) for job in answer.claims]
-        await store.jobs.exchange(Exchange(owner=owner, number=2, finish=ends))
+        finishes = [done(job, result=None) for job in answer.claims]
+        await store.jobs.exchange(Exchange(owner=owner, number=2, finish=finishes))
         assert await pending(store) == 0
         await subscription.close()
         await other.close()

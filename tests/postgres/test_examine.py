@@ -1,4 +1,4 @@
-"""What the doctor finds on a Postgres server, and the cure it names."""
+"""The findings of ``forge doctor`` on a Postgres server, with their remedies."""
 
 import asyncio
 import re
@@ -20,13 +20,13 @@ from forge_jobs.testing.clock import MovableClock
 
 from .counters import handed_over
 from .pooler import transaction_pooler
-from .proxy import faulty_line
+from .proxy import faulty_proxy
 from .server import PrivateServer
 
 
 @pytest.fixture
 def schema(postgres: PrivateServer) -> Iterator[str]:
-    """A new one: those that were used before hold dead rows."""
+    """A new schema: those of earlier tests hold dead rows."""
     yield "examined"
     postgres.sql("DROP SCHEMA IF EXISTS examined CASCADE")
 
@@ -37,7 +37,7 @@ async def found(store: PostgresStore) -> dict[str, Finding]:
 
 @asynccontextmanager
 async def visitor(server: PrivateServer) -> AsyncIterator[Any]:
-    """Somebody else's connection."""
+    """A connection of another program."""
     connection = await asyncpg.connect(server.url(), server_settings={"application_name": "report"})
     try:
         yield connection
@@ -50,7 +50,7 @@ async def test_a_healthy_server(store: PostgresStore) -> None:
     fine = {"server", "clock", "rights", "connections", "snapshots", "bloat", "notifications"}
     assert {name for name, one in findings.items() if one.severity is Severity.OK} == fine
     assert findings["notifications"].message.startswith("they arrive, after ")
-    # The tests' own server runs without fsync, which nobody should do elsewhere.
+    # The tests' own server runs without fsync, which no other server should do.
     assert set(findings) - fine == {"durability"}
     assert "fsync off" in findings["durability"].message
     assert findings["durability"].cure
@@ -64,13 +64,13 @@ async def test_an_old_server(store: PostgresStore, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("write", [False, True])
-async def test_who_holds_a_snapshot_and_for_how_long(
+async def test_a_session_that_holds_an_old_snapshot_is_named(
     store: PostgresStore, postgres: PrivateServer, write: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnosis, "_SNAPSHOT_WARN_S", 1.0)
     async with visitor(postgres) as other:
         async with other.transaction(isolation=None if write else "repeatable_read"):
-            # A reader keeps its snapshot; a writer that idles keeps its transaction number.
+            # A reader holds its snapshot; a writer that idles holds its transaction id.
             await other.fetch("SELECT pg_current_xact_id()" if write else "SELECT 1")
             await asyncio.sleep(1.1)
             finding = (await found(store))["snapshots"]
@@ -130,8 +130,8 @@ async def test_a_pooler_that_drops_notifications(
 
 async def test_notifications_that_do_not_arrive(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "PROBE_S", 1.0)
-    async with faulty_line(url) as (line, through):
-        line.deaf = True
+    async with faulty_proxy(url) as (proxy, through):
+        proxy.deaf = True
         finding = (await found(PostgresStore(through)))["notifications"]
     assert finding.message.startswith("they do not arrive")
 
@@ -143,8 +143,8 @@ async def test_no_server_at_all() -> None:
     assert "geheim" not in finding.message
 
 
-async def test_a_page_that_looks_again_and_again_commits_nothing(store: PostgresStore) -> None:
-    """Else it would be drawn again because it was drawn, and every other live page with it."""
+async def test_repeated_examinations_of_a_live_page_commit_nothing(store: PostgresStore) -> None:
+    """A live page refreshes after each commit: a commit of its own would refresh it for ever."""
     first = {one.subject: one for one in await store.maintenance.examine(deep=False)}
     before = await store.metrics.stamp()
     for _ in range(3):

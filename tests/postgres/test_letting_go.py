@@ -1,4 +1,4 @@
-"""However a process leaves its loops and its store, nothing is left to the garbage collector."""
+"""However a program ends its event loops and its store, no connection is left open."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ WAYS = {
         asyncio.run(enqueue(store))
         asyncio.run(store.close())
         """,
-    "a loop that rests when the store is closed": """
+    "a loop that does not run when the store is closed": """
         forge = Forge(url)
         loop = asyncio.new_event_loop()
         loop.run_until_complete(forge.aenqueue("work", {}))
@@ -53,7 +53,7 @@ WAYS = {
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
         """,
-    "a loop that rests when its place is needed": """
+    "a loop that does not run when its connection is evicted": """
         forge = Forge(url)
         loops = [asyncio.new_event_loop() for _ in range(4)]
         for loop in loops:
@@ -63,7 +63,7 @@ WAYS = {
             loop.run_until_complete(asyncio.sleep(0))
             loop.close()
         """,
-    "a loop that is closed over its connections": """
+    "a loop that is closed with open connections": """
         loop = asyncio.new_event_loop()
         store = loop.run_until_complete(opened())
         loop.close()
@@ -71,11 +71,11 @@ WAYS = {
         asyncio.run(enqueue(store))
         asyncio.run(store.close())
         """,
-    "a loop that is closed over the listening": """
+    "a loop that is closed while the listener runs": """
         loop = asyncio.new_event_loop()
         store = loop.run_until_complete(opened())
         loop.run_until_complete(listening(store))
-        # asyncio would complain about the task; here it is about the connection.
+        # asyncio would warn about the task; this test is about the connection.
         store._hearing._task._log_destroy_pending = False
         loop.close()
         async def again():
@@ -83,7 +83,7 @@ WAYS = {
             await store.close()
         asyncio.run(again())
         """,
-    "a listening on another thread": """
+    "a listener on another thread": """
         store = asyncio.run(opened())
         over = threading.Event()
         ready = threading.Event()
@@ -110,11 +110,11 @@ WAYS = {
                 os._exit(0)
             os.waitpid(child, 0)
             before = store._hearing._driver
-            rung = asyncio.Event()
-            await store.subscribe(["q"], rung.set)
+            notified = asyncio.Event()
+            await store.subscribe(["q"], notified.set)
             other = await opened()
-            await asyncio.wait_for(rung.wait(), 60)
-            assert store._hearing._driver is before, "the child broke the parent's line"
+            await asyncio.wait_for(notified.wait(), 60)
+            assert store._hearing._driver is before, "the child broke the parent's connection"
             await other.close()
             await store.close()
         asyncio.run(main())
@@ -124,7 +124,7 @@ WAYS = {
 
 @pytest.mark.processes
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_left(way: str, url: str, schema: str, postgres: PrivateServer) -> None:
+def test_no_connection_is_left(way: str, url: str, schema: str, postgres: PrivateServer) -> None:
     script = BEGIN + textwrap.dedent(WAYS[way]) + "gc.collect()\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script, url],

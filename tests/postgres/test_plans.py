@@ -1,4 +1,4 @@
-"""The hot calls stay cheap in a full database: they read what they take, by index, and no more."""
+"""The hot calls stay cheap in a full database: by index, they read only the rows they take."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -56,7 +56,7 @@ SELECT queue, kind, status, count(*) FROM (
 
 
 class Meter:
-    """What the server read of our tables, as it counts it itself."""
+    """What the server read of our tables, by its own statistics."""
 
     def __init__(self, connection: Any, schema: str) -> None:
         self._connection = connection
@@ -81,8 +81,8 @@ class Meter:
 
 @pytest.fixture(scope="module")
 def filled(postgres: PrivateServer, schemas: Schemas) -> Iterator[str]:
-    """A schema full of jobs, for all tests here; they change little of it. Nobody used it before:
-    a session hands over its counters late, and would be taken for one of these."""
+    """A schema full of jobs, for all tests here; they change little of it. It is a new one: a
+    session of an earlier test could publish its statistics late."""
     name = schemas.unused()
 
     async def make() -> None:
@@ -95,7 +95,7 @@ def filled(postgres: PrivateServer, schemas: Schemas) -> Iterator[str]:
         FILL.format(s=name, n=MANY), f"VACUUM ANALYZE {name}.jobs", f"VACUUM ANALYZE {name}.history"
     )
     yield name
-    # Emptying row by row would take longer than all the tests.
+    # Deleting row by row would take longer than all the tests.
     postgres.sql(f"TRUNCATE {name}.jobs, {name}.history, {name}.counter_entries, {name}.counters")
     schemas.give_back(name)
 
@@ -113,7 +113,7 @@ async def meter(postgres: PrivateServer, filled: str) -> AsyncIterator[Meter]:
 
 
 async def settled(store: PostgresStore) -> None:
-    """Let the store's own session hand its counters to the server."""
+    """Wait until the session of the store has published its statistics."""
     await handed_over(store._server.ask)
 
 
@@ -126,7 +126,7 @@ async def test_hot_calls_read_what_they_take_and_no_more(
     wants = [Want("q0", 50), Want("q1", 50), Want("empty", 50)]
     number = taken = 0
     finish: list[Any] = []
-    # Custom plans, then generic ones: the first rounds are not measured, but must not be slow.
+    # Custom plans, then generic ones: the first calls are not measured, but must not be slow.
     for rounds in (8, 10):
         await settled(store)
         scans_before, rows_before = await meter.read()
@@ -142,12 +142,12 @@ async def test_hot_calls_read_what_they_take_and_no_more(
         await settled(store)
         scans_after, rows_after = await meter.read()
         assert scans_after == scans_before
-        # Searched, locked, updated and ended: a handful of visits per job, whatever waits behind.
+        # Search, lock, update, finish: a handful of reads per job, however many others wait.
         assert rows_after - rows_before < 12 * rounds * 100
 
 
 @pytest.mark.slow
-async def test_a_waiting_worker_asks_in_one_statement_and_reads_what_it_takes(
+async def test_a_waiting_worker_claims_in_one_statement_and_reads_what_it_takes(
     store: PostgresStore, meter: Meter, asked: list[str]
 ) -> None:
     me = NewProcess(host_id="h", label="l", queues=("q0",), pid=1, hostname="b", lease_s=600.0)
@@ -170,8 +170,8 @@ async def test_a_waiting_worker_asks_in_one_statement_and_reads_what_it_takes(
 
 
 @pytest.mark.slow
-async def test_other_ends_are_as_cheap(store: PostgresStore, meter: Meter) -> None:
-    """Failures, deaths, snoozes, hand-backs, started marks and notes go by the primary key."""
+async def test_other_finishes_are_as_cheap(store: PostgresStore, meter: Meter) -> None:
+    """Failures, deaths, snoozes, releases, start marks and notes use the primary key."""
     me = NewProcess(host_id="o", label="l", queues=("q2",), pid=1, hostname="b", lease_s=600.0)
     owner = await store.processes.register(me)
     for number in range(1, 6):
@@ -222,9 +222,9 @@ CALLS: dict[str, tuple[int, Callable[[PostgresStore], Awaitable[Any]]]] = {
     "counts": (5, lambda store: store.metrics.counts()),
 }  # fmt: skip
 
-# Newest first. No index leads to the newest of a common state in one queue: that page reads on
-# until it is full or has looked at enough, each job twice and in two tables. A walk begins with
-# 250 jobs, and goes on in larger steps where they fill no page.
+# Newest first. No index has the newest jobs of a common state in one queue: such a page scans
+# until it is full or has read its maximum, each job twice and in two tables. A scan starts with
+# 250 jobs and continues in larger steps while the page is not full.
 PAGES: dict[str, tuple[int, Filter]] = {
     "all": (500, Filter()),
     "by key": (50, Filter(dedupe_key="k")),
@@ -262,7 +262,7 @@ async def test_calls_read_what_they_need(store: PostgresStore, meter: Meter, nam
 
 @pytest.fixture(scope="module")
 def tidied(postgres: PrivateServer, filled: str) -> None:
-    """What the calls above wrote would otherwise be read a second time, to see who may see it."""
+    """Vacuum: otherwise rows that the calls above wrote are read again to check visibility."""
     postgres.sql(f"VACUUM ANALYZE {filled}.jobs", f"VACUUM ANALYZE {filled}.history")
 
 

@@ -1,5 +1,5 @@
-"""R1 on Postgres: parent and child of a fork each have connections of their own, and neither
-disturbs the other; what any process was told is stored is in the database."""
+"""R1 on Postgres: parent and child of a fork each have their own connections and do not disturb
+each other; every job that was acknowledged to a process is in the database."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def start(script: str, url: str) -> "subprocess.Popen[str]":
 
 
 def ran(script: str, url: str) -> list[str]:
-    """What a program printed that ended well and did not complain."""
+    """The output of a program that exited without an error and without warnings."""
     process = start(script, url)
     try:
         said, complained = process.communicate(timeout=90)
@@ -114,7 +114,7 @@ def test_r1_forks_with_busy_threads(
 
 
 @pytest.mark.processes
-def test_r1_the_server_sees_the_end_of_a_parent_whose_child_lives(
+def test_r1_the_server_notices_the_end_of_a_parent_whose_child_lives(
     url: str, postgres: PrivateServer
 ) -> None:
     parent = start(

@@ -1,7 +1,7 @@
-"""R3: an exception out of a signal handler, anywhere in a call, leaves nothing behind on Postgres.
+"""R3: an exception from a signal handler, anywhere in a call, leaves Postgres consistent.
 
-Synchronous calls wait here for the I/O thread. It goes on when they are interrupted, so that what
-they asked for happens whole; no thread is stuck and no transaction stays open.
+Synchronous calls wait for the I/O thread. It continues when they are interrupted, so that a call
+takes effect completely; no thread is stuck and no transaction stays open.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BULK = 20
 
 
 class Bench:
-    """A Forge on a schema, and a look at that schema from outside."""
+    """A Forge on a schema, and queries on that schema from outside."""
 
     def __init__(self, url: str, schema: str, outside: "psycopg.Connection[tuple[object, ...]]"):
         self.url = url
@@ -96,7 +96,7 @@ def _bulk(bench: Bench, number: int) -> None:
 
 @pytest.mark.parametrize("error", [Interrupt, Late])
 @pytest.mark.parametrize(("call", "whole"), [(_plain, 1), (_keyed, 1), (_bulk, BULK)])
-def test_r3_an_enqueue_happens_whole_or_not_at_all(
+def test_r3_an_enqueue_is_atomic(
     bench: Bench,
     call: Callable[[Bench, int], None],
     whole: int,
@@ -110,10 +110,10 @@ def test_r3_an_enqueue_happens_whole_or_not_at_all(
     bench.check_idle()
 
 
-def test_r3_a_call_inside_a_users_transaction_leaves_it_honest(
+def test_r3_a_call_inside_a_users_transaction_is_atomic(
     bench: Bench, postgres: PrivateServer
 ) -> None:
-    """Whatever the user then does, commit or roll back, the call is in it whole or not at all."""
+    """Whether the user then commits or rolls back, all jobs of the call are in it or none."""
     with psycopg.connect(postgres.url()) as mine:
 
         def call() -> None:
@@ -156,7 +156,7 @@ async def _drained(forge: Forge) -> None:
 
 
 def test_r3_opening_and_closing(bench: Bench) -> None:
-    """An interrupted opening is begun anew by the next call, an interrupted closing is finished."""
+    """The next call repeats an interrupted ``open`` and completes an interrupted ``close``."""
     threads = set(threading.enumerate())
     made = [Forge(bench.url)]
 

@@ -1,4 +1,4 @@
-"""Making, upgrading and removing the schema; what a wrong address or server is told."""
+"""Creating, upgrading and dropping the schema; errors for a wrong address or server."""
 
 import asyncio
 import re
@@ -87,7 +87,7 @@ async def test_an_unknown_database_can_be_created(postgres: PrivateServer) -> No
     await store.close()
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_at_the_address() -> None:
     with tempfile.TemporaryDirectory() as folder:
         error = await refused(f"postgresql://me@/shop?host={folder}")
     assert isinstance(error, Unavailable)
@@ -109,7 +109,7 @@ async def test_a_user_without_the_right_to_create(postgres: PrivateServer) -> No
     assert "permission" in str(error)
 
 
-async def test_somebody_elses_table_is_left_alone(postgres: PrivateServer) -> None:
+async def test_a_table_of_another_program_is_not_changed(postgres: PrivateServer) -> None:
     postgres.sql("CREATE SCHEMA taken", "CREATE TABLE taken.jobs (mine text)")
     error = await refused(postgres.url(schema="taken"))
     assert isinstance(error, NotWritable)
@@ -129,7 +129,7 @@ async def test_only_the_compatible_number_refuses_older_code(postgres: PrivateSe
         await store.close()
     status = await store.maintenance.schema_status()
     assert (status.current, status.compatible, status.is_complete) == (999, 1, True)
-    with pytest.raises(SchemaMismatch, match="drop it with the release that made it"):
+    with pytest.raises(SchemaMismatch, match="drop it with the release that created it"):
         await store.maintenance.drop()
     postgres.sql("UPDATE newer.meta SET value = '998' WHERE name = 'schema.compatible'")
     for migrate in (True, False):
@@ -176,7 +176,7 @@ async def test_functions_are_replaced_by_newer_ones_and_never_by_older_ones(
     assert installed() == ours
 
 
-async def test_somebody_elses_function_is_left_alone(postgres: PrivateServer) -> None:
+async def test_a_function_of_another_program_is_not_changed(postgres: PrivateServer) -> None:
     mine = "CREATE FUNCTION own.exchange_v1() RETURNS text LANGUAGE sql AS $$SELECT 'mine'$$"
     postgres.sql("CREATE SCHEMA own", mine)
     error = await refused(postgres.url(schema="own"))
@@ -204,7 +204,7 @@ def test_functions_of_a_set_carry_its_version_and_name_what_they_call() -> None:
     assert not any("CREATE FUNCTION" in step.text for step in sql_files.steps())
 
 
-async def test_without_leave_to_migrate_a_missing_schema_is_refused(
+async def test_without_migrations_a_missing_schema_is_refused(
     postgres: PrivateServer,
 ) -> None:
     error = await refused(postgres.url(schema="absent"), migrate=False)
@@ -214,7 +214,7 @@ async def test_without_leave_to_migrate_a_missing_schema_is_refused(
     assert found.current is None
 
 
-async def test_dropping_leaves_what_is_not_ours(postgres: PrivateServer) -> None:
+async def test_dropping_keeps_objects_of_other_programs(postgres: PrivateServer) -> None:
     store = PostgresStore(postgres.url(schema="shared"))
     await store.open()
     postgres.sql("CREATE TABLE shared.customers (name text)")

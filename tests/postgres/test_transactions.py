@@ -94,7 +94,7 @@ async def call(end: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_the_jobs_share_the_fate_of_the_transaction(
+async def test_the_jobs_are_part_of_the_transaction(
     store: PostgresStore, postgres: PrivateServer, way: str
 ) -> None:
     async with opened(way, postgres) as (connection, _, rollback):
@@ -121,7 +121,7 @@ async def test_the_jobs_share_the_fate_of_the_transaction(
     assert sum(count.jobs for count in await store.metrics.counts()) == 2
 
 
-async def test_what_is_asynchronous_must_be_awaited(
+async def test_asynchronous_connections_need_aenqueue(
     store: PostgresStore, postgres: PrivateServer
 ) -> None:
     for way in WAYS:

@@ -57,7 +57,7 @@ def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return InProcess("", capsys)
 
 
-def check_told(text: str) -> None:
+def check_message(text: str) -> None:
     """One line with the server's version, the least one, and what to do."""
     assert re.search(r" runs Postgres 12\.\d+ and 13 or newer is needed: upgrade the server", text)
     assert text.strip().count("\n") == 0
@@ -99,7 +99,7 @@ async def test_u19_the_doctor_and_the_storage_page_on_the_oldest_server(
 
 
 def test_u19_times_of_enqueueing_are_stored_uncompressed(oldest_postgres: PrivateServer) -> None:
-    """What CREATE TABLE could say since Postgres 16 only holds on every server."""
+    """A setting that CREATE TABLE accepts only since Postgres 16 holds on every server."""
     place = oldest_postgres.url(schema="u19_storage")
     with Forge(place) as forge:
         forge.enqueue("work", {}, queue="q")
@@ -118,7 +118,7 @@ async def test_u19_an_older_server_is_refused_by_forge(untouched: PrivateServer)
     with pytest.raises(ServerTooOld) as caught:
         await forge.aenqueue("work", {}, queue="q")
     await forge.aclose()
-    check_told(str(caught.value))
+    check_message(str(caught.value))
     assert isinstance(caught.value, NotWritable)
     assert caught.value.code == "server_too_old"
     assert (caught.value.version.split(".")[0], caught.value.oldest) == ("12", 13)
@@ -132,7 +132,7 @@ def test_u19_an_older_server_gets_neither_database_nor_tables(
     for command in ("create", "migrate"):
         answer = here.forge("db", command)
         assert (answer.code, answer.out) == (1, "")
-        check_told(answer.err)
+        check_message(answer.err)
 
 
 @pytest.mark.parametrize("command", ["db status", "doctor", "stats", "jobs list"])
@@ -142,7 +142,7 @@ def test_u19_commands_refuse_an_older_server(
     here.url = untouched.url()
     answer = here.forge(*command.split())
     assert (answer.code, answer.out) == (1, "")
-    check_told(answer.err)
+    check_message(answer.err)
     told = json.loads(here.forge(*command.split(), "--json").err)
     assert told["error"]["code"] == "server_too_old"
 
@@ -154,10 +154,10 @@ def test_u19_forge_worker_refuses_an_older_server(untouched: PrivateServer, tmp_
     assert done.returncode == 1
     said = [line for line in done.stderr.splitlines() if "Postgres" in line]
     assert len(said) == 1, done.stderr
-    check_told(said[0])
+    check_message(said[0])
 
 
-async def test_u19_the_doctor_names_the_cure(untouched: PrivateServer) -> None:
+async def test_u19_the_doctor_names_the_remedy(untouched: PrivateServer) -> None:
     [finding] = await PostgresStore(untouched.url()).maintenance.examine()
     assert (finding.severity, finding.subject) == (Severity.ERROR, "server")
     assert re.fullmatch(r"Postgres 12\.\d+ is too old", finding.message)

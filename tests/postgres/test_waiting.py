@@ -1,4 +1,4 @@
-"""The claim of a worker that has nothing to say tells it what any exchange would."""
+"""``claim_waiting``, the exchange of a worker without writes, returns what any exchange would."""
 
 from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.job import LaneOrder, NewJob
@@ -14,7 +14,7 @@ async def worker(store: PostgresStore) -> int:
     return await store.processes.register(me)
 
 
-async def test_a_waiting_worker_hears_that_its_job_was_cancelled(
+async def test_a_waiting_worker_gets_the_cancel_request_of_its_job(
     store: PostgresStore, asked: list[str]
 ) -> None:
     owner = await worker(store)
@@ -29,8 +29,8 @@ async def test_a_waiting_worker_hears_that_its_job_was_cancelled(
     assert all("claim_waiting" in query for query in asked)
 
 
-async def test_what_has_no_slot_is_only_put_by(store: PostgresStore) -> None:
-    """One queue is full and takes a job ahead, the other has room."""
+async def test_a_job_without_a_slot_is_only_prefetched(store: PostgresStore) -> None:
+    """One queue has no free slot and prefetches a job, the other has one."""
     owner = await worker(store)
     await store.jobs.enqueue([NewJob(kind="work", queue=queue) for queue in ("full", "free")])
     wants = [Want("full", 0, 1), Want("free", 5, 5)]
@@ -38,7 +38,7 @@ async def test_what_has_no_slot_is_only_put_by(store: PostgresStore) -> None:
     assert {job.queue: job.started for job in answer.claims} == {"full": False, "free": True}
 
 
-async def test_a_full_queue_is_in_nobodys_way(store: PostgresStore) -> None:
+async def test_a_full_queue_blocks_no_other(store: PostgresStore) -> None:
     owner = await worker(store)
     [stored] = await store.jobs.enqueue([NewJob(kind="work", queue="free")])
     wants = [Want("full", 0, 1), Want("free", 5, 5)]
@@ -54,10 +54,10 @@ async def test_a_job_on_a_track_without_a_limit(store: PostgresStore) -> None:
     assert [job.key for job in answer.claims] == [stored.key]
 
 
-async def test_a_job_that_nobody_has_looked_at_yet(
+async def test_a_job_that_is_marked_as_unchecked(
     store: PostgresStore, schema: str, postgres: PrivateServer
 ) -> None:
-    """It was stored while somebody else was busy with its lane."""
+    """It was stored while another transaction held the lock of its lane."""
     owner = await worker(store)
     job = NewJob(kind="work", queue="q", lane="one", order=LaneOrder.SERIAL)
     [stored] = await store.jobs.enqueue([job])

@@ -12,7 +12,7 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.store.processes import NewProcess, ProcessStats
 from forge_jobs.store.queues import QueueChange
 
-from .proxy import faulty_line
+from .proxy import faulty_proxy
 from .server import PrivateServer
 
 SOON_S = 30.0
@@ -23,7 +23,7 @@ def job(queue: str = "q") -> NewJob:
 
 
 async def listening(store: PostgresStore) -> None:
-    """Wait until the listening was proved to work."""
+    """Wait until the listener has received its test notification."""
     async with asyncio.timeout(SOON_S):
         while store._hearing.state != "listening":
             await asyncio.sleep(0.01)
@@ -31,14 +31,16 @@ async def listening(store: PostgresStore) -> None:
 
 @pytest.fixture
 async def other(store: PostgresStore, url: str) -> Any:
-    """Another process, as far as the store can tell."""
+    """A second store, like that of another process."""
     made = PostgresStore(url)
     await made.open()
     yield made
     await made.close()
 
 
-async def test_an_enqueue_elsewhere_rings(store: PostgresStore, other: PostgresStore) -> None:
+async def test_an_enqueue_of_another_process_notifies(
+    store: PostgresStore, other: PostgresStore
+) -> None:
     notified, wrong = asyncio.Event(), asyncio.Event()
     mine = await store.subscribe(["q", "r"], notified.set)
     theirs = await store.subscribe(["elsewhere"], wrong.set)
@@ -59,7 +61,7 @@ async def test_an_enqueue_elsewhere_rings(store: PostgresStore, other: PostgresS
     assert store._hearing.state == "off" or store._server.line is None
 
 
-async def test_the_listening_comes_back_after_its_connection_was_killed(
+async def test_the_listener_reconnects_after_its_connection_was_killed(
     store: PostgresStore, other: PostgresStore, postgres: PrivateServer
 ) -> None:
     notified = asyncio.Event()
@@ -71,7 +73,7 @@ async def test_the_listening_comes_back_after_its_connection_was_killed(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query ILIKE 'LISTEN%' AND application_name = 'forge-jobs'",
     )
-    # Rung once it is back, for what was missed.
+    # Notified after the reconnect, for what was missed.
     await asyncio.wait_for(notified.wait(), SOON_S)
     await listening(store)
     notified.clear()
@@ -80,47 +82,47 @@ async def test_the_listening_comes_back_after_its_connection_was_killed(
     await subscription.close()
 
 
-async def test_notifications_are_few_however_many_jobs_come(
+async def test_notifications_of_many_jobs_are_merged(
     store: PostgresStore, postgres: PrivateServer, schema: str
 ) -> None:
-    ear = await asyncpg.connect(postgres.url())
-    heard: list[str] = []
-    await ear.add_listener(f"{schema}_wake", lambda *said: heard.append(said[3]))
+    connection = await asyncpg.connect(postgres.url())
+    received: list[str] = []
+    await connection.add_listener(f"{schema}_wake", lambda *args: received.append(args[3]))
     for _ in range(5):
         await asyncio.gather(*(store.jobs.enqueue([job(f"q{n % 3}")]) for n in range(60)))
     async with asyncio.timeout(SOON_S):
-        while {name.partition("?")[0] for said in heard for name in said.split(",")} != {
+        while {name.partition("?")[0] for text in received for name in text.split(",")} != {
             "q0", "q1", "q2",
         }:  # fmt: skip
             await asyncio.sleep(0.01)
-    assert len(heard) < 100
-    await ear.close()
+    assert len(received) < 100
+    await connection.close()
 
 
-async def test_a_line_that_drops_notifications_is_found_out(
+async def test_a_connection_that_drops_notifications_is_detected(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "PROBE_S", 0.5)
-    async with faulty_line(url) as (line, through):
-        line.deaf = True
+    async with faulty_proxy(url) as (proxy, through):
+        proxy.deaf = True
         store = PostgresStore(through)
         await store.open()
-        rings = 0
+        calls = 0
 
         def notify() -> None:
-            nonlocal rings
-            rings += 1
+            nonlocal calls
+            calls += 1
 
         subscription = await store.subscribe(["q"], notify)
         async with asyncio.timeout(SOON_S):
-            while rings < 4:
+            while calls < 4:
                 await asyncio.sleep(0.05)
         assert store._hearing.state == "polling"
         await subscription.close()
         await store.close()
 
 
-async def test_a_job_in_a_users_transaction_rings_at_its_commit(
+async def test_a_job_in_a_users_transaction_notifies_at_its_commit(
     store: PostgresStore, other: PostgresStore, postgres: PrivateServer
 ) -> None:
     notified = asyncio.Event()
@@ -139,7 +141,7 @@ async def test_a_job_in_a_users_transaction_rings_at_its_commit(
     await subscription.close()
 
 
-async def test_a_heartbeat_does_not_wait_behind_long_calls(store: PostgresStore) -> None:
+async def test_a_heartbeat_does_not_wait_for_long_calls(store: PostgresStore) -> None:
     me = NewProcess(host_id="h", label="l", queues=("q",), pid=1, hostname="b")
     owner = await store.processes.register(me)
     subscription = await store.subscribe(["q"], lambda: None)

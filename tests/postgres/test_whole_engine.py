@@ -1,4 +1,4 @@
-"""A whole worker on Postgres: lines that swallow replies strand nothing, and few connections do."""
+"""A complete worker on Postgres: lost replies lose no job, and four connections suffice."""
 
 import asyncio
 import threading
@@ -12,20 +12,20 @@ from forge_jobs.backends.postgres.store import PostgresStore
 from forge_jobs.core.status import JobStatus
 from tests.engine.rig import Rig, until
 
-from .proxy import faulty_line
+from .proxy import faulty_proxy
 
 JOBS = 200
 LOSSES = 5
 
 
 async def test_an_enqueue_without_a_reply_is_repeated_with_its_key(url: str) -> None:
-    async with faulty_line(url) as (line, through):
+    async with faulty_proxy(url) as (proxy, through):
         forge = Forge(through)
         await forge.aenqueue("work", {"n": 0}, dedupe_key="warm")
-        line.swallow = True
+        proxy.swallow = True
         with pytest.raises(Unknown, match="may have had its effect"):
             await forge.aenqueue("work", {"n": 1}, dedupe_key="once")
-        assert line.swallowed == 1
+        assert proxy.swallowed == 1
         again = await forge.aenqueue("work", {"n": 1}, dedupe_key="once")
         assert again.duplicate
         ran: list[int] = []
@@ -40,9 +40,9 @@ async def test_an_enqueue_without_a_reply_is_repeated_with_its_key(url: str) -> 
 
 
 @pytest.mark.slow
-async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
-    """Claims nobody heard of are adopted or handed back, endings are written once."""
-    async with faulty_line(url) as (line, through):
+async def test_exchanges_without_replies_lose_no_job(url: str) -> None:
+    """Claims whose reply was lost are released, finishes are written once."""
+    async with faulty_proxy(url) as (proxy, through):
         store = PostgresStore(through)
         await store.open()
         rig = Rig(store)
@@ -57,8 +57,8 @@ async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
             await rig.add("work", n)
         async with rig.working({"q": 5}):
             for loss in range(1, LOSSES + 1):
-                line.swallow = True
-                await until(lambda loss=loss: line.swallowed == loss, "a reply is swallowed")
+                proxy.swallow = True
+                await until(lambda loss=loss: proxy.swallowed == loss, "a reply is swallowed")
                 await asyncio.sleep(0.2)
 
             async def over() -> bool:
@@ -66,7 +66,7 @@ async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
 
             await until(over, "all jobs are done")
         assert sorted(runs) == list(range(JOBS))
-        # Whose reply was lost may run again if it could not be told apart; not the others.
+        # A job whose reply was lost may run again; the others may not.
         assert sum(runs.values()) <= JOBS + LOSSES * 20
         minutes = await store.metrics.minutes(since=0, until=1 << 62)
         assert sum(minute.done for minute in minutes) == JOBS
@@ -74,7 +74,7 @@ async def test_exchanges_without_replies_strand_no_job(url: str) -> None:
 
 
 @pytest.mark.slow
-async def test_four_connections_whatever_the_queues_and_slots(
+async def test_four_connections_for_any_number_of_queues_and_slots(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect, opened = asyncpg.connect, list[Any]()
@@ -83,7 +83,7 @@ async def test_four_connections_whatever_the_queues_and_slots(
         opened.append(await connect(*args, **options))
         return opened[-1]
 
-    # Counted at this end: the server may take long to notice that a connection was let go.
+    # Counted by the client: the server may notice the end of a connection late.
     monkeypatch.setattr(asyncpg, "connect", noted)
     forge = Forge(url)
 

@@ -54,7 +54,7 @@ def eight(url: str, jobs: int) -> None:
 
 
 def hold(url: str, lease: str) -> None:
-    """Take a job and keep it until somebody puts an end to it."""
+    """Take a job and keep it until the process is killed."""
     queue = JobQueue.open(url)
     job = queue.dequeue(lease=lease)
     assert job is not None
@@ -78,7 +78,7 @@ def hold_and_complete(url: str, lease: str) -> None:
 
 
 def poison(url: str) -> None:
-    """A job that kills whoever works on it."""
+    """A job that kills the process that runs it."""
     queue = JobQueue.open(url)
     job = queue.dequeue()
     say("nothing" if job is None else job.attempts)

@@ -30,7 +30,7 @@ def queue(tmp_path: Path) -> Iterator[JobQueue]:
 def working(
     queue: JobQueue, handler: Callable[[Job], Any], *, workers: int = 1, **how: Any
 ) -> Iterator[threading.Event]:
-    """Workers beside the test; at its end they are told to stop and must have stopped."""
+    """Workers on a thread during a test; at its end ``stop`` is set and the thread must end."""
     stop = threading.Event()
     run = (
         (lambda: queue.work(handler, stop=stop, **how))

@@ -150,7 +150,7 @@ def test_a_job_is_traced_from_enqueue_to_result(project_root: Path, tmp_path: Pa
     told = way.traced(source, f"sqlite:///{tmp_path}/jobs.db", windows=5)
     for public in (forge_jobs.AsyncTask.enqueue, forge_jobs.Job.result):
         assert function(public, source) in told.on_the_way
-    # Start-up was over before the first window, and nobody asked for the record.
+    # Start-up ended before the first window, and the record was not requested.
     for other in (forge_jobs.Forge.worker, forge_jobs.Job.refresh):
         assert function(other, source) not in told.seen
     folders = shape.by_folder(told.files)

@@ -48,7 +48,7 @@ def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
     assert "UNSTEADY" not in said
 
 
-def test_many_failures_get_no_second_look(tmp_path: Path) -> None:
+def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
     text = "".join(f"def test_{n}():\n    assert False\n\n" for n in range(4))
     code, said = run(tmp_path, text)
     assert code == 1

@@ -133,7 +133,7 @@ def test_u3_a_page_of_a_wheel_from_a_clean_clone_works_in_the_browser(
     assert run(programs / "forge", "enqueue", "note", "{}", "--url", url).returncode == 0
     refused: list[str] = []
 
-    def look(response: Response) -> None:
+    def record(response: Response) -> None:
         if response.status >= 400:
             refused.append(f"{response.status} {response.url}")
 
@@ -143,7 +143,7 @@ def test_u3_a_page_of_a_wheel_from_a_clean_clone_works_in_the_browser(
         # fails this test for anything in its console: errors, refusals of the content policy
         open_window(browser, address) as page,
     ):
-        page.on("response", look)
+        page.on("response", record)
         page.goto("/")
         for chart in ("flow", "waited", "ran"):
             canvas = page.locator(f"#plot-{chart} canvas")

@@ -84,7 +84,7 @@ async def test_full_in_the_address_is_full_throughout(path: Path) -> None:
     await store.close()
 
 
-async def test_write_ahead_log_without_automatic_checkpoints(store: SqliteStore) -> None:
+async def test_the_wal_has_no_automatic_checkpoints(store: SqliteStore) -> None:
     store.enqueue_sync([A_JOB])
     connection: sqlite3.Connection = store._writer.connection  # type: ignore
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

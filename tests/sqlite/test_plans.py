@@ -79,8 +79,8 @@ def test_a_claim_gives_the_right_jobs_in_the_right_order(connection: sqlite3.Con
 
 
 def test_statistics_of_a_flooded_table_do_not_mislead_the_planner(tmp_path: Path) -> None:
-    """Analysed while nearly everything is pending in one queue, the table looks cheaper than its
-    indexes; by the time it is mostly done it is not."""
+    """Analysed while nearly all jobs are pending in one queue, a table scan has a lower estimated
+    cost than the indexes; once most jobs are done it is slower."""
     schema.migrate(DatabaseFile.at(tmp_path / "jobs.db"), SYSTEM_CLOCK, SYSTEM_ENTROPY)
     flooded = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     flooded.execute(FILL, (5_000,))

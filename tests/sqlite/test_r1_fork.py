@@ -1,8 +1,8 @@
 """R1: a fork never costs a job or the file, however and whenever a program forks.
 
-Each round is a program of its own (forking_program.py) on a file of its own, beside a third process
-that opens, writes and closes all the time. What holds after it: no child hung, the file is sound,
-and every job that a process was told is stored is in it.
+Each run is a separate program (forking_program.py) on a separate file, while a third process opens,
+writes and closes all the time. Afterwards no child hung, the file is sound, and every job that was
+acknowledged to a process is in it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from forge_jobs.store.store import Subscription
 
 PROGRAM = Path(__file__).parent / "forking_program.py"
 ORDERS = ("first", "last")
-# How many processes write down that they came to their end.
+# How many processes record that they ended.
 ENDS = {"daemon": 1, "preload": 3, "multiprocessing": 3, "handler": 4, "busy": 6, "storm": 6}
 LIMIT_S = 60.0
 
@@ -190,7 +190,7 @@ async def test_r1_subscriptions_and_calls_of_the_parent_go_on(path: Path) -> Non
 
 
 @pytest.mark.processes
-def test_r1_a_dead_worker_looks_dead_although_its_child_lives(path: Path) -> None:
+def test_r1_a_dead_worker_is_detected_although_its_child_lives(path: Path) -> None:
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

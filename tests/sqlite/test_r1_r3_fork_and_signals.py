@@ -50,7 +50,7 @@ def test_r1_r3_a_signal_in_the_middle_of_a_fork_leaves_no_lock_held(
         tracing = raised_at(point, _fork)
         raised += tracing.raised
         with not_stuck(tracing.where):
-            # Neither the writer's lock nor the turn of another fork is left behind.
+            # Neither the writer's lock nor the lock between forks stays held.
             task.enqueue()
             _fork()
             task.enqueue()

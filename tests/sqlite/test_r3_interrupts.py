@@ -1,6 +1,6 @@
-"""R3: an exception out of a signal handler, anywhere in a call, leaves nothing behind on SQLite.
+"""R3: an exception from a signal handler, anywhere in a call, leaves SQLite consistent.
 
-A call that was interrupted has happened whole or not at all. No transaction stays open, no lock is
+An interrupted call took effect completely or not at all. No transaction stays open, no lock is
 held, no thread is stuck, and later calls behave as usual.
 """
 
@@ -128,7 +128,7 @@ def _bulk(bench: Bench, number: int) -> None:
 @pytest.mark.parametrize(
     ("call", "whole"), [(_plain, 1), (_with_body, 1), (_keyed, 1), (_bulk, BULK)]
 )
-def test_r3_an_enqueue_happens_whole_or_not_at_all(
+def test_r3_an_enqueue_is_atomic(
     bench: Bench,
     call: Callable[[Bench, int], None],
     whole: int,
@@ -151,7 +151,7 @@ def test_r3_an_enqueue_happens_whole_or_not_at_all(
 
 @pytest.mark.parametrize("began", [True, False])
 def test_r3_a_call_inside_a_users_transaction_is_atomic(bench: Bench, began: bool) -> None:
-    """Whatever the user then does, commit or roll back, the call is in it whole or not at all."""
+    """Whether the user then commits or rolls back, all jobs of the call are in it or none."""
     mine = sqlite3.connect(bench.path)
     mine.execute("CREATE TABLE orders (id INTEGER)")
 
@@ -211,7 +211,7 @@ async def _alive(_: object) -> bool:
 
 
 def test_r3_opening_and_closing(tmp_path: Path) -> None:
-    """An interrupted opening is begun anew by the next call, an interrupted closing is finished."""
+    """The next call repeats an interrupted ``open`` and completes an interrupted ``close``."""
     threads = set(threading.enumerate())
     forges = [Forge(f"sqlite:///{tmp_path}/0.db")]
 

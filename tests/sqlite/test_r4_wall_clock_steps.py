@@ -36,7 +36,7 @@ async def ours(path: Path, clock: MovableClock) -> AsyncGenerator[SqliteStore, N
 
 @pytest_asyncio.fixture
 async def other(path: Path, clock: MovableClock) -> AsyncGenerator[SqliteStore, None]:
-    """Another process as far as the file is concerned: it sees lock and stamp from outside."""
+    """A second store, like that of another process: it probes the lock and the record."""
     opened = SqliteStore(path, clock=clock)
     await opened.open()
     yield opened

@@ -17,7 +17,7 @@ def test_blocks_by_name_without_comments() -> None:
         text["two"]
 
 
-def test_numbered_places_become_plain_ones_and_their_values_line_up() -> None:
+def test_numbered_placeholders_become_plain_ones_with_their_values_in_order() -> None:
     text = SqlText(
         "x.sql", "-- name: a\n-- Why.\nSELECT ?2, ?1, ?2;\n-- name: b\n-- B.\nSELECT ?1, ?2;"
     )

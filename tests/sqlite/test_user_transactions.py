@@ -159,7 +159,7 @@ async def test_many_jobs_and_their_counters(
     assert minute.enqueued == 100
 
 
-async def test_a_store_opens_beside_a_long_transaction(
+async def test_a_store_opens_during_a_long_transaction(
     store: SqliteStore, connection: sqlite3.Connection, path: Path
 ) -> None:
     connection.execute("INSERT INTO orders (what) VALUES ('bread')")

@@ -154,7 +154,7 @@ def cluster(shared_url: str, tmp_path: Path, releases: dict[str, Path]) -> Itera
 
 
 async def until_all_finished(cluster: Cluster, seconds: float = 60) -> dict[str, JobRecord]:
-    """Every job that a producer was told of, once it has a terminal state; by the old release."""
+    """Wait until every acknowledged job has a terminal state, read by the old release."""
     store = open_store(cluster.url)
     await store.open(migrate=False)
     found: dict[str, JobRecord] = {}

@@ -1,6 +1,6 @@
-"""Jobs in Postgres, for one machine or many.
+"""The Postgres backend, for one machine or many.
 
-The server does the moves (``migrations``), in one round trip each where it matters; this package
-speaks to it through asyncpg, keeps no session state there, and needs at most four connections per
-process.
+Server functions (``functions``) make the transitions, on the hot paths one round trip each. The
+package connects by asyncpg, keeps no session state on the server, and needs at most four
+connections per process.
 """

@@ -1,11 +1,11 @@
-"""Where to begin looking in a queue whose line has a long dead tail.
+"""Claim watermarks: where a claim starts its search in a queue whose index has many dead entries.
 
-A claimed job leaves a dead entry at the front of its queue's index. Vacuum removes those, but not
-while some other session holds an old snapshot: then every claim would walk over all of them again.
-As soon as two searches walk over suspiciously many, this process remembers how far it got in each
-queue and priority and begins there. Jobs that appear below are found by a search from the front: at
-once after this process put jobs back itself, soon after a search that found too few, and every two
-seconds in any case.
+A claimed job leaves a dead entry at the front of its queue's index. Vacuum removes these, but not
+while another session holds an old snapshot; until then every claim would read all of them again.
+When two searches in a row read suspiciously many entries, this process remembers how far it got in
+each queue and priority and starts its searches there. Jobs that become pending below a watermark
+are found by a search from the front: at once after this process itself made jobs pending, 0.25 s
+after a search that found too few, and every two seconds in any case.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,60 +15,60 @@ from forge_jobs.core.job import ClaimedJob
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.jobs import Exchange, Want
 
-WIDEN_S: Final = 2.0
-SHORT_S: Final = 0.25
-MANY: Final = 2_000
-MANY_PER_JOB: Final = 4
+RESET_S: Final = 2.0
+EARLY_RESET_S: Final = 0.25
+LONG_SEARCH: Final = 2_000
+LONG_SEARCH_PER_JOB: Final = 4
 _MAX_PRIORITIES: Final = 32
 
 Position = tuple[int, int, int]
 
 
 class ClaimWatermarks:
-    """What this process knows about the fronts of its queues."""
+    """The watermarks of one process, by queue and priority. Off until searches get long."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[str, dict[int, Position]] = {}
-        self._looked_at = self._widen_at = 0.0
-        self._armed = self._was_long = False
+        self._watermarks: dict[str, dict[int, Position]] = {}
+        self._searched_at = self._reset_at = 0.0
+        self._active = self._last_was_long = False
 
-    def of(self, wants: Sequence[Want]) -> dict[str, list[Position]]:
-        """Positions by queue, by rising priority; none while all is well, or to look again."""
-        if not self._armed:
+    def positions(self, wants: Sequence[Want]) -> dict[str, list[Position]]:
+        """Where to start, by queue, in order of priority; empty to search from the front."""
+        if not self._active:
             return {}
-        if self._clock.mono() >= self._widen_at:
-            self._known.clear()
+        if self._clock.mono() >= self._reset_at:
+            self._watermarks.clear()
             return {}
         return {
             want.queue: sorted(known.values())
             for want in wants
-            if (known := self._known.get(want.queue))
+            if (known := self._watermarks.get(want.queue))
         }
 
     def forget(self, queues: Iterable[str]) -> None:
-        """Jobs of these queues became pending, perhaps below what is known."""
+        """Search these queues from the front: jobs became pending, perhaps below a watermark."""
         for queue in queues:
-            self._known.pop(queue, None)
+            self._watermarks.pop(queue, None)
 
-    def learn(self, request: Exchange, claims: Sequence[ClaimedJob], walked: int) -> None:
-        """What a round told about them; ``walked``: over how many entries of the index it went."""
+    def update(self, request: Exchange, claims: Sequence[ClaimedJob], walked: int) -> None:
+        """Update from an exchange; ``walked``: how many index entries its search read."""
         if not request.want or any(want.kinds for want in request.want):
-            # A search for some kinds walks over the others: it tells nothing about the front.
+            # A search for some kinds also reads entries of other kinds: its length means nothing.
             return
         now = self._clock.mono()
-        if not self._known:
-            # This search began at the front: it shows how things stand.
-            # The first one to walk over a tail that may go makes it short for the next.
-            long = walked > MANY + MANY_PER_JOB * len(claims)
-            self._armed, self._was_long = long and self._was_long, long
-            self._looked_at, self._widen_at = now, now + WIDEN_S
-        if not self._armed:
+        if not self._watermarks:
+            # This search started at the front, so its length counts. One long search is not enough:
+            # reading dead entries that no snapshot needs marks them, and the next search is short.
+            long = walked > LONG_SEARCH + LONG_SEARCH_PER_JOB * len(claims)
+            self._active, self._last_was_long = long and self._last_was_long, long
+            self._searched_at, self._reset_at = now, now + RESET_S
+        if not self._active:
             return
         if len(claims) < sum(want.free + want.prefetch for want in request.want):
-            self._widen_at = min(self._widen_at, self._looked_at + SHORT_S)
+            self._reset_at = min(self._reset_at, self._searched_at + EARLY_RESET_S)
         for job in claims:
-            known = self._known.setdefault(job.queue, {})
+            known = self._watermarks.setdefault(job.queue, {})
             if len(known) < _MAX_PRIORITIES or job.priority in known:
                 position = (job.priority, job.run_at, job.key)
                 known[job.priority] = max(position, known.get(job.priority, position))

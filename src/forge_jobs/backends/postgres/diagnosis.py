@@ -1,6 +1,6 @@
-"""Examines a Postgres server for ``forge doctor``: each finding comes with what to do about it.
+"""Examines a Postgres server for ``forge doctor``: each finding comes with a remedy.
 
-Only reads, on a connection of its own, so that it works while the pool does not.
+Only reads, on a separate connection, so that it works while the pool does not.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,8 @@ _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
 class Examination:
-    """One examination. ``notify_round_trip`` measures how long a notification takes; None: lost."""
+    """One examination. ``notify_round_trip`` measures how long a notification takes; None: it did
+    not arrive."""
 
     def __init__(
         self, server: Server, notify_round_trip: Callable[[], Awaitable[float | None]]
@@ -45,7 +46,7 @@ class Examination:
         except ForgeError as error:
             return [Finding(_ERROR, "server", str(error), "see the message")]
         try:
-            # Behind a pooler only a transaction keeps to one server process.
+            # Behind a pooler only a transaction stays on one server process.
             transaction = driver.transaction()
             await transaction.start()
             before = self._server.clock.now()
@@ -63,8 +64,10 @@ class Examination:
             ]
             await transaction.rollback()
         except Exception as error:
-            meant = error_mapping.meaning(error, place=self._server.address.place, exposed=False)
-            return [Finding(_ERROR, "server", str(meant), "see the message")]
+            mapped = error_mapping.translated(
+                error, location=self._server.address.location, may_have_committed=False
+            )
+            return [Finding(_ERROR, "server", str(mapped), "see the message")]
         finally:
             driver.terminate()
         findings.append(await self._notifications(pooled))
@@ -172,9 +175,9 @@ def _durability(facts: Row) -> list[Finding]:
     ]
 
 
-def _clock(ahead_s: float) -> Finding:
-    """Store time is the server's; users compare it with their own clock."""
-    text = f"this machine and the server differ by {abs(ahead_s):,.1f} s"
-    if abs(ahead_s) > _SKEW_WARN_S:
+def _clock(skew_s: float) -> Finding:
+    """Clock skew. Store time is the server's, but users compare it with their own clock."""
+    text = f"this machine and the server differ by {abs(skew_s):,.1f} s"
+    if abs(skew_s) > _SKEW_WARN_S:
         return Finding(_WARNING, "clock", text, "run a time service (NTP) on both")
     return Finding(_OK, "clock", text)

@@ -1,7 +1,8 @@
-"""The hot call on this side: requests into arrays, rows into claims and verdicts.
+"""The hot call: encodes an exchange as arguments of a server function and decodes its reply.
 
-One round trip when all ends are plain. Three things need more, in one transaction: jobs carried by
-an end, an on_dead task for a job that died, and a throttle, whose delay depends on the gate.
+It is one round trip when all finishes are plain. Three things need several statements in one
+transaction: finishes with successors, jobs that died and may have an ``on_dead`` task, and
+throttles, whose delay depends on the gate.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ from .enqueue import Enqueuer
 from .notify.notifier import Notifier
 
 _LIMIT_S: Final = 15.0
-_FEW: Final = 10
+# A claim that returned at most this many jobs counts as small.
+_SMALL_CLAIM: Final = 10
 _OUTCOMES: Final = frozenset(
     (event, target)
     for event in (
@@ -44,7 +46,9 @@ _DONE, _THROTTLE = Event.DONE, Event.THROTTLE
 _IS_DONE, _DEAD = JobStatus.DONE, JobStatus.DEAD
 
 
-class _End(Struct, frozen=True):
+class _OtherFinish(Struct, frozen=True):
+    """A finish that is not Done, as the server function reads it."""
+
     key: int
     epoch: int
     event: str
@@ -56,6 +60,9 @@ class _End(Struct, frozen=True):
 
 
 class _Head(Struct, frozen=True):
+    """The last row of a reply. ``missed``: finishes that were not applied, as (key, epoch, whether
+    they were applied before); ``walked``: how many index entries the claim read."""
+
     now: Instant
     alive: bool
     control: int
@@ -70,24 +77,24 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class Exchanger:
-    """Runs rounds of worker processes."""
+    """Runs the exchanges of worker processes."""
 
-    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer) -> None:
+    def __init__(self, server: Server, notifier: Notifier, enqueuer: Enqueuer) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._enqueuer = enqueuer
         self._sql = sql_files.statements("jobs", server.address.schema)
         self.floors = ClaimWatermarks(server.clock)
-        # Whether the last search found little: then the next most likely does so too.
-        self._scarce = True
+        # Whether the last claim returned few jobs: then the next one probably does too.
+        self._last_was_small = True
 
     async def exchange(self, request: Exchange) -> Exchanged:
-        """One round; see ``forge_jobs.store.jobs``."""
-        ends = _first_of_each(request.finish)
+        """One exchange; see ``forge_jobs.store.jobs``."""
+        finishes = _unique(request.finish)
         now = self._server.present.bind()
         woken: list[str] = []
-        if _is_plain(ends):
-            name, values = self._statement(request, ends)
+        if _is_plain(finishes):
+            name, values = self._statement(request, finishes)
             found = await self._server.ask(
                 self._sql[name], now, request.owner, request.number, *values, limit_s=_LIMIT_S
             )
@@ -96,7 +103,7 @@ class Exchanger:
         else:
 
             async def work(link: Link) -> tuple[Sequence[Row], _Head, list[str]]:
-                return await self._in_steps(link, request, ends, now)
+                return await self._in_steps(link, request, finishes, now)
 
             found, before, woken = await self._server.within(work, limit_s=_LIMIT_S)
             head = _head.decode(found[-1]["head"])
@@ -104,23 +111,23 @@ class Exchanger:
             woken += before.queues or ()
         claims = _claims(found, request)
         woken += head.queues or ()
-        self.floors.learn(request, claims, head.walked)
+        self.floors.update(request, claims, head.walked)
         if request.want:
-            self._scarce = len(claims) <= _FEW
+            self._last_was_small = len(claims) <= _SMALL_CLAIM
         self.floors.forget(woken)
-        await self._bell.notify(woken)
+        await self._notifier.notify(woken)
         return Exchanged(
             now=head.now,
             alive=head.alive,
             control_version=head.control,
-            verdicts=_verdicts(request.finish, ends, missed),
+            verdicts=_verdicts(request.finish, finishes, missed),
             claims=claims,
             cancels=head.cancels or (),
             next_due=head.next_due,
         )
 
     async def letters(self, link: Link, died: Sequence[int]) -> list[NewJob]:
-        """The on_dead tasks of jobs that died in this transaction."""
+        """The ``on_dead`` jobs of jobs that died in this transaction."""
         found = await link.fetch(self._sql["dead_letters"], died) if died else ()
         jobs: list[NewJob] = []
         for row in found:
@@ -140,44 +147,56 @@ class Exchanger:
         return jobs
 
     async def _in_steps(
-        self, link: Link, request: Exchange, ends: Sequence[Finish], now: Instant | None
+        self, link: Link, request: Exchange, finishes: Sequence[Finish], now: Instant | None
     ) -> tuple[Sequence[Row], _Head, list[str]]:
-        """Ends first, then the jobs they bring along, then claims, which may be among those."""
-        present = await link.row(self._sql["store_now"], now)
-        assert present is not None
-        at: Instant = present["now"]
-        delays = await self._throttles(link, request.owner, ends, at)
+        """Write the finishes, then their successors, then claim; successors can be claimed too."""
+        row = await link.row(self._sql["store_now"], now)
+        assert row is not None
+        at: Instant = row["now"]
+        delays = await self._throttles(link, request.owner, finishes, at)
         call = self._sql["exchange"]
         first = await link.fetch(
-            call, at, request.owner, request.number, *_before(request, ends, delays), *_NO_CLAIMS
+            call,
+            at,
+            request.owner,
+            request.number,
+            *_write_arguments(request, finishes, delays),
+            *_NO_CLAIMS,
         )
         head = _head.decode(first[-1]["head"])
         missed = {(key, epoch) for key, epoch, _ in head.missed or ()}
-        applied = [end for end in ends if (end.key, end.epoch) not in missed]
-        jobs = [job for end in applied for job in end.jobs]
-        died = [end.key for end in applied if end.status is JobStatus.DEAD]
+        applied = [finish for finish in finishes if (finish.key, finish.epoch) not in missed]
+        jobs = [job for finish in applied for job in finish.jobs]
+        died = [finish.key for finish in applied if finish.status is JobStatus.DEAD]
         jobs += await self.letters(link, died)
         if jobs:
             await self._enqueuer.insert(link, jobs, at)
         found = await link.fetch(
-            call, at, request.owner, request.number, *_NO_ENDS, *self._after(request)
+            call, at, request.owner, request.number, *_NO_WRITES, *self._claim_arguments(request)
         )
         return found, head, [job.queue for job in jobs]
 
     async def _throttles(
-        self, link: Link, owner: int, ends: Sequence[Finish], now: Instant
+        self, link: Link, owner: int, finishes: Sequence[Finish], now: Instant
     ) -> dict[int, float]:
-        """Close gates as the throttles among the ends demand; how long each job has to wait."""
+        """Close the gates of throttled finishes. Returns the delay of each job, by key."""
         hits = [
-            end for end in ends if end.event is Event.THROTTLE and end.status is JobStatus.SCHEDULED
+            finish
+            for finish in finishes
+            if finish.event is Event.THROTTLE and finish.status is JobStatus.SCHEDULED
         ]
         if not hits:
             return {}
         own = await link.fetch(
-            self._sql["own_throttles"], owner, [end.key for end in hits], [e.epoch for e in hits]
+            self._sql["own_throttles"],
+            owner,
+            [finish.key for finish in hits],
+            [finish.epoch for finish in hits],
         )
         queues: dict[int, str] = {row["id"]: row["queue"] for row in own}
-        named = {end.key: scope_gate(end.scope) for end in hits if end.scope is not None}
+        named = {
+            finish.key: scope_gate(finish.scope) for finish in hits if finish.scope is not None
+        }
         gates: dict[str, Gate] = {}
         curves: dict[str, Backoff | None] = {}
         wanted = sorted({*queues.values(), *(named[key] for key in queues if key in named)})
@@ -190,73 +209,76 @@ class Exchanger:
                 else None
             )
         before, delays = dict(gates), dict[int, float]()
-        for end in hits:
-            queue = queues.get(end.key)
+        for finish in hits:
+            queue = queues.get(finish.key)
             if queue is not None:
-                name, curve = named.get(end.key, queue), curves[queue]
-                if end.scope is not None and curve is None:
+                name, curve = named.get(finish.key, queue), curves[queue]
+                if finish.scope is not None and curve is None:
                     curve = SCOPE_CURVE
-                delay_s = throttle_delay_s(gates[name], end.delay_s, curve)
+                delay_s = throttle_delay_s(gates[name], finish.delay_s, curve)
                 gates[name] = throttled(gates[name], now, delay_s)
-                delays[end.key] = delay_s
+                delays[finish.key] = delay_s
         for queue in sorted(gates):
             gate = gates[queue]
             if gate != before[queue]:
                 await link.fetch(self._sql["close_gate"], queue, gate.until, gate.count, now)
         return delays
 
-    def _statement(self, request: Exchange, ends: Sequence[Finish]) -> tuple[str, list[Any]]:
-        """Which call does it, and its arguments."""
-        after = self._after(request)
-        *wants, floors, kinds = after
-        if self._scarce and _only_asks(request) and floors is None and kinds is None:
+    def _statement(self, request: Exchange, finishes: Sequence[Finish]) -> tuple[str, list[Any]]:
+        """The statement of a plain exchange, and its arguments."""
+        claim = self._claim_arguments(request)
+        *wants, watermarks, kinds = claim
+        if self._last_was_small and _only_claims(request) and watermarks is None and kinds is None:
             return "claim_waiting", wants
-        return "exchange", _before(request, ends, {}) + after
+        return "exchange", _write_arguments(request, finishes, {}) + claim
 
-    def _after(self, request: Exchange) -> list[Any]:
-        """What the claims of a round need."""
+    def _claim_arguments(self, request: Exchange) -> list[Any]:
+        """The arguments of the claims."""
         want = request.want
         if not want:
             return list(_NO_CLAIMS)
-        choosy = any(one.kinds for one in want)
-        floors = {} if choosy else self.floors.of(want)
+        by_kind = any(one.kinds for one in want)
+        watermarks = {} if by_kind else self.floors.positions(want)
         return [
             [one.queue for one in want],
             [one.free for one in want],
             [one.prefetch for one in want],
-            rows.as_json(floors) if floors else None,
-            [",".join(one.kinds) or None for one in want] if choosy else None,
+            rows.as_json(watermarks) if watermarks else None,
+            [",".join(one.kinds) or None for one in want] if by_kind else None,
         ]
 
 
-# The arguments of forge.exchange between the claims' own and the ends': see _before and _after.
-_NO_ENDS: Final = (None,) * 20
+# Arguments of ``forge.exchange`` for an exchange without writes, and for one without claims: see
+# ``_write_arguments`` and ``_claim_arguments``.
+_NO_WRITES: Final = (None,) * 20
 _NO_CLAIMS: Final = (None,) * 5
 
 
-def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float]) -> list[Any]:
-    """What ends, hand-backs, started marks and notes of a round need."""
-    done, timed = [end for end in ends if end.event is _DONE], request.timed
-    rest = () if len(done) == len(ends) else [
-        _End(
-            end.key, end.epoch, end.event.value, end.status.value,
-            delays.get(end.key, end.delay_s),
-            None if end.error is None else rows.storable(end.error), end.ran_s,
-            end.waited_s if timed and end.event is not Event.MISSING else None,
+def _write_arguments(
+    request: Exchange, finishes: Sequence[Finish], delays: dict[int, float]
+) -> list[Any]:
+    """The arguments of finishes, releases, start marks and notes."""
+    done, timed = [finish for finish in finishes if finish.event is _DONE], request.timed
+    rest = () if len(done) == len(finishes) else [
+        _OtherFinish(
+            finish.key, finish.epoch, finish.event.value, finish.status.value,
+            delays.get(finish.key, finish.delay_s),
+            None if finish.error is None else rows.storable(finish.error), finish.ran_s,
+            finish.waited_s if timed and finish.event is not Event.MISSING else None,
         )
-        for end in ends
-        if end.event is not _DONE
+        for finish in finishes
+        if finish.event is not _DONE
     ]  # fmt: skip
-    notes, lines = _said(request.notes)
+    notes, lines = _note_arguments(request.notes)
     return [
         *(
             (
-                [end.key for end in done],
-                [end.epoch for end in done],
-                _used([end.result for end in done]),
-                [end.ran_s for end in done],
-                rows.as_json([end.waited_s for end in done]) if timed else None,
-                *roll_up.written(done, timed=timed),
+                [finish.key for finish in done],
+                [finish.epoch for finish in done],
+                _if_any([finish.result for finish in done]),
+                [finish.ran_s for finish in done],
+                rows.as_json([finish.waited_s for finish in done]) if timed else None,
+                *roll_up.done_entries(done, timed=timed),
             )
             if done
             else (None,) * 13
@@ -269,37 +291,43 @@ def _before(request: Exchange, ends: Sequence[Finish], delays: dict[int, float])
     ]
 
 
-def _first_of_each(finishes: Sequence[Finish]) -> list[Finish]:
-    """The ends to send, by rising key: a repeat within one round is never applied."""
-    plain = {end.key for end in finishes if end.event is _DONE and end.status is _IS_DONE}
+def _unique(finishes: Sequence[Finish]) -> list[Finish]:
+    """The finishes to send, in order of their keys: of repeated ones only the first."""
+    plain = {
+        finish.key for finish in finishes if finish.event is _DONE and finish.status is _IS_DONE
+    }
     if len(plain) == len(finishes):
         return sorted(finishes, key=_key)
     seen: dict[tuple[int, int], Finish] = {}
-    for end in finishes:
-        if (end.event, end.status) not in _OUTCOMES:
-            raise Invalid(f"a claim cannot end as {end.status} by {end.event}")
-        seen.setdefault((end.key, end.epoch), end)
+    for finish in finishes:
+        if (finish.event, finish.status) not in _OUTCOMES:
+            raise Invalid(f"a claim cannot end as {finish.status} by {finish.event}")
+        seen.setdefault((finish.key, finish.epoch), finish)
     return sorted(seen.values(), key=_key)
 
 
-def _is_plain(ends: Sequence[Finish]) -> bool:
-    return not [end for end in ends if end.jobs or end.status is _DEAD or end.event is _THROTTLE]
+def _is_plain(finishes: Sequence[Finish]) -> bool:
+    return not [
+        finish
+        for finish in finishes
+        if finish.jobs or finish.status is _DEAD or finish.event is _THROTTLE
+    ]
 
 
 def _verdicts(
     finishes: Sequence[Finish],
-    ends: Sequence[Finish],
+    unique: Sequence[Finish],
     missed: Sequence[tuple[int, int, bool]] | None,
 ) -> list[Verdict]:
-    if not missed and len(ends) == len(finishes):
+    if not missed and len(unique) == len(finishes):
         return [Verdict.APPLIED] * len(finishes)
-    lost = {(key, epoch): already for key, epoch, already in missed or ()}
+    not_applied = {(key, epoch): already for key, epoch, already in missed or ()}
     seen: set[tuple[int, int]] = set()
     verdicts: list[Verdict] = []
-    for end in finishes:
-        claim = (end.key, end.epoch)
-        if claim in lost:
-            verdicts.append(Verdict.ALREADY if lost[claim] else Verdict.STALE)
+    for finish in finishes:
+        claim = (finish.key, finish.epoch)
+        if claim in not_applied:
+            verdicts.append(Verdict.ALREADY if not_applied[claim] else Verdict.STALE)
         else:
             verdicts.append(Verdict.ALREADY if claim in seen else Verdict.APPLIED)
         seen.add(claim)
@@ -309,25 +337,25 @@ def _verdicts(
 def _claims(found: Sequence[Row], request: Exchange) -> list[ClaimedJob]:
     claims = [rows.claimed(row) for row in found[:-1]]
     if len(request.want) == 1:
-        claims.sort(key=_in_line)
+        claims.sort(key=_claim_order)
     else:
-        place = {want.queue: n for n, want in enumerate(request.want)}
-        claims.sort(key=lambda job: (place[job.queue], job.priority, job.run_at, job.key))
+        order = {want.queue: n for n, want in enumerate(request.want)}
+        claims.sort(key=lambda job: (order[job.queue], job.priority, job.run_at, job.key))
     return claims
 
 
-def _in_line(job: ClaimedJob) -> tuple[int, int, int]:
+def _claim_order(job: ClaimedJob) -> tuple[int, int, int]:
     return (job.priority, job.run_at, job.key)
 
 
-def _used(column: list[Any]) -> list[Any] | None:
+def _if_any(column: list[Any]) -> list[Any] | None:
     return None if column.count(None) == len(column) else column
 
 
-def _only_asks(request: Exchange) -> bool:
-    """Whether a process has nothing to say."""
-    said = request.finish or request.release or request.started or request.notes
-    return bool(request.want) and not said
+def _only_claims(request: Exchange) -> bool:
+    """Whether an exchange writes nothing but claims."""
+    writes = request.finish or request.release or request.started or request.notes
+    return bool(request.want) and not writes
 
 
 def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]:
@@ -337,19 +365,19 @@ def _pairs(claims: Sequence[Claim]) -> tuple[list[int] | None, list[int] | None]
     return [claim.key for claim in ordered], [claim.epoch for claim in ordered]
 
 
-def _said(notes: Sequence[Note]) -> tuple[str | None, str | None]:
-    """Progress by claim, the last word of each, and all lines in their order."""
+def _note_arguments(notes: Sequence[Note]) -> tuple[str | None, str | None]:
+    """The last progress of each claim, and all log lines in their order, as JSON."""
     if not notes:
         return None, None
     progress: dict[tuple[int, int], dict[str, Any]] = {}
     lines: list[dict[str, Any]] = []
     for note in notes:
         key, epoch = note.claim.key, note.claim.epoch
-        said = progress.setdefault((key, epoch), {"key": key, "epoch": epoch})
+        last = progress.setdefault((key, epoch), {"key": key, "epoch": epoch})
         if note.progress is not None:
-            said["progress"] = note.progress
+            last["progress"] = note.progress
         if note.progress_note is not None:
-            said["note"] = rows.storable(note.progress_note)
+            last["note"] = rows.storable(note.progress_note)
         lines += (
             {
                 "key": key, "epoch": epoch, "at": line.at, "level": rows.storable(line.level),
@@ -357,8 +385,8 @@ def _said(notes: Sequence[Note]) -> tuple[str | None, str | None]:
             }
             for line in note.lines
         )  # fmt: skip
-    said_something = [said for said in progress.values() if len(said) > 2]
+    changed = [last for last in progress.values() if len(last) > 2]
     return (
-        rows.as_json(said_something) if said_something else None,
+        rows.as_json(changed) if changed else None,
         rows.as_json(lines) if lines else None,
     )

@@ -14,7 +14,7 @@ _PROBE_MAX_AGE_S: Final = 60.0
 
 
 class PostgresMaintenance:
-    """None of this needs a prior ``open``."""
+    """Maintenance of the database. No method needs the store to be open."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class PostgresMaintenance:
         return took_s
 
     async def _recent_probe(self) -> float | None:
-        """The last result, if it is recent. A probe costs a commit and two connections: a page
-        that refreshes every second, and after each commit, must not cause them."""
+        """The last result, if it is recent. A probe costs a commit and two connections: too much
+        for a page that refreshes every second and after each commit."""
         if (
             self._last_probe is None
             or self._server.clock.mono() - self._last_probe[0] > _PROBE_MAX_AGE_S
@@ -58,12 +58,14 @@ class PostgresMaintenance:
 
     async def size(self) -> StoreSize:
         address = self._server.address
-        wanted = sql_files.statements("maintenance", address.schema)["sizes"]
+        statement = sql_files.statements("maintenance", address.schema)["sizes"]
         driver = await self._server.connect(pooled=True)
         try:
-            found = await driver.fetch(wanted, address.schema)
+            found = await driver.fetch(statement, address.schema)
         except Exception as error:
-            raise error_mapping.meaning(error, place=address.place, exposed=False) from None
+            raise error_mapping.translated(
+                error, location=address.location, may_have_committed=False
+            ) from None
         finally:
             driver.terminate()
         parts = tuple((str(row["name"]), int(row["bytes"])) for row in found)
@@ -71,4 +73,4 @@ class PostgresMaintenance:
 
     def describe(self) -> dict[str, str]:
         address = self._server.address
-        return {"backend": "postgres", "place": address.place, "namespace": address.schema}
+        return {"backend": "postgres", "place": address.location, "namespace": address.schema}

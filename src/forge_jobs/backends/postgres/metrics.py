@@ -1,4 +1,8 @@
-"""The ledger contract on Postgres: the books are appended to by every move and folded by a tick."""
+"""The metrics contract on Postgres.
+
+Every transition appends a counter entry; a periodic service rolls the entries up into counters,
+minutes and totals.
+"""
 
 import msgspec
 from msgspec.structs import replace
@@ -20,11 +24,11 @@ _vitals_of = msgspec.json.Decoder(Vitals).decode
 
 
 class PostgresMetrics:
-    """What was counted and said; see ``forge_jobs.store.metrics``."""
+    """Counters, minutes, vitals, job logs and the audit; see ``forge_jobs.store.metrics``."""
 
-    def __init__(self, server: Server, looks: Queries) -> None:
+    def __init__(self, server: Server, queries: Queries) -> None:
         self._server = server
-        self._looks = looks
+        self._queries = queries
         self._sql = sql_files.statements("metrics", server.address.schema)
         self._logs = sql_files.statements("queries", server.address.schema)["job_logs"]
 
@@ -33,7 +37,7 @@ class PostgresMetrics:
         return [Count(row[0], rows.status_of(row[1]), row[2]) for row in found]
 
     async def count(self, filter: Filter, *, cap: int) -> CappedCount:
-        return await self._looks.count(filter, cap)
+        return await self._queries.count(filter, cap)
 
     async def oldest_due(self) -> dict[str, Instant]:
         found = await self._server.ask(self._sql["oldest_due"], writes=False)
@@ -43,22 +47,22 @@ class PostgresMetrics:
         self, *, since: Instant, until: Instant, queue: str | None = None
     ) -> list[Minute]:
         found = await self._server.ask(self._sql["minutes"], since, until, queue, writes=False)
-        return group_minutes(filter(roll_up.says_something, map(roll_up.read, found)))
+        return group_minutes(filter(roll_up.is_not_empty, map(roll_up.read_minute, found)))
 
     async def totals(self) -> list[Minute]:
         found = await self._server.ask(self._sql["totals"], writes=False)
-        return sum_totals(filter(roll_up.says_something, map(roll_up.read, found)))
+        return sum_totals(filter(roll_up.is_not_empty, map(roll_up.read_minute, found)))
 
     async def record_vitals(self, vitals: Vitals) -> None:
         async def work(link: Link) -> None:
             for part in (vitals, lifetime_part(vitals)):
                 empty = rows.as_json(Vitals(at=part.at, host_id=part.host_id))
-                # Processes share the second row: it has to be there before it can be locked.
+                # All processes share the row of the lifetime: it must exist before it is locked.
                 await link.fetch(self._sql["create_vitals"], part.at, part.host_id, empty)
                 known = await link.row(self._sql["lock_vitals"], part.at, part.host_id)
                 assert known is not None
-                whole = rows.as_json(merge_vitals([_vitals_of(known["sample"]), part]))
-                await link.fetch(self._sql["update_vitals"], part.at, part.host_id, whole)
+                merged = rows.as_json(merge_vitals([_vitals_of(known["sample"]), part]))
+                await link.fetch(self._sql["update_vitals"], part.at, part.host_id, merged)
 
         await self._server.within(work)
 
@@ -68,7 +72,7 @@ class PostgresMetrics:
 
     async def logs(self, job_id: str) -> list[LogLine]:
         async def work(link: Link) -> list[LogLine]:
-            [key] = await self._looks.keys_of(link, [job_id])
+            [key] = await self._queries.keys_of(link, [job_id])
             if key is None:
                 return []
             return [LogLine(row[0], row[1], row[2]) for row in await link.fetch(self._logs, key)]
@@ -80,8 +84,8 @@ class PostgresMetrics:
             return False
 
         async def work(link: Link) -> int:
-            lines = await link.fetch(self._sql["take_entries"], max(limit, 1))
-            changes, parts = roll_up.deltas(lines), roll_up.parts(lines)
+            entries = await link.fetch(self._sql["take_entries"], max(limit, 1))
+            changes, parts = roll_up.deltas(entries), roll_up.parts(entries)
             if changes:
                 await link.fetch(self._sql["add_counters"], rows.as_json(changes))
             if parts:
@@ -89,22 +93,24 @@ class PostgresMetrics:
                 totals = [roll_up.as_row(part) for part in sum_totals(parts)]
                 await link.fetch(self._sql["add_minutes"], rows.as_json(minutes))
                 await link.fetch(self._sql["add_totals"], rows.as_json(totals))
-            return len(lines)
+            return len(entries)
 
         return await self._server.within(work) >= limit
 
     async def purge_minutes(self, *, before: Instant, limit: int) -> int:
-        most = max(limit, 0)
-        minutes = await self._server.ask(self._sql["purge_minutes"], before, most)
-        return len(minutes) + len(await self._server.ask(self._sql["purge_vitals"], before, most))
+        max_rows = max(limit, 0)
+        minutes = await self._server.ask(self._sql["purge_minutes"], before, max_rows)
+        return len(minutes) + len(
+            await self._server.ask(self._sql["purge_vitals"], before, max_rows)
+        )
 
     async def stamp(self) -> str:
         row = await self._server.ask_row(self._sql["stamp"], writes=False)
         return "" if row is None else str(row["stamp"])
 
     async def record_action(self, entry: AuditEntry) -> None:
-        told = msgspec.json.encode(entry).decode()
-        await self._server.ask(self._sql["add_audit_entry"], entry.at, told)
+        encoded = msgspec.json.encode(entry).decode()
+        await self._server.ask(self._sql["add_audit_entry"], entry.at, encoded)
 
     async def actions(self, *, limit: int, after: int | None = None) -> list[AuditEntry]:
         top = MAX_KEY if after is None else after

@@ -1,7 +1,7 @@
-"""The process contract on Postgres: who is alive, who leads, what operators asked of them.
+"""The process contract on Postgres: registrations, heartbeats, leadership, slot shares, control.
 
-Beats, leaderships and the control poll go over the connection that listens, where there is one on
-the same event loop: a long call of somebody else must not cost a process its lease.
+Heartbeats, leaderships and the control poll use the connection that listens, if there is one on the
+same event loop: a process must not lose its lease because other calls occupy the pool.
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ _shares: Final = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 
 
 class PostgresProcesses:
-    """Who is alive; see ``forge_jobs.store.processes`` for what each method promises."""
+    """Worker processes; see ``forge_jobs.store.processes`` for the contract of each method."""
 
-    def __init__(self, server: Server, bell: Notifier, turns: ClaimTurns) -> None:
+    def __init__(self, server: Server, notifier: Notifier, turns: ClaimTurns) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._turns = turns
         self._sql = sql_files.statements("processes", server.address.schema)
-        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
-        self._operated = sql_files.statements("bulk", server.address.schema)[
+        self._store_now = sql_files.statements("jobs", server.address.schema)["store_now"]
+        self._raise_control_version = sql_files.statements("bulk", server.address.schema)[
             "raise_control_version"
         ]
 
@@ -53,7 +53,7 @@ class PostgresProcesses:
             replaces,
         )  # fmt: skip
         assert row is not None
-        self._turns.joined(row["id"])
+        self._turns.add_process(row["id"])
         return row["id"]
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
@@ -69,7 +69,7 @@ class PostgresProcesses:
             held = await link.fetch(self._sql["claims_of"], key)
             woken: list[str] = []
             if held:
-                now = await link.row(self._present, self._server.present.bind())
+                now = await link.row(self._store_now, self._server.present.bind())
                 assert now is not None
                 row = await link.row(
                     self._sql["release_claims"], now["now"], key, [job[0] for job in held],
@@ -79,8 +79,8 @@ class PostgresProcesses:
             await link.fetch(self._sql["deregister"], key)
             return woken
 
-        await self._bell.notify(await self._server.within(work))
-        self._turns.left(key)
+        await self._notifier.notify(await self._server.within(work))
+        self._turns.remove_process(key)
 
     async def remove_dead(self) -> int:
         return len(await self._server.ask(self._sql["delete_dead"]))
@@ -89,7 +89,7 @@ class PostgresProcesses:
         now = self._server.present.bind()
         found = await self._server.ask(self._sql["alive"], now, writes=False)
         records = [_record(row) for row in found]
-        self._turns.learn(records)
+        self._turns.update(records)
         return records
 
     async def control(self, key: int) -> Control:
@@ -101,30 +101,30 @@ class PostgresProcesses:
             now = self._server.present.bind()
             if not await link.fetch(self._sql["set_quiet"], now, host_id, quiet):
                 raise NotFound(f"no living worker process has the host_id {host_id!r}")
-            await link.fetch(self._operated)
+            await link.fetch(self._raise_control_version)
 
         await self._server.within(work)
-        await self._bell.notify([EVERYBODY])
+        await self._notifier.notify([EVERYBODY])
 
     async def share(self, *, max_slots: int) -> int:
         now = self._server.present.bind()
-        [look] = await self._server.ask(
+        [found] = await self._server.ask(
             self._sql["slot_share_changes"], now, max_slots, writes=False
         )
-        if not look["changes"]:
+        if not found["changes"]:
             return 0
         lock = f"forge-jobs:{self._server.address.schema}:share"
-        # May be repeated: the second time finds everything as it should be.
+        # Idempotent: a repeated call finds nothing to change.
         [row] = await self._server.ask(self._sql["assign_slot_shares"], now, max_slots, lock)
         if row["changed"]:
-            await self._bell.notify([EVERYBODY])
+            await self._notifier.notify([EVERYBODY])
         return row["changed"]
 
     async def release_slots(self, key: int, in_use: Sequence[SlotsInUse]) -> int:
         if not in_use:
             return 0
-        told = rows.as_json([structs.asdict(entry) for entry in in_use])
-        [row] = await self._server.ask(self._sql["release_slots"], key, told)
+        encoded = rows.as_json([structs.asdict(entry) for entry in in_use])
+        [row] = await self._server.ask(self._sql["release_slots"], key, encoded)
         return row["freed"]
 
     async def next_expiry(self) -> Instant | None:
@@ -161,5 +161,5 @@ def _record(row: Row) -> ProcessRecord:
         quiet=row["quiet"],
         shares={}
         if row["shares"] is None
-        else {queue: Share(*told) for queue, told in _shares.decode(row["shares"]).items()},
+        else {queue: Share(*share) for queue, share in _shares.decode(row["shares"]).items()},
     )

@@ -1,4 +1,4 @@
-"""Reading jobs: one by id, pages by filter, results for whoever waits."""
+"""Reads jobs: one by id, pages by filter, states and results for waiting callers."""
 
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
@@ -27,132 +27,139 @@ from .connection.driver import Row
 from .connection.server import Link, Server
 from .rows import MAX_KEY
 
-# So many keys are put in order in a few milliseconds.
+# Sorting this many keys takes a few milliseconds.
 _MAX_SORTED: Final = 50_000
-_LAST_NAME: Final = chr(0x10FFFF)
+_LAST_QUEUE: Final = chr(0x10FFFF)
 
 
 class Queries:
-    """Reads; nothing here changes anything."""
+    """Read-only queries. ``tag`` is the store's part of public job ids."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._sql = sql_files.statements("queries", server.address.schema)
-        self._books = sql_files.statements("metrics", server.address.schema)["count_plain"]
-        self._times = sql_files.statements("bulk", server.address.schema)["enqueue_times"]
+        self._count_by_kind = sql_files.statements("metrics", server.address.schema)["count_plain"]
+        self._enqueue_times = sql_files.statements("bulk", server.address.schema)["enqueue_times"]
         self.tag = 0
 
     async def get(self, job_id: str) -> JobRecord | None:
-        place = self._place(job_id)
-        if place is None:
+        row_key = self._row_key(job_id)
+        if row_key is None:
             return None
-        row = await self._server.ask_row(self._sql["job"], str(place[0]), writes=False)
-        if row is None or row["enqueued_at"] // 1000 != place[1]:
+        row = await self._server.ask_row(self._sql["job"], str(row_key[0]), writes=False)
+        if row is None or row["enqueued_at"] // 1000 != row_key[1]:
             return None
         return rows.record(row, self.tag)
 
     async def page(self, wanted: Filter, *, limit: int, after: Cursor | None) -> Page:
         async def work(link: Link) -> Page:
-            walked = await self.newest(link, wanted, limit=limit, after=after)
-            keys = walked.keys
+            scanned = await self.newest(link, wanted, limit=limit, after=after)
+            keys = scanned.keys
             found = await link.fetch(self._sql["job"], _joined(keys)) if keys else ()
             jobs = tuple(rows.record(row, self.tag) for row in found)
-            return Page(jobs, self.cursor(walked), walked.stopped, walked.rows_read)
+            return Page(jobs, self.cursor(scanned), scanned.stopped, scanned.rows_read)
 
         return await self._server.within(work, writes=False)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        places = [self._place(job_id) for job_id in job_ids]
-        keys = [place[0] for place in places if place is not None]
+        row_keys = [self._row_key(job_id) for job_id in job_ids]
+        keys = [row_key[0] for row_key in row_keys if row_key is not None]
         if not keys:
-            return [None] * len(places)
+            return [None] * len(row_keys)
         found = await self._server.ask(self._sql["peek"], _joined(keys), writes=False)
         known = {(row[0], row[1] // 1000): row for row in found}
-        answers: list[Peek | None] = []
-        for place in places:
-            row = None if place is None else known.get(place)
-            answers.append(None if row is None else Peek(rows.status_of(row[2]), row[3], row[4]))
-        return answers
+        replies: list[Peek | None] = []
+        for row_key in row_keys:
+            row = None if row_key is None else known.get(row_key)
+            replies.append(None if row is None else Peek(rows.status_of(row[2]), row[3], row[4]))
+        return replies
 
     async def newest(
         self, link: Link, wanted: Filter, *, limit: int, after: Cursor | None
     ) -> ScanResult:
         """Keys of up to ``limit`` matching jobs, newest first."""
-        below = MAX_KEY if after is None else self._position(after)
-        return await self._walked(link, wanted, max(limit, 1), below)
+        below = MAX_KEY if after is None else self._parse_cursor(after)
+        return await self._scan(link, wanted, max(limit, 1), below)
 
-    def cursor(self, walked: ScanResult) -> Cursor | None:
+    def cursor(self, scanned: ScanResult) -> Cursor | None:
         """Where the next page begins."""
-        return None if walked.resume_below is None else f"{self.tag:x}-{walked.resume_below:x}"
+        return None if scanned.resume_below is None else f"{self.tag:x}-{scanned.resume_below:x}"
 
     async def count(self, wanted: Filter, cap: int) -> CappedCount:
-        """How many jobs match, looking at no more than so many."""
+        """How many jobs match, counted up to ``cap``."""
         if pagination.is_counted(wanted):
-            told = await self._server.ask(self._books, wanted.queue, wanted.kind, writes=False)
-            matching = pagination.count_filter(_lines(told), wanted).matching
+            found = await self._server.ask(
+                self._count_by_kind, wanted.queue, wanted.kind, writes=False
+            )
+            matching = pagination.count_filter(_counters(found), wanted).matching
             return CappedCount(min(matching, cap), matching > cap)
 
         async def work(link: Link) -> ScanResult:
-            return await self._walked(link, wanted, cap, MAX_KEY, counting=True)
+            return await self._scan(link, wanted, cap, MAX_KEY, counting=True)
 
-        walked = await self._server.within(work, writes=False)
-        return CappedCount(len(walked.keys), walked.resume_below is not None)
+        scanned = await self._server.within(work, writes=False)
+        return CappedCount(len(scanned.keys), scanned.resume_below is not None)
 
-    async def _walked(
+    async def _scan(
         self, link: Link, wanted: Filter, limit: int, below: int, *, counting: bool = False
     ) -> ScanResult:
         steps = pagination.scan(
             wanted, _sources, limit=limit, below=below, exact=wanted == Filter(), counting=counting
         )
-        answer: Any = None
+        reply: Any = None
         await link.fetch(self._sql["index_scans_only"])
         try:
             while True:
-                answer = await self._answer(link, wanted, steps.send(answer))
+                reply = await self._run(link, wanted, steps.send(reply))
         except StopIteration as end:
             return end.value
 
-    async def _answer(self, link: Link, wanted: Filter, question: ScanQuery) -> Any:
-        match question:
+    async def _run(self, link: Link, wanted: Filter, query: ScanQuery) -> Any:
+        match query:
             case CountersQuery():
-                return _lines(await link.fetch(self._books, wanted.queue, None))
+                return _counters(await link.fetch(self._count_by_kind, wanted.queue, None))
             case KeyRangeQuery():
                 row = await link.row(self._sql["key_range"])
                 return None if row is None or row[0] is None else (row[0], row[1])
             case KeyProbe(key):
                 row = await link.row(self._sql["at_or_after"], key)
                 return None if row is None else (row[0], row[1])
-            case KeysQuery(sources, below, most):
-                queues = (wanted.queue or "", wanted.queue or _LAST_NAME)
-                values = (below, most, *queues, wanted.dedupe_key or "")
-                found = await link.fetch(self._keys_of(sources), *values)
+            case KeysQuery(sources, below, batch):
+                queues = (wanted.queue or "", wanted.queue or _LAST_QUEUE)
+                values = (below, batch, *queues, wanted.dedupe_key or "")
+                found = await link.fetch(self._keys_statement(sources), *values)
                 return [sorted(_split(row["keys"]), reverse=True) for row in found]
             case MatchQuery(keys) if wanted.error is None and wanted.payload is None:
-                row = await link.row(self._sql["matching_plain"], _joined(keys), *_plain(wanted))
+                row = await link.row(
+                    self._sql["matching_plain"], _joined(keys), *_plain_values(wanted)
+                )
                 return [(key, None, None) for key in _split(None if row is None else row[0])]
             case MatchQuery(keys):
                 values = _values(wanted)
                 found = await link.fetch(self._sql["matching"], _joined(keys), *values)
                 return [(row[0], row[1], row[2]) for row in found]
             case _:
-                assert_never(question)
+                assert_never(query)
 
-    def _keys_of(self, sources: tuple[str, ...]) -> str:
-        """One statement for all sources, so that a job that moves between them is not missed."""
+    def _keys_statement(self, sources: tuple[str, ...]) -> str:
+        """One statement, so one snapshot, for all sources: a job that changes from one source to
+        another in between is not missed."""
         return " UNION ALL ".join(self._sql[f"keys_of_{source}"] for source in (*sources, "none"))
 
     async def keys_of(self, link: Link, job_ids: Sequence[str]) -> list[int | None]:
-        """The keys behind public ids; None for one that is unknown, made up or not ours."""
-        places = [self._place(job_id) for job_id in job_ids]
-        keys = [place[0] for place in places if place is not None]
-        known = {(row[0], row[1] // 1000) for row in await link.fetch(self._times, keys)}
-        return [place[0] if place is not None and place in known else None for place in places]
+        """The keys of public ids; None for an id that is invalid, unknown or of another store."""
+        row_keys = [self._row_key(job_id) for job_id in job_ids]
+        keys = [row_key[0] for row_key in row_keys if row_key is not None]
+        known = {(row[0], row[1] // 1000) for row in await link.fetch(self._enqueue_times, keys)}
+        return [
+            row_key[0] if row_key is not None and row_key in known else None for row_key in row_keys
+        ]
 
-    def _place(self, job_id: str) -> tuple[int, int] | None:
-        place = ids.row_key(job_id, self.tag)
-        return None if place is None or place[0] > MAX_KEY else place
+    def _row_key(self, job_id: str) -> tuple[int, int] | None:
+        row_key = ids.row_key(job_id, self.tag)
+        return None if row_key is None or row_key[0] > MAX_KEY else row_key
 
-    def _position(self, cursor: Cursor) -> int:
+    def _parse_cursor(self, cursor: Cursor) -> int:
         tag, _, key = cursor.partition("-")
         try:
             if int(tag, 16) == self.tag and 0 <= int(key, 16) <= MAX_KEY:
@@ -166,8 +173,8 @@ def _joined(keys: Sequence[int]) -> str:
     return ",".join(map(str, keys))
 
 
-def _lines(found: Sequence[Row]) -> list[tuple[str, str, str, int]]:
-    """Of the books: queue, kind, state, jobs."""
+def _counters(found: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    """Rows of the counters: queue, kind, state, jobs."""
     return [(row[0], row[1], row[2], row[3]) for row in found]
 
 
@@ -175,7 +182,7 @@ def _split(keys: str | None) -> list[int]:
     return [] if not keys else list(map(int, keys.split(",")))
 
 
-def _plain(wanted: Filter) -> tuple[object, ...]:
+def _plain_values(wanted: Filter) -> tuple[object, ...]:
     values = _values(wanted)
     return (*values[:5], *values[6:8])
 
@@ -192,7 +199,7 @@ def _values(wanted: Filter) -> tuple[object, ...]:
 
 
 def _sources(wanted: Filter, counted: FilterCounts | None) -> tuple[str, ...]:
-    """Where to take keys from: indexes of the wanted states, if all of them have one to offer."""
+    """The sources of keys: the indexes of the wanted states, if each of them has one."""
     live = not wanted.statuses or any(status in LIVE for status in wanted.statuses)
     ended = not wanted.statuses or any(status not in LIVE for status in wanted.statuses)
     if wanted.dedupe_key is not None:
@@ -227,5 +234,5 @@ def _live_sources(wanted: Filter, counted: FilterCounts) -> tuple[str, ...]:
 def _ended_sources(wanted: Filter) -> tuple[str, ...]:
     if JobStatus.DONE in wanted.statuses:
         return ("ended",)
-    odd = (JobStatus.DEAD, JobStatus.CANCELLED)
-    return tuple(status.value for status in odd if status in wanted.statuses)
+    indexed = (JobStatus.DEAD, JobStatus.CANCELLED)
+    return tuple(status.value for status in indexed if status in wanted.statuses)

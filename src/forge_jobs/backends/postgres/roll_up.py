@@ -1,9 +1,9 @@
-"""From the lines of the ledger to counters, minutes and totals.
+"""Converts counter entries to counters, minutes and totals.
 
-A line of done jobs is made by their worker (``written``) and counted here: that is cheaper by far
-than counting on the server, which is the bottleneck. Samples are kept as the byte of their bucket.
-How long a job took depends on the instant at which the server writes its end, so that the line
-keeps when each was enqueued.
+The worker makes the entries of its done jobs (``done_entries``), and they are summed up here: far
+cheaper than on the server, which is the bottleneck. An entry holds a sample of a histogram as one
+byte, the number of its bucket. How long a job took is known only when the server writes its finish,
+so an entry holds the instant at which each job was enqueued.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from .connection.driver import Row
 
 _histogram_of = msgspec.json.Decoder(Histogram).decode
 _instant: Final = Packing(">q")
-_HANDED_BACK: Final = ("pending", "scheduled", "held")
+_RELEASED_TO: Final = ("pending", "scheduled", "held")
 
 
 class Delta(Struct, frozen=True, order=True):
@@ -36,39 +36,39 @@ class Delta(Struct, frozen=True, order=True):
     jobs: int
 
 
-def written(done: Sequence[Finish], *, timed: bool) -> list[list[Any]]:
-    """Lines about jobs that are done, one per queue and kind, as columns: queue, kind, jobs, sums
-    of the times waited and run, the buckets of each, and when each job was enqueued."""
+def done_entries(done: Sequence[Finish], *, timed: bool) -> list[list[Any]]:
+    """Entries for done jobs, one per queue and kind, as columns: queue, kind, jobs, sums of the
+    times waited and run, the buckets of each, and when each job was enqueued."""
     groups: dict[tuple[str, str], list[Finish]] = {}
-    for end in done:
-        name = (end.queue, end.kind)
+    for finish in done:
+        name = (finish.queue, finish.kind)
         if name in groups:
-            groups[name].append(end)
+            groups[name].append(finish)
         else:
-            groups[name] = [end]
-    lines: list[tuple[Any, ...]] = []
-    for (queue, kind), ends in groups.items():
+            groups[name] = [finish]
+    entries: list[tuple[Any, ...]] = []
+    for (queue, kind), group in groups.items():
         if timed:
-            waited = histogram([end.waited_s for end in ends])
-            ran = histogram([end.ran_s for end in ends])
-            lines.append((
-                queue, kind, len(ends), waited.sum_s, ran.sum_s, _bytes(waited), _bytes(ran),
-                pack(f">{len(ends)}q", *[end.enqueued_at for end in ends]),
+            waited = histogram([finish.waited_s for finish in group])
+            ran = histogram([finish.ran_s for finish in group])
+            entries.append((
+                queue, kind, len(group), waited.sum_s, ran.sum_s, _bytes(waited), _bytes(ran),
+                pack(f">{len(group)}q", *[finish.enqueued_at for finish in group]),
             ))  # fmt: skip
         else:
-            lines.append((queue, kind, len(ends), 0.0, 0.0, None, None, None))
-    return [list(column) for column in zip(*lines, strict=True)]
+            entries.append((queue, kind, len(group), 0.0, 0.0, None, None, None))
+    return [list(column) for column in zip(*entries, strict=True)]
 
 
-def part_of(line: Row) -> Minute:
-    """What one line of the ledger says about its minute."""
-    source, target, jobs = line["source"], line["target"], line["jobs"]
-    retried, throttled = line["retried"], line["throttled"]
-    back = source == "running" and target in _HANDED_BACK
+def part_of(entry: Row) -> Minute:
+    """What one entry adds to its minute."""
+    source, target, jobs = entry["source"], entry["target"], entry["jobs"]
+    retried, throttled = entry["retried"], entry["throttled"]
+    released = source == "running" and target in _RELEASED_TO
     return Minute(
-        at=line["at"],
-        queue=line["queue"],
-        kind=line["kind"],
+        at=entry["at"],
+        queue=entry["queue"],
+        kind=entry["kind"],
         enqueued=jobs if source is None else 0,
         started=jobs if target == "running" else 0,
         done=jobs if target == "done" else 0,
@@ -76,20 +76,20 @@ def part_of(line: Row) -> Minute:
         dead=jobs if target == "dead" else 0,
         cancelled=jobs if target == "cancelled" else 0,
         throttled=throttled,
-        released=jobs - retried - throttled if back else 0,
-        waited=_counted(line["waited_s"], line["waited_b"]),
-        ran=_counted(line["ran_s"], line["ran_b"]),
-        took=_took(line["ended_at"], line["enqueued_b"]),
+        released=jobs - retried - throttled if released else 0,
+        waited=_from_buckets(entry["waited_s"], entry["waited_b"]),
+        ran=_from_buckets(entry["ran_s"], entry["ran_b"]),
+        took=_took(entry["ended_at"], entry["enqueued_b"]),
     )
 
 
-def says_something(part: Minute) -> bool:
-    """Whether anything is left once the name is taken away: a promotion moves nothing here."""
+def is_not_empty(part: Minute) -> bool:
+    """Whether any number is not zero. A promotion, for example, adds nothing to a minute."""
     return part != Minute(at=part.at, queue=part.queue, kind=part.kind)
 
 
-def read(row: Row) -> Minute:
-    """A row of ``minutes`` or ``totals``: folded already, or a line."""
+def read_minute(row: Row) -> Minute:
+    """A row of the statements ``minutes`` or ``totals``: rolled up, or an entry that is not yet."""
     if row["source"] != "":
         return part_of(row)
     return Minute(
@@ -104,42 +104,42 @@ def read(row: Row) -> Minute:
         cancelled=row["cancelled"],
         throttled=row["throttled"],
         released=row["released"],
-        waited=_read(row["waited"]),
-        ran=_read(row["ran"]),
-        took=_read(row["took"]),
+        waited=_from_json(row["waited"]),
+        ran=_from_json(row["ran"]),
+        took=_from_json(row["took"]),
     )
 
 
 def as_row(part: Minute) -> dict[str, Any]:
-    """The same as an object for ``add_minutes`` and ``add_totals``; empty histograms are NULL."""
-    told = {name: getattr(part, name) for name in Minute.__struct_fields__}
+    """An argument of ``add_minutes`` and ``add_totals``; empty histograms are NULL."""
+    fields = {name: getattr(part, name) for name in Minute.__struct_fields__}
     for name in ("waited", "ran", "took"):
-        if told[name] == EMPTY:
-            told[name] = None
-    return told
+        if fields[name] == EMPTY:
+            fields[name] = None
+    return fields
 
 
-def deltas(lines: Iterable[Row]) -> list[Delta]:
-    """What the lines change about the numbers of jobs, in the order in which rows are locked."""
+def deltas(entries: Iterable[Row]) -> list[Delta]:
+    """The changes of the counters by these entries, in the order in which rows are locked."""
     sums: dict[tuple[str, str, str], int] = {}
-    for line in lines:
-        for status, jobs in ((line["source"], -line["jobs"]), (line["target"], line["jobs"])):
+    for entry in entries:
+        for status, jobs in ((entry["source"], -entry["jobs"]), (entry["target"], entry["jobs"])):
             if status is not None:
-                name = (line["queue"], line["kind"], status)
+                name = (entry["queue"], entry["kind"], status)
                 sums[name] = sums.get(name, 0) + jobs
     return sorted(Delta(*name, jobs) for name, jobs in sums.items() if jobs)
 
 
-def parts(lines: Sequence[Row]) -> list[Minute]:
-    """What the lines say about their minutes."""
-    return [part for part in map(part_of, lines) if says_something(part)]
+def parts(entries: Sequence[Row]) -> list[Minute]:
+    """What the entries add to their minutes."""
+    return [part for part in map(part_of, entries) if is_not_empty(part)]
 
 
 def _bytes(spans: Histogram) -> bytes:
     return b"".join([bytes((bucket,)) * samples for bucket, samples in spans.buckets.items()])
 
 
-def _counted(sum_s: float, buckets: bytes | None) -> Histogram:
+def _from_buckets(sum_s: float, buckets: bytes | None) -> Histogram:
     if not buckets:
         return EMPTY
     return Histogram(sum_s, dict(sorted(Counter(buckets).items())))
@@ -151,5 +151,5 @@ def _took(ended_at: Instant | None, enqueued: bytes | None) -> Histogram:
     return histogram((ended_at - at) / SECOND for (at,) in _instant.iter_unpack(enqueued))
 
 
-def _read(text: str | None) -> Histogram:
+def _from_json(text: str | None) -> Histogram:
     return EMPTY if text is None else _histogram_of(text)

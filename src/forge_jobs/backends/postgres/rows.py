@@ -1,4 +1,4 @@
-"""From rows to what people and workers read, and from requests to arrays."""
+"""Converts rows to job records and claims, and new jobs to arguments of statements."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -37,7 +37,7 @@ _stored_errors: Final = msgspec.json.Decoder(tuple[_StoredError, ...])
 
 
 def claimed(row: Row) -> ClaimedJob:
-    """One row of an exchange; its columns are in the order of the fields."""
+    """A claim from one row of an exchange; the columns are in the order of the fields."""
     (
         key, epoch, kind, queue, payload, attempts, max_attempts, enqueued_at, run_at, started,
         priority, crashes, timeout_s, throttled_since, missing_since, tags, limit_key, trace,
@@ -52,7 +52,7 @@ def claimed(row: Row) -> ClaimedJob:
 
 
 def record(row: Row, tag: int) -> JobRecord:
-    """A job, whole; see the statement ``job``."""
+    """A job with all its fields, from a row of the statement ``job``."""
     status = _STATES[row["status"]]
     errors = row["errors"]
     on_dead, order, options = row["on_dead"], row["lane_order"], row["options"]
@@ -99,51 +99,51 @@ def record(row: Row, tag: int) -> JobRecord:
 
 
 def status_of(text: str) -> JobStatus:
-    """The state behind its name."""
+    """The state of that name."""
     return _STATES[text]
 
 
 def successor_of(text: str) -> Successor:
-    """The ``on_dead`` of a job as it was stored."""
+    """The successor in the stored ``on_dead`` of a job."""
     return _successor.decode(text)
 
 
 def enqueued(row: Row, tag: int) -> Enqueued:
-    """One row of ``forge.enqueue``: place, key, instant, state, duplicate."""
+    """The reply for one row of ``forge.enqueue``: ordinal, key, instant, state, duplicate."""
     return Enqueued(row[1], ids.job_id(row[1], row[2], tag), row[4], _STATES[row[3]])
 
 
 def columns(jobs: Sequence[NewJob]) -> list[Any]:
-    """The arrays for ``forge.enqueue``; a column nobody uses is None."""
+    """The arrays for ``forge.enqueue``; a column that no job sets is None."""
     return [
         [job.kind for job in jobs],
         [job.queue for job in jobs],
         [job.payload for job in jobs],
         [job.priority for job in jobs],
         [job.max_attempts for job in jobs],
-        _used([job.delay_s or None for job in jobs]),
-        _used([job.run_at for job in jobs]),
-        _used([job.expires_s for job in jobs]),
-        _used([job.expires_at for job in jobs]),
-        _used([job.timeout_s for job in jobs]),
-        _used([job.dedupe_key for job in jobs]),
-        _used([job.dedupe_for_s for job in jobs]),
-        _used([job.unique_while is UniqueWhile.WAITING or None for job in jobs]),
-        _used([",".join(job.tags) if job.tags else None for job in jobs]),
-        _used([job.limit_key for job in jobs]),
-        _used([job.lane for job in jobs]),
-        _used([None if job.order is LaneOrder.NONE else job.order.value for job in jobs]),
-        _used([job.hold or None for job in jobs]),
-        _used([None if job.on_dead is None else as_json(job.on_dead) for job in jobs]),
-        _used([job.trace for job in jobs]),
-        _used([job.track or None for job in jobs]),
-        _used([None if job.options is None else as_json(job.options) for job in jobs]),
+        _if_any([job.delay_s or None for job in jobs]),
+        _if_any([job.run_at for job in jobs]),
+        _if_any([job.expires_s for job in jobs]),
+        _if_any([job.expires_at for job in jobs]),
+        _if_any([job.timeout_s for job in jobs]),
+        _if_any([job.dedupe_key for job in jobs]),
+        _if_any([job.dedupe_for_s for job in jobs]),
+        _if_any([job.unique_while is UniqueWhile.WAITING or None for job in jobs]),
+        _if_any([",".join(job.tags) if job.tags else None for job in jobs]),
+        _if_any([job.limit_key for job in jobs]),
+        _if_any([job.lane for job in jobs]),
+        _if_any([None if job.order is LaneOrder.NONE else job.order.value for job in jobs]),
+        _if_any([job.hold or None for job in jobs]),
+        _if_any([None if job.on_dead is None else as_json(job.on_dead) for job in jobs]),
+        _if_any([job.trace for job in jobs]),
+        _if_any([job.track or None for job in jobs]),
+        _if_any([None if job.options is None else as_json(job.options) for job in jobs]),
     ]
 
 
 def plain(job: NewJob) -> dict[str, Any]:
-    """A request for ``forge.enqueue_json``; what is not set is left out."""
-    plain: dict[str, Any] = {
+    """A job for ``forge.enqueue_json``; fields that are not set are left out."""
+    fields: dict[str, Any] = {
         "kind": job.kind,
         "queue": job.queue,
         "payload": job.payload.decode(),
@@ -167,7 +167,7 @@ def plain(job: NewJob) -> dict[str, Any]:
         "track": job.track or None,
         "options": None if job.options is None else as_json(job.options),
     }
-    return {name: value for name, value in plain.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def as_json(value: object) -> str:
@@ -175,7 +175,7 @@ def as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _used(column: list[Any]) -> list[Any] | None:
+def _if_any(column: list[Any]) -> list[Any] | None:
     for value in column:
         if value is not None:
             return column

@@ -21,15 +21,15 @@ from .connection import error_mapping
 from .connection.driver import Driver, Row
 from .connection.server import Server
 
-_MAINTENANCE: Final = ("postgres", "template1")
+_MAINTENANCE_DATABASES: Final = ("postgres", "template1")
 _TABLE: Final = re.compile(r"^CREATE TABLE forge\.(\w+)", re.MULTILINE)
 _DATABASE_EXISTS: Final = frozenset({"42P04", "23505"})
 _TABLE_EXISTS: Final = "42P07"
-_MAX_WAIT_FOR_TURN: Final = "60s"
+_MAX_WAIT_FOR_LOCK: Final = "60s"
 _MAX_WAIT_FOR_TABLES: Final = "10s"
 _ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
-# Tables about the schema itself, which no migration makes.
-_BOOKKEEPING: Final = {
+# Tables about the schema itself, which no migration creates.
+_SCHEMA_TABLES: Final = {
     "meta": '(name text COLLATE "C" PRIMARY KEY, value text NOT NULL)',
     "function_sets": (
         '(name text COLLATE "C" PRIMARY KEY, revision integer NOT NULL, functions text[] NOT NULL)'
@@ -51,7 +51,7 @@ class Found:
 
 
 async def status(server: Server) -> SchemaStatus:
-    """The state of the schema; without a database there is none."""
+    """The state of the schema; empty if the database does not exist."""
     try:
         return (await read_schema(server)).status
     except Exception as error:
@@ -61,14 +61,14 @@ async def status(server: Server) -> SchemaStatus:
 
 
 async def read_schema(server: Server) -> Found:
-    """The state of the schema. Raises for a server that cannot be used."""
+    """The state of the schema. Raises for a standby or a database that is not UTF8."""
     async with _setup(server) as driver, _transaction(driver):
         return await _found(server, driver)
 
 
 async def migrate(server: Server) -> Found:
     """Apply missing migrations and install newer functions, one process at a time; the others wait
-    and find it done."""
+    and then have nothing left to do."""
     async with _setup(server) as driver:
         async with _transaction(driver):
             found = await _found(server, driver)
@@ -94,11 +94,11 @@ async def create_database(server: Server) -> None:
         if not _no_database(error):
             raise
     name = server.address.database.replace('"', '""')
-    for place in _MAINTENANCE:
+    for database in _MAINTENANCE_DATABASES:
         try:
-            driver = await server.connect(pooled=True, database=place)
+            driver = await server.connect(pooled=True, database=database)
         except Exception as error:
-            if place == _MAINTENANCE[-1] or isinstance(error, ServerTooOld):
+            if database == _MAINTENANCE_DATABASES[-1] or isinstance(error, ServerTooOld):
                 raise
             del error
             continue
@@ -106,8 +106,8 @@ async def create_database(server: Server) -> None:
             await driver.execute(f'CREATE DATABASE "{name}"')
         except Exception as error:
             if error_mapping.code_of(error) not in _DATABASE_EXISTS:
-                raise error_mapping.meaning(
-                    error, place=server.address.place, exposed=True
+                raise error_mapping.translated(
+                    error, location=server.address.location, may_have_committed=True
                 ) from error
         finally:
             await driver.close(timeout=2.0)
@@ -131,13 +131,13 @@ async def _drop(server: Server) -> None:
         if (found.status.current or 0) > found.status.wanted:
             raise SchemaMismatch(
                 f"{_subject(server)} has version {found.status.current} and this release knows up "
-                f"to {found.status.wanted}: drop it with the release that made it"
+                f"to {found.status.wanted}: drop it with the release that created it"
             )
         functions = set(our_functions())
         if found.status.current is not None:
             installed = await _fetch(server, driver, "installed_functions")
             functions.update(row["name"] for row in installed)
-        names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), *_BOOKKEEPING))
+        names = ", ".join(f"{schema}.{name}" for name in (*our_tables(), *_SCHEMA_TABLES))
         await driver.execute(f"DROP TABLE IF EXISTS {names} CASCADE")
         for row in await _fetch(server, driver, "our_functions", schema, sorted(functions)):
             await driver.execute(f"DROP ROUTINE IF EXISTS {row['name']} CASCADE")
@@ -152,7 +152,7 @@ def check(server: Server, found: SchemaStatus) -> None:
 
 
 def our_tables() -> list[str]:
-    """Every table a migration makes."""
+    """Every table that a migration creates."""
     return [name for step in sql_files.steps() for name in _TABLE.findall(step.text)]
 
 
@@ -166,7 +166,7 @@ async def _apply(server: Server, driver: Driver) -> None:
     await _lock(server, driver)
     if not await _fetch(server, driver, "schema_exists", schema):
         await driver.execute(f"CREATE SCHEMA {schema}")
-    for name, columns in _BOOKKEEPING.items():
+    for name, columns in _SCHEMA_TABLES.items():
         await driver.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{name} {columns}")
     facts = await _meta(server, driver)
     status = _status(facts)
@@ -199,7 +199,7 @@ async def _install_functions(server: Server, driver: Driver, facts: Mapping[str,
 
 async def _lock(server: Server, driver: Driver) -> None:
     """Take the advisory lock, and bound the wait for the locks of tables."""
-    await _fetch(server, driver, "lock_timeout", _MAX_WAIT_FOR_TURN)
+    await _fetch(server, driver, "lock_timeout", _MAX_WAIT_FOR_LOCK)
     await _fetch(server, driver, "lock_schema", server.address.schema)
     await _fetch(server, driver, "lock_timeout", _MAX_WAIT_FOR_TABLES)
 
@@ -208,11 +208,11 @@ async def _found(server: Server, driver: Driver) -> Found:
     [probe] = await _fetch(server, driver, "probe")
     if probe["standby"]:
         raise Unavailable(
-            f"{server.address.place} is a standby that takes no writes: give the address of the "
+            f"{server.address.location} is a standby that takes no writes: give the address of the "
             "primary, or all hosts of the cluster"
         )
     if probe["encoding"] not in _ENCODINGS:
-        raise error_mapping.not_unicode(server.address.place, probe["encoding"])
+        raise error_mapping.not_unicode(server.address.location, probe["encoding"])
     pooled = server.address.pooled
     if pooled is None:
         pooled = probe["pid"] != driver.get_server_pid()
@@ -243,7 +243,7 @@ def _installed(facts: Mapping[str, str]) -> dict[str, int]:
 
 
 def _subject(server: Server) -> str:
-    return f"{server.address.place}: schema {server.address.schema!r}"
+    return f"{server.address.location}: schema {server.address.schema!r}"
 
 
 def _not_ours(server: Server) -> NotWritable:
@@ -273,15 +273,17 @@ async def _setup(server: Server) -> AsyncGenerator[Driver, None]:
     try:
         yield driver
     except Exception as error:
-        meant = error_mapping.meaning(error, place=server.address.place, exposed=False)
-        if error_mapping.code_of(error) == error_mapping.LOCK_WAIT:
-            meant = Unavailable(
+        mapped = error_mapping.translated(
+            error, location=server.address.location, may_have_committed=False
+        )
+        if error_mapping.code_of(error) == error_mapping.LOCK_TIMEOUT:
+            mapped = Unavailable(
                 f"{_subject(server)} is locked by another transaction: stop the workers or end "
                 "that transaction, try again"
             )
-        if meant is error:
+        if mapped is error:
             raise
-        raise meant from error
+        raise mapped from error
     finally:
         try:
             await driver.close(timeout=2.0)

@@ -25,10 +25,10 @@ def statements(file: str, schema: str) -> dict[str, str]:
 
 @cache
 def steps() -> tuple[Migration, ...]:
-    """All migrations, as written."""
+    """All migrations, with the schema name of the files."""
     return migrations.load(f"{_PACKAGE}.migrations")
 
 
 def within(text: str, schema: str) -> str:
-    """The same text for another schema."""
+    """The text with another schema's name."""
     return _SCHEMA.sub(f"{schema}.", text)

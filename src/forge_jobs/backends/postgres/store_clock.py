@@ -1,11 +1,11 @@
-"""Whose time it is: the server's, unless a test has put a clock in place."""
+"""The source of store time: the server's clock, unless a test has set another one."""
 
 from forge_jobs.core.instant import Instant
 from forge_jobs.kit.clock import Clock, is_machine_time
 
 
 class StoreClock:
-    """The source of store time."""
+    """Store time as an argument of statements."""
 
     __slots__ = ("_clock",)
 
@@ -13,8 +13,8 @@ class StoreClock:
         self._clock = clock
 
     def bind(self) -> Instant | None:
-        """The instant to bind into a statement; None leaves it to ``clock_timestamp()``.
+        """The instant to bind into a statement; None: the server uses ``clock_timestamp()``.
 
-        Decided at each call: a test may swap the clock of a Forge whose store is open.
+        Decided at each call, because a test may replace the clock of an open store.
         """
         return None if is_machine_time(self._clock) else self._clock.now()

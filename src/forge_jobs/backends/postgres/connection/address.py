@@ -1,6 +1,6 @@
-"""Reading ``postgresql://…``: which server, which schema, how to speak to it.
+"""Parses ``postgresql://…`` into the server, the schema and the connection options.
 
-Options of ours in the query: ``schema`` (default ``forge``), ``pooler`` (``auto``, ``on`` or
+Our own options in the query: ``schema`` (default ``forge``), ``pooler`` (``auto``, ``on`` or
 ``off``), ``listen_url`` (a direct address for notifications where the main one goes through a
 pooler).
 Everything else is left to the driver: ``host``, ``sslmode``, ``target_session_attrs`` and so on.
@@ -23,16 +23,17 @@ _FORM: Final = "write postgresql://user@host/database?schema=forge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the store is. ``dsn`` and ``listen_dsn`` may hold passwords: never show them.
+    """A parsed address. ``dsn`` and ``listen_dsn`` may hold passwords: never show them;
+    ``location`` is the address without secrets, for messages.
 
-    ``pooled`` True: a pooler in transaction mode stands between; None: find out.
+    ``pooled`` True: the address leads to a pooler in transaction mode; None: not known yet.
     """
 
     dsn: str
     listen_dsn: str
     schema: str
     pooled: bool | None
-    place: str
+    location: str
     database: str
     many_hosts: bool
 
@@ -48,7 +49,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Read an address. Raises BadUrl naming the part that is wrong, never a password."""
+    """Parse an address. Raises BadUrl naming the part that is wrong, never a password."""
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -67,14 +68,14 @@ def parse(url: str) -> Address:
         listen_dsn=dsn if listen is None else _listen(listen),
         schema=_schema(options.get("schema", DEFAULT_SCHEMA)),
         pooled=_pooled(options.get("pooler", "auto")),
-        place=_location(parts, pairs),
+        location=_location(parts, pairs),
         database=unquote(parts.path.lstrip("/")) or unquote(parts.username or ""),
         many_hosts="," in parts.netloc or "," in options.get("host", ""),
     )
 
 
 def _check_ports(parts: SplitResult) -> None:
-    """What looks like a wrong port may be the beginning of a password: it is not repeated."""
+    """The message does not repeat a wrong port: it may be the beginning of a password."""
     for host in parts.netloc.rpartition("@")[2].split(","):
         port = host.rpartition("]")[2].partition(":")[2]
         if port and not (port.isdecimal() and 0 < int(port) < 65_536):
@@ -117,7 +118,7 @@ def _without_ours(parts: SplitResult, pairs: list[tuple[str, str]]) -> str:
 
 
 def _location(parts: SplitResult, pairs: list[tuple[str, str]]) -> str:
-    """The address as people may see it."""
+    """The address without secrets, for messages."""
     shown = [(name, value) for name, value in pairs if name in ("schema", "host")]
     plain = parts._replace(query=urlencode(shown, safe="/"), fragment="")
     return redact.url(urlunsplit(plain))

@@ -1,6 +1,6 @@
-"""The little of asyncpg that is used here, with types, in one place.
+"""The part of asyncpg that this backend uses, as typed protocols, and work on its transports.
 
-asyncpg is imported by the first connection only, so that reading an address needs no driver.
+asyncpg is imported by the first connection only, so that parsing an address needs no driver.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from forge_jobs.core.errors import NotWritable
 CONNECT_S = 10.0
 IDLE_IN_TRANSACTION_S = 30.0
 _CACHED_STATEMENTS = 200
-# Reading the end of a connection, and closing it after that.
-_TURNS = 3
+# Iterations of the event loop that read the end of a connection and then close it.
+_END_ITERATIONS = 3
 _IMPORT_S = 5.0
 
 
@@ -41,7 +41,7 @@ class DriverTransaction(Protocol):
 
 
 class ServerSettings(Protocol):
-    """What the server said of itself when the connection was made."""
+    """Settings that the server reported when the connection was opened."""
 
     @property
     def server_version(self) -> str: ...
@@ -68,14 +68,15 @@ async def connect(
 ) -> Driver:
     """A new connection.
 
-    Behind a pooler no prepared statement may outlive its transaction; with several hosts the one
-    that takes writes is wanted. A process that is stopped in the middle of a transaction must not
-    hold its locks for ever: the server ends such a session. (A pooler would refuse to be told.)
+    Behind a pooler no prepared statement may outlive its transaction. With several hosts it
+    connects to the one that takes writes. A process that is stopped in the middle of a transaction
+    must not hold its locks for ever: ``idle_in_transaction_session_timeout`` makes the server end
+    such a session. (A pooler would refuse the setting.)
     """
     asyncpg = _driver_module()
-    more: Mapping[str, Any] = {}
+    extra: Mapping[str, Any] = {}
     if many_hosts and "target_session_attrs" not in dsn:
-        more = {"target_session_attrs": "read-write"}
+        extra = {"target_session_attrs": "read-write"}
     made = await asyncpg.connect(
         dsn,
         timeout=timeout_s,
@@ -90,97 +91,97 @@ async def connect(
                 "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S:.0f}s",
             }
         ),
-        **more,
+        **extra,
     )
     return cast("Driver", made)
 
 
-def has_news(driver: Driver) -> bool:
-    """Whether something arrived on an idle connection that its loop has not read yet."""
-    wire = _wire(driver)
-    if wire is None or wire.is_closing():
+def has_unread_data(driver: Driver) -> bool:
+    """Whether data arrived on an idle connection that its event loop has not read yet."""
+    transport = _transport(driver)
+    if transport is None or transport.is_closing():
         return True
-    news = select.poll()
-    news.register(wire.get_extra_info("socket").fileno(), select.POLLIN)
-    return bool(news.poll(0))
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def has_ended(driver: Driver) -> bool:
-    """Whether an idle connection is over. News are most likely its end: the loop gets the turns it
-    needs to see it."""
-    if has_news(driver):
-        for _ in range(_TURNS):
-            await turn()
+    """Whether an idle connection has ended. Unread data is most likely its end: the event loop runs
+    as many iterations as it needs to process that."""
+    if has_unread_data(driver):
+        for _ in range(_END_ITERATIONS):
+            await next_iteration()
     return driver.is_closed()
 
 
-async def turn() -> None:
-    """Let the event loop go round once."""
+async def next_iteration() -> None:
+    """Wait for the next iteration of the event loop."""
     loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
-    loop.call_soon(flush_news, came)
-    await came
+    future: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(resolve, future)
+    await future
 
 
-def flush_news(future: "asyncio.Future[None]") -> None:
-    """Give whoever waits the word, unless they went away."""
+def resolve(future: "asyncio.Future[None]") -> None:
+    """Wake the task that waits for a future, unless it was cancelled."""
     if not future.done():
         future.set_result(None)
 
 
-def cut(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
-    """End a connection from outside its event loop, which may be over."""
-    wire = _wire(driver)
+def force_close(driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+    """Close a connection from outside its event loop, which may be stopped or closed."""
+    transport = _transport(driver)
     if loop.is_running():
-        # Its own loop will see the end of it; nothing else of a running loop may be touched.
+        # Its loop will read the end of the stream; anything else here would not be thread-safe.
         with contextlib.suppress(Exception):
-            wire.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         return
     with contextlib.suppress(Exception):
         driver.terminate()
     if loop.is_closed():
-        # A closed loop calls nobody any more, so the last step of its transport is taken here.
+        # A closed loop runs no callbacks, so the transport's last one is called here.
         with contextlib.suppress(Exception):
-            wire._call_connection_lost(None)
+            transport._call_connection_lost(None)
 
 
 def disown(driver: Driver) -> None:
     """In a forked child: the connection is the parent's. It must neither be used nor closed, also
-    not by the garbage collector, which would take it out of the parent's event loop.
+    not by the garbage collector, which would unregister it from the parent's epoll.
 
-    The child's descriptor is made to lead nowhere. Nothing is sent by that; but while the child
-    kept it, the server would not see the end of the parent.
+    The child's descriptor is redirected to the null device. That sends nothing; but as long as the
+    child kept the socket open, the server would not see the end of the parent.
     """
-    wire = _wire(driver)
-    _disowned.append((driver, wire))
+    transport = _transport(driver)
+    _disowned.append((driver, transport))
     with contextlib.suppress(AttributeError):
         driver.__setattr__("_aborted", True)
     with contextlib.suppress(Exception):
-        if not wire.is_closing():
-            _lead_nowhere(wire.get_extra_info("socket").fileno())
+        if not transport.is_closing():
+            _redirect_to_null(transport.get_extra_info("socket").fileno())
 
 
-def _lead_nowhere(descriptor: int) -> None:
+def _redirect_to_null(descriptor: int) -> None:
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    # The number stays taken, so that whoever still knows it can do no harm with it.
-    os.dup2(nowhere, descriptor, inheritable=False)
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    # The number stays in use: code that still holds it cannot reach another file by it.
+    os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
 
 
 _disowned: list[object] = []
 
 
-def _wire(driver: Driver) -> Any:
-    """The transport with the socket, below TLS if there is any."""
-    transport = getattr(driver, "_transport", None)
-    return getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
+def _transport(driver: Driver) -> Any:
+    """The transport with the socket: below TLS, if the connection uses it."""
+    outer = getattr(driver, "_transport", None)
+    return getattr(getattr(outer, "_ssl_protocol", None), "_transport", outer)
 
 
 def _driver_module() -> Any:
     try:
-        with _importing.lock:
+        with _import_lock.lock:
             return import_module("asyncpg")
     except ImportError as error:
         raise NotWritable(
@@ -188,29 +189,29 @@ def _driver_module() -> Any:
         ) from error
 
 
-class _Importing:
-    """A child that is forked while another thread imports the driver could never import it: a fork
-    waits for the end of that, but not for ever."""
+class _ImportLock:
+    """Held while the driver is imported. A child that is forked during the import could never
+    import it itself, so a fork waits for the lock, at most ``_IMPORT_S``."""
 
     def __init__(self) -> None:
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         self.lock = threading.RLock()
 
     def before_fork(self) -> None:
         self.lock.acquire(timeout=_IMPORT_S)
 
     def after_fork_in_parent(self) -> None:
-        # An error says that the wait was in vain and another thread has the lock.
+        # RuntimeError: the wait timed out, and another thread holds the lock.
         with contextlib.suppress(RuntimeError):
             self.lock.release()
 
 
-_importing = _Importing()
+_import_lock = _ImportLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_importing.before_fork,
-        after_in_parent=_importing.after_fork_in_parent,
-        after_in_child=_importing.renew,
+        before=_import_lock.before_fork,
+        after_in_parent=_import_lock.after_fork_in_parent,
+        after_in_child=_import_lock.reset,
     )

@@ -1,8 +1,8 @@
-"""Connections, a few per process, however many threads and event loops call.
+"""The connection pool: a few connections per process for all its threads and event loops.
 
-A connection belongs to the event loop it was made on. Each loop has its own small set; what it does
-not need can be taken over by another loop (the connection is closed there and opened here). When a
-loop ends, its connections are closed with it.
+A connection belongs to the event loop it was opened on. Each loop has its own connections. At the
+maximum, another loop's idle connection is evicted: closed there, so that one can be opened here.
+When a loop ends, its connections are closed with it.
 """
 
 import asyncio
@@ -14,248 +14,251 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
 from typing import Final
 
-from .driver import Driver, cut, disown, flush_news, turn
+from .driver import Driver, disown, force_close, next_iteration, resolve
 
 MAX_POOL_SIZE: Final = 3
 PER_LOOP: Final = 2
 _CLOSE_S: Final = 2.0
-# A loop that does not let go of an idle connection by then is blocked, perhaps by who waits here.
-_PART_S: Final = 0.25
+# A loop that has not closed an evicted connection by then is blocked, perhaps by the very call that
+# waits for the eviction.
+_EVICT_S: Final = 0.25
 
 Connect = Callable[[], Awaitable[Driver]]
 
-# What a forked child got from its parent and must leave alone.
-_parents: Final[list[object]] = []
+# State a forked child inherited from its parent. Referenced for ever, so that the garbage collector
+# of the child does not finalize it.
+_inherited: Final[list[object]] = []
 
 
-class _Set:
-    """What one event loop holds: idle connections, those in use, and how many there are in all
-    (with those that are being made)."""
+class _LoopConnections:
+    """The connections of one event loop. ``size`` also counts those that are being opened."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.idle: list[Driver] = []
         self.busy: list[Driver] = []
-        self.parting: list[_Parting] = []
-        self.held = 0
-        self.keeper: AsyncGenerator[None, None] | None = None
+        self.evictions: list[_Eviction] = []
+        self.size = 0
+        self.closer: AsyncGenerator[None, None] | None = None
 
 
-class _Parting:
-    """An idle connection that goes, because another loop needs its place and waits for ``over``."""
+class _Eviction:
+    """The closing of an idle connection because another loop needs one and waits for ``done``."""
 
-    def __init__(self, held: "_Set", driver: Driver) -> None:
-        self.held = held
+    def __init__(self, connections: "_LoopConnections", driver: Driver) -> None:
+        self.connections = connections
         self.driver = driver
-        self.over: Future[None] = Future()
+        self.done: Future[None] = Future()
         self.task: asyncio.Task[None] | None = None
 
-    def begin(self) -> None:
-        """On the loop of the connection."""
-        if self in self.held.parting and self.task is None:
-            self.task = self.held.loop.create_task(self.finish())
+    def start(self) -> None:
+        """Close the connection; called on its own loop. Idempotent."""
+        if self in self.connections.evictions and self.task is None:
+            self.task = self.connections.loop.create_task(self._run())
 
-    async def finish(self) -> None:
+    async def _run(self) -> None:
         try:
             await _close(self.driver)
         finally:
-            self.gone()
-            self.over.set_result(None)
+            self._remove()
+            self.done.set_result(None)
 
-    def gone(self) -> None:
-        if self in self.held.parting:
-            self.held.parting.remove(self)
+    def _remove(self) -> None:
+        if self in self.connections.evictions:
+            self.connections.evictions.remove(self)
 
     async def wait(self) -> None:
-        """On the loop that needs the place."""
-        loop = self.held.loop
+        """Wait until the connection is closed; called on the loop that needs one. A loop that does
+        not run, or does not close it in time, has it closed by force."""
+        loop = self.connections.loop
         with contextlib.suppress(RuntimeError):
             if loop.is_running():
-                loop.call_soon_threadsafe(self.begin)
-                await asyncio.wait([asyncio.wrap_future(self.over)], timeout=_PART_S)
+                loop.call_soon_threadsafe(self.start)
+                await asyncio.wait([asyncio.wrap_future(self.done)], timeout=_EVICT_S)
         if not self.driver.is_closed():
             if not loop.is_running():
-                self.gone()
-            cut(self.driver, loop)
+                self._remove()
+            force_close(self.driver, loop)
 
 
 class _Waiter:
-    """A call that found nothing free."""
+    """A call that waits for a connection."""
 
-    __slots__ = ("future", "mine")
+    __slots__ = ("future", "own")
 
-    def __init__(self, mine: _Set) -> None:
-        self.mine = mine
-        self.future: asyncio.Future[None] = mine.loop.create_future()
+    def __init__(self, own: _LoopConnections) -> None:
+        self.own = own
+        self.future: asyncio.Future[None] = own.loop.create_future()
 
 
 class Pool:
-    """Gives connections out and takes them back; ``connect`` makes one on the running loop."""
+    """Connections by event loop. ``connect`` opens one on the running loop."""
 
     def __init__(
-        self, connect: Connect, *, most: int = MAX_POOL_SIZE, per_loop: int = PER_LOOP
+        self, connect: Connect, *, max_size: int = MAX_POOL_SIZE, per_loop: int = PER_LOOP
     ) -> None:
         self._connect = connect
-        self._most = most
+        self._max_size = max_size
         self._per_loop = per_loop
         self._guard = threading.Lock()
-        self._sets: dict[asyncio.AbstractEventLoop, _Set] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopConnections] = {}
         self._total = 0
         self._waiting: deque[_Waiter] = deque()
-        # What a loop has to say before its connections are closed.
+        # Called on a loop before its connections are closed: sends pending notifications.
         self.farewell: Callable[[], Awaitable[None]] | None = None
-        self._watch()
+        self._add_finalizer()
 
-    def take_idle(self) -> Driver | None:
-        """An idle connection of the running loop, if there is one and nobody waits for it."""
+    def acquire_idle(self) -> Driver | None:
+        """An idle connection of the running loop, if there is one and no call waits for it."""
         with self._guard:
-            mine = self._sets.get(asyncio.get_running_loop())
-            if mine is None or not mine.idle or self._waiting:
+            own = self._loops.get(asyncio.get_running_loop())
+            if own is None or not own.idle or self._waiting:
                 return None
-            found = self._idle(mine)
+            found = self._pop_idle(own)
             if found is not None:
-                mine.busy.append(found)
+                own.busy.append(found)
             return found
 
-    async def take(self) -> tuple[Driver, bool]:
+    async def acquire(self) -> tuple[Driver, bool]:
         """A connection of the running loop, and whether it was used before."""
-        mine = await self._mine()
+        own = await self._own_connections()
         waited = False
         while True:
             with self._guard:
-                found = self._idle(mine)
+                found = self._pop_idle(own)
                 if found is not None:
-                    mine.busy.append(found)
+                    own.busy.append(found)
                     self._wake()
                     return found, True
-                room, spare = self._room(mine)
-                waiter = None if room else self._wait(mine, first=waited)
-                # What a call was woken for it may not have needed, or no longer be allowed.
+                reserved, eviction = self._reserve(own)
+                waiter = None if reserved else self._add_waiter(own, first=waited)
+                # This call may not have used what it was woken for: another waiter may need it.
                 self._wake()
             if waiter is None:
-                return await self._make(mine, spare), False
-            await self._woken(waiter)
+                return await self._open(own, eviction), False
+            await self._wait(waiter)
             waited = True
 
-    def give_back(self, driver: Driver, *, broken: bool = False) -> None:
-        """Return a connection on the loop it was taken on. A broken one is dropped."""
+    def release(self, driver: Driver, *, broken: bool = False) -> None:
+        """Return a connection, on the loop it was acquired on. A broken one is dropped."""
         loop = asyncio.get_running_loop()
         keep = not (broken or driver.is_closed())
         if not keep:
             driver.terminate()
         with self._guard:
-            mine = self._sets.get(loop)
-            if mine is not None and driver in mine.busy:
-                mine.busy.remove(driver)
+            own = self._loops.get(loop)
+            if own is not None and driver in own.busy:
+                own.busy.remove(driver)
                 if keep:
-                    mine.idle.append(driver)
+                    own.idle.append(driver)
                 else:
-                    mine.held -= 1
+                    own.size -= 1
                     self._total -= 1
                 self._wake()
                 return
-        # Taken before the pool was closed: it counts nowhere any more.
+        # Acquired before the pool was closed: it is in no count any more.
         driver.terminate()
 
     async def close(self) -> None:
-        """Close what is idle, on every loop; what is in use is closed when it comes back."""
+        """Close the idle connections of all loops; those in use are closed on their release."""
         with self._guard:
-            sets = list(self._sets.values())
+            loops = list(self._loops.values())
         here = asyncio.get_running_loop()
-        for held in sets:
-            if held.loop is here:
-                await self._finish(held)
-            elif held.loop.is_running():
-                there = asyncio.run_coroutine_threadsafe(self._finish(held), held.loop)
+        for other in loops:
+            if other.loop is here:
+                await self._shut_down(other)
+            elif other.loop.is_running():
+                there = asyncio.run_coroutine_threadsafe(self._shut_down(other), other.loop)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.wrap_future(there), _CLOSE_S)
             else:
-                self._bury(held)
+                self._terminate_all(other)
 
     def abandon(self) -> None:
-        """In a forked child: forget everything without touching it."""
-        for held in self._sets.values():
-            for driver in (*held.idle, *held.busy, *(gone.driver for gone in held.parting)):
+        """In a forked child: forget all connections without closing them; they are the parent's."""
+        for other in self._loops.values():
+            for driver in (*other.idle, *other.busy, *(one.driver for one in other.evictions)):
                 disown(driver)
-        _parents.append((self._sets, self._waiting))
+        _inherited.append((self._loops, self._waiting))
         self._guard = threading.Lock()
-        self._sets = {}
+        self._loops = {}
         self._waiting = deque()
         self._total = 0
         self._finalizer.detach()
-        self._watch()
+        self._add_finalizer()
 
-    def _watch(self) -> None:
-        """A store that is dropped without being closed takes its connections along."""
-        self._finalizer = weakref.finalize(self, _release, self._sets)
+    def _add_finalizer(self) -> None:
+        """Terminate the connections of a store that is garbage-collected without being closed."""
+        self._finalizer = weakref.finalize(self, _terminate_leaked, self._loops)
         self._finalizer.atexit = False
 
     def count(self) -> int:
         """How many connections there are, over all loops."""
         return self._total
 
-    async def _mine(self) -> _Set:
+    async def _own_connections(self) -> _LoopConnections:
         loop = asyncio.get_running_loop()
         with self._guard:
-            mine = self._sets.get(loop)
-            over: list[_Set] = []
-            if mine is None:
-                over = [held for other, held in self._sets.items() if other.is_closed()]
-                mine = self._sets[loop] = _Set(loop)
-        for held in over:
-            self._bury(held)
-        if mine.keeper is None:
-            mine.keeper = _keep(weakref.ref(self), mine)
-            await anext(mine.keeper)
-        return mine
+            own = self._loops.get(loop)
+            closed: list[_LoopConnections] = []
+            if own is None:
+                closed = [other for other in self._loops.values() if other.loop.is_closed()]
+                own = self._loops[loop] = _LoopConnections(loop)
+        for other in closed:
+            self._terminate_all(other)
+        if own.closer is None:
+            own.closer = _close_with_loop(weakref.ref(self), own)
+            await anext(own.closer)
+        return own
 
-    async def leave(self, mine: _Set) -> None:
-        """The loop of this set ends."""
+    async def close_loop(self, own: _LoopConnections) -> None:
+        """Flush notifications, then close the connections of a loop that ends."""
         try:
             if self.farewell is not None:
                 await self.farewell()
         finally:
-            await self._end(mine)
+            await self._close_connections(own)
 
-    def _idle(self, mine: _Set) -> Driver | None:
-        while mine.idle:
-            driver = mine.idle.pop()
+    def _pop_idle(self, own: _LoopConnections) -> Driver | None:
+        while own.idle:
+            driver = own.idle.pop()
             if not driver.is_closed():
                 return driver
-            mine.held -= 1
+            own.size -= 1
             self._total -= 1
         return None
 
-    def _room(self, mine: _Set) -> tuple[bool, _Parting | None]:
-        """Whether this loop may have one more connection, and whose idle one has to go for it."""
-        if not self._may_grow(mine):
+    def _reserve(self, own: _LoopConnections) -> tuple[bool, _Eviction | None]:
+        """Reserve one more connection for this loop. Returns whether there was room, and the
+        eviction that makes it, at the maximum."""
+        if not self._may_grow(own):
             return False, None
-        spare = None
-        if self._total >= self._most:
-            rich = max((held for held in self._sets.values() if held.idle), key=_wealth)
-            spare = _Parting(rich, rich.idle.pop())
-            rich.parting.append(spare)
-            rich.held -= 1
+        eviction = None
+        if self._total >= self._max_size:
+            largest = max((other for other in self._loops.values() if other.idle), key=_size)
+            eviction = _Eviction(largest, largest.idle.pop())
+            largest.evictions.append(eviction)
+            largest.size -= 1
             self._total -= 1
-        mine.held += 1
+        own.size += 1
         self._total += 1
-        return True, spare
+        return True, eviction
 
-    def _may_grow(self, mine: _Set) -> bool:
-        if self._total < self._most:
-            return mine.held < self._per_loop
-        # A loop that has one waits for it: two that took from each other would do little else.
-        return mine.held == 0 and any(held.idle for held in self._sets.values())
+    def _may_grow(self, own: _LoopConnections) -> bool:
+        if self._total < self._max_size:
+            return own.size < self._per_loop
+        # A loop that has one waits for it: otherwise two loops could evict each other's for ever.
+        return own.size == 0 and any(other.idle for other in self._loops.values())
 
-    def _wait(self, mine: _Set, *, first: bool) -> _Waiter:
-        waiter = _Waiter(mine)
+    def _add_waiter(self, own: _LoopConnections, *, first: bool) -> _Waiter:
+        waiter = _Waiter(own)
         if first:
             self._waiting.appendleft(waiter)
         else:
             self._waiting.append(waiter)
         return waiter
 
-    async def _woken(self, waiter: _Waiter) -> None:
+    async def _wait(self, waiter: _Waiter) -> None:
         try:
             await waiter.future
         except asyncio.CancelledError:
@@ -263,103 +266,108 @@ class Pool:
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
                 else:
-                    # Woken and cancelled at once: somebody else must hear it.
+                    # Woken and cancelled at once: pass the wake-up on to the next waiter.
                     self._wake()
             raise
 
-    async def _make(self, mine: _Set, spare: _Parting | None) -> Driver:
+    async def _open(self, own: _LoopConnections, eviction: _Eviction | None) -> Driver:
         try:
-            if spare is not None:
-                await spare.wait()
+            if eviction is not None:
+                await eviction.wait()
             driver = await self._connect()
         except BaseException:
             with self._guard:
-                mine.held -= 1
+                own.size -= 1
                 self._total -= 1
                 self._wake()
             raise
         with self._guard:
-            mine.busy.append(driver)
+            own.busy.append(driver)
         return driver
 
     def _wake(self) -> None:
-        """Let the first who could go on now look again. Who looks wakes the next, so that nothing
-        stays idle that somebody waits for."""
+        """Wake the first waiter that can proceed now. Each call that proceeds wakes the next one,
+        so that no connection stays idle while a call waits for it."""
         for waiter in list(self._waiting):
-            if waiter.mine.idle or self._may_grow(waiter.mine):
+            if waiter.own.idle or self._may_grow(waiter.own):
                 self._waiting.remove(waiter)
-                # A loop that was closed hears nothing: the next one may.
+                # RuntimeError: the waiter's loop is closed. Try the next one.
                 with contextlib.suppress(RuntimeError):
-                    waiter.mine.loop.call_soon_threadsafe(flush_news, waiter.future)
+                    waiter.own.loop.call_soon_threadsafe(resolve, waiter.future)
                     return
 
-    async def _finish(self, mine: _Set) -> None:
-        """``_end`` through the keeper, which then is not left to the garbage collector."""
-        if mine.keeper is None:
-            await self._end(mine)
+    async def _shut_down(self, own: _LoopConnections) -> None:
+        """Close a loop's connections through its ``closer``, if it has one: an open asynchronous
+        generator would be left to the garbage collector."""
+        if own.closer is None:
+            await self._close_connections(own)
         else:
-            await mine.keeper.aclose()
+            await own.closer.aclose()
 
-    async def _end(self, mine: _Set) -> None:
-        for driver in self._drop(mine):
+    async def _close_connections(self, own: _LoopConnections) -> None:
+        for driver in self._remove(own):
             await _close(driver)
-        for parting in list(mine.parting):
-            parting.begin()
-            if parting.task is not None:
-                await asyncio.wait([parting.task])
-        # A socket is closed one turn of the loop after its connection.
-        await turn()
+        for eviction in list(own.evictions):
+            eviction.start()
+            if eviction.task is not None:
+                await asyncio.wait([eviction.task])
+        # A socket is closed one iteration of the loop after its connection.
+        await next_iteration()
 
-    def _drop(self, mine: _Set) -> list[Driver]:
+    def _remove(self, own: _LoopConnections) -> list[Driver]:
+        """Remove a loop from the pool and cancel its waiters. Returns its idle connections."""
         with self._guard:
-            if self._sets.get(mine.loop) is mine:
-                del self._sets[mine.loop]
-            idle, mine.idle = mine.idle, []
-            self._total -= mine.held
-            mine.held = 0
-            gone = [waiter for waiter in self._waiting if waiter.mine is mine]
+            if self._loops.get(own.loop) is own:
+                del self._loops[own.loop]
+            idle, own.idle = own.idle, []
+            self._total -= own.size
+            own.size = 0
+            gone = [waiter for waiter in self._waiting if waiter.own is own]
             for waiter in gone:
                 self._waiting.remove(waiter)
             self._wake()
         for waiter in gone:
             with contextlib.suppress(RuntimeError):
-                mine.loop.call_soon_threadsafe(waiter.future.cancel)
+                own.loop.call_soon_threadsafe(waiter.future.cancel)
         return idle
 
-    def _bury(self, held: _Set) -> None:
-        """End everything of a loop that does not run: nobody will give anything back there."""
-        parting, held.parting = held.parting, []
-        busy, held.busy = held.busy, []
-        for driver in (*self._drop(held), *busy, *(gone.driver for gone in parting)):
-            cut(driver, held.loop)
+    def _terminate_all(self, other: _LoopConnections) -> None:
+        """Terminate the connections of a loop that does not run, also those in use: no call on that
+        loop will release them."""
+        evictions, other.evictions = other.evictions, []
+        busy, other.busy = other.busy, []
+        for driver in (*self._remove(other), *busy, *(one.driver for one in evictions)):
+            force_close(driver, other.loop)
 
 
-def _wealth(held: _Set) -> int:
-    return held.held
+def _size(other: _LoopConnections) -> int:
+    return other.size
 
 
-async def _keep(pool: "weakref.ref[Pool]", mine: _Set) -> AsyncGenerator[None, None]:
-    # A loop that ends in good order closes its asynchronous generators last: the one moment at
-    # which connections can still be closed and nobody needs them any more.
+async def _close_with_loop(
+    pool: "weakref.ref[Pool]", own: _LoopConnections
+) -> AsyncGenerator[None, None]:
+    # ``asyncio.run`` closes asynchronous generators last, when all tasks have ended: connections
+    # can still be closed then, and no call needs one any more.
     try:
         yield
     finally:
-        owner = pool()
-        if owner is not None:
-            await owner.leave(mine)
+        alive = pool()
+        if alive is not None:
+            await alive.close_loop(own)
 
 
-def _release(sets: dict[asyncio.AbstractEventLoop, _Set]) -> None:
-    for held in sets.values():
-        drivers = [*held.idle, *held.busy, *(gone.driver for gone in held.parting)]
+def _terminate_leaked(loops: dict[asyncio.AbstractEventLoop, _LoopConnections]) -> None:
+    for other in loops.values():
+        drivers = [*other.idle, *other.busy, *(one.driver for one in other.evictions)]
         try:
-            if held.loop.is_running():
-                held.loop.call_soon_threadsafe(_terminate, drivers)
+            if other.loop.is_running():
+                other.loop.call_soon_threadsafe(_terminate, drivers)
                 continue
         except RuntimeError:
             pass
         for driver in drivers:
-            cut(driver, held.loop)
+            force_close(driver, other.loop)
 
 
 def _terminate(drivers: list[Driver]) -> None:

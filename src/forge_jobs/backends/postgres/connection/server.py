@@ -1,8 +1,8 @@
-"""How every call reaches the server: a connection, a time limit, and an error that says what holds.
+"""Runs all calls to the server: with a pooled connection, a time limit and mapped errors.
 
-``ask`` runs one statement that is a transaction by itself, ``within`` a transaction of several.
-Deadlocks and serialization failures are tried again; a connection that broke while it was idle is
-replaced unseen as long as nothing was sent that could have had an effect.
+``ask`` runs one statement in its own transaction, ``within`` several in one. Deadlocks and
+serialization failures are retried. A connection that broke while it was idle is replaced and the
+call retried, as long as nothing was sent that could have committed.
 """
 
 import asyncio
@@ -30,18 +30,21 @@ _PAUSE_S: Final = 0.02
 
 
 class Link:
-    """One connection in the hands of one call."""
+    """A connection while one call uses it.
 
-    __slots__ = ("driver", "exposed", "late")
+    ``may_have_committed``: a statement that commits was sent. ``timed_out``: the limit has passed.
+    """
+
+    __slots__ = ("driver", "may_have_committed", "timed_out")
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.exposed = False
-        self.late = False
+        self.may_have_committed = False
+        self.timed_out = False
 
-    def give_up(self) -> None:
-        """The time limit is over: whoever waits for an answer hears that the connection is gone."""
-        self.late = True
+    def time_out(self) -> None:
+        """Close the connection at the time limit: the waiting call gets a connection error."""
+        self.timed_out = True
         self.driver.terminate()
 
     async def fetch(self, query: str, *args: Any) -> Sequence[Row]:
@@ -49,28 +52,28 @@ class Link:
         return await self.driver.fetch(query, *args)
 
     async def row(self, query: str, *args: Any) -> Row | None:
-        """The first row of it, if any."""
+        """Run a statement and return its first row, if any."""
         rows = await self.driver.fetch(query, *args)
         return rows[0] if rows else None
 
 
-class OwnLine:
-    """A connection with a purpose of its own that takes small statements besides."""
+class DedicatedConnection:
+    """A connection outside the pool, made to listen, that also runs small statements."""
 
     def __init__(self, driver: Driver, *, pooled: bool) -> None:
         self.driver = driver
         self._pooled = pooled
         self.loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def here(self) -> bool:
-        """Whether it can be used from the running event loop."""
+    def is_usable(self) -> bool:
+        """Whether it is open and belongs to the running event loop."""
         return self.loop is asyncio.get_running_loop() and not self.driver.is_closed()
 
     @asynccontextmanager
     async def block(self) -> AsyncGenerator[None, None]:
-        """Its turn, and behind a pooler a transaction: only that keeps the server the same."""
-        async with self._turn:
+        """Exclusive use. Behind a pooler also a transaction, which pins one server process."""
+        async with self._lock:
             if not self._pooled:
                 yield
                 return
@@ -80,18 +83,19 @@ class OwnLine:
             await transaction.commit()
 
     async def fetch(self, query: str, *args: Any) -> Sequence[Row]:
-        """Run one statement within the limit for urgent ones; a line that fails is cut."""
+        """Run one statement within ``URGENT_S``; a connection that fails is terminated."""
         try:
             async with asyncio.timeout(URGENT_S), self.block():
                 return await self.driver.fetch(query, *args)
         except BaseException:
-            # Statements here are small and rare: a new line is simpler than a doubtful one.
+            # Statements here are small and rare: reconnecting is simpler than checking its state.
             self.driver.terminate()
             raise
 
 
 class Server:
-    """The database behind an address. ``opened`` holds once a first connection was fine."""
+    """The database at an address. ``opened``: the store is open, calls are allowed. ``line``: the
+    connection that listens, while there is one."""
 
     def __init__(self, address: Address, clock: Clock, entropy: Entropy) -> None:
         self.address = address
@@ -101,39 +105,39 @@ class Server:
         self.pool = Pool(self._connect)
         self.opened = False
         self.pooled = bool(address.pooled)
-        self.line: OwnLine | None = None
+        self.line: DedicatedConnection | None = None
 
     async def ask(
         self, query: str, *args: Any, writes: bool = True, limit_s: float = CALL_S
     ) -> Sequence[Row]:
-        """One statement, committed by itself. ``writes`` False: repeating it can do no harm."""
+        """Run one statement in its own transaction. ``writes`` False: it may be repeated."""
         if self.pooled:
             return await self.within(
                 lambda link: link.fetch(query, *args), writes=writes, limit_s=limit_s
             )
 
         def run(link: Link) -> Awaitable[Sequence[Row]]:
-            link.exposed = writes
+            link.may_have_committed = writes
             return link.driver.fetch(query, *args)
 
         return await self._call(run, limit_s)
 
     async def ask_row(self, query: str, *args: Any, writes: bool = True) -> Row | None:
-        """The first row of one statement."""
+        """Run one statement and return its first row, if any."""
         rows = await self.ask(query, *args, writes=writes)
         return rows[0] if rows else None
 
     async def ask_urgent(self, query: str, *args: Any) -> Sequence[Row]:
-        """One small statement that may be repeated and must not wait behind others: it goes over
-        the connection that listens, if that lives on this event loop."""
+        """Run one small statement that may be repeated and must not wait for a pooled connection:
+        on the connection that listens, if that belongs to this event loop."""
         line = self.line
-        if line is not None and line.here():
+        if line is not None and line.is_usable():
             try:
                 return await line.fetch(query, *args)
             except Exception as error:
                 if not error_mapping.is_lost(error):
-                    raise error_mapping.meaning(
-                        error, place=self.address.place, exposed=False
+                    raise error_mapping.translated(
+                        error, location=self.address.location, may_have_committed=False
                     ) from error
         return await self.ask(query, *args, writes=False, limit_s=URGENT_S)
 
@@ -144,7 +148,7 @@ class Server:
         writes: bool = True,
         limit_s: float = CALL_S,
     ) -> T:
-        """Several statements in one transaction. ``work`` may be called again from its start."""
+        """Run ``work`` in one transaction. A retry calls it again from its start."""
 
         async def run(link: Link) -> T:
             transaction = link.driver.transaction()
@@ -157,7 +161,7 @@ class Server:
                 ):
                     await transaction.rollback()
                 raise
-            link.exposed = writes
+            link.may_have_committed = writes
             await transaction.commit()
             return answer
 
@@ -165,71 +169,79 @@ class Server:
 
     async def _call(self, run: Callable[[Link], Awaitable[T]], limit_s: float) -> T:
         if not self.opened:
-            raise error_mapping.closed(self.address.place)
+            raise error_mapping.closed(self.address.location)
         for attempt in range(_TRIES):
-            link, used = self._at_hand(), True
+            link, used = self._idle_link(), True
             if link is None:
-                link, used = await self._link(limit_s)
-            # A timer alone: asyncio.timeout is a part of the price of a small call (0096).
-            limit = asyncio.get_running_loop().call_later(limit_s, link.give_up)
+                link, used = await self._acquire_link(limit_s)
+            # A bare timer: asyncio.timeout is a measurable part of a small call's cost (0096).
+            limit = asyncio.get_running_loop().call_later(limit_s, link.time_out)
             try:
                 try:
                     answer = await run(link)
                 finally:
-                    # Before the connection goes back: by then it may be somebody else's.
+                    # Before the release: afterwards another call may use the connection.
                     limit.cancel()
             except asyncio.CancelledError:
-                self.pool.give_back(link.driver, broken=True)
+                self.pool.release(link.driver, broken=True)
                 raise
             except Exception as raised:
-                error = TimeoutError() if link.late else raised
+                error = TimeoutError() if link.timed_out else raised
                 lost = error_mapping.is_lost(error)
-                self.pool.give_back(link.driver, broken=lost)
-                stale = lost and used and not link.exposed and not isinstance(error, TimeoutError)
+                self.pool.release(link.driver, broken=lost)
+                stale = (
+                    lost
+                    and used
+                    and not link.may_have_committed
+                    and not isinstance(error, TimeoutError)
+                )
                 if attempt + 1 < _TRIES and (error_mapping.may_repeat(error) or stale):
                     await self.clock.sleep(_PAUSE_S * attempt * (0.5 + self.entropy.roll()))
                     continue
                 if isinstance(error, ForgeError):
                     raise
-                raise error_mapping.meaning(
-                    error, place=self.address.place, exposed=link.exposed
+                raise error_mapping.translated(
+                    error,
+                    location=self.address.location,
+                    may_have_committed=link.may_have_committed,
                 ) from error
-            self.pool.give_back(link.driver)
+            self.pool.release(link.driver)
             return answer
         raise AssertionError("the last try returns or raises")
 
-    def _at_hand(self) -> Link | None:
-        """An idle connection from which nothing was heard since its last call: the common case."""
-        driver = self.pool.take_idle()
+    def _idle_link(self) -> Link | None:
+        """An idle connection with nothing unread on its socket: the common case; no await."""
+        driver = self.pool.acquire_idle()
         if driver is None:
             return None
-        if driver.is_closed() or drivers.has_news(driver):
-            self.pool.give_back(driver)
+        if driver.is_closed() or drivers.has_unread_data(driver):
+            self.pool.release(driver)
             return None
         return Link(driver)
 
-    async def _link(self, limit_s: float) -> tuple[Link, bool]:
-        """A connection that is alive as far as this side can know, and whether it is an old one."""
+    async def _acquire_link(self, limit_s: float) -> tuple[Link, bool]:
+        """A connection that has not ended as far as the client can see; True if it was used
+        before."""
         while True:
-            driver, used = await self._take(limit_s)
+            driver, used = await self._acquire(limit_s)
             if not used:
                 return Link(driver), False
             try:
-                over = await drivers.has_ended(driver)
+                ended = await drivers.has_ended(driver)
             except BaseException:
-                self.pool.give_back(driver)
+                self.pool.release(driver)
                 raise
-            if not over:
+            if not ended:
                 return Link(driver), True
-            self.pool.give_back(driver, broken=True)
+            self.pool.release(driver, broken=True)
 
-    async def _take(self, limit_s: float) -> tuple[Driver, bool]:
+    async def _acquire(self, limit_s: float) -> tuple[Driver, bool]:
         try:
             async with asyncio.timeout(limit_s):
-                return await self.pool.take()
+                return await self.pool.acquire()
         except TimeoutError as error:
             raise Unavailable(
-                f"{self.address.place}: no connection came free within {limit_s:.0f} s"
+                f"{self.address.location}: no connection came free within {limit_s:.0f} s"
             ) from error
 
     async def _connect(self) -> Driver:
@@ -240,7 +252,7 @@ class Server:
     ) -> Driver:
         """A new connection outside the pool; errors say whether the address is wrong.
 
-        A server that is too old is refused here, so that nothing is ever asked of it.
+        A server that is too old is refused here, before any statement is sent to it.
         """
         dsn = self.address.listen_dsn if listening else self.address.dsn
         if database is not None:
@@ -250,12 +262,12 @@ class Server:
         except Exception as error:
             raise error_mapping.cannot_connect(
                 error,
-                place=self.address.place,
+                location=self.address.location,
                 database=database or self.address.database,
                 first=not self.opened,
             ) from error
         if driver.get_server_version()[0] < error_mapping.OLDEST_SERVER:
             version = driver.get_settings().server_version
             driver.terminate()
-            raise ServerTooOld(self.address.place, version, error_mapping.OLDEST_SERVER)
+            raise ServerTooOld(self.address.location, version, error_mapping.OLDEST_SERVER)
         return driver

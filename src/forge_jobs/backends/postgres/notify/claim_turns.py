@@ -1,9 +1,10 @@
-"""Whose turn it is when a single job came: one process asks at once, the others a little later.
+"""Chooses which process claims a single new job first; the others wait a little.
 
-If all asked at once, one would get the job and the others would only be in its way: with two
-workers on two cores they are a part of the time to its start, with fifty workers they are fifty
-calls. The notification of a single job carries a lot, drawn by the sender, by which all who hear it
-find the same process. The others ask all the same, in case that one has no room or is gone.
+If all processes claimed at once, one would get the job and the others would only load the server:
+with two workers on two cores that delays the job's start, with fifty workers it is fifty calls. So
+the notification of a single job carries a random number from the sender, by which all processes
+choose the same one. The others claim too, ``DELAY_S`` later, in case the chosen one has no free
+slot or is gone.
 """
 
 from collections.abc import Iterable
@@ -11,39 +12,39 @@ from typing import Final
 
 from forge_jobs.store.processes import ProcessRecord
 
-LATER_S: Final = 0.005
-_LOTS: Final = 1_000_000
-_MARK: Final = "?"
+DELAY_S: Final = 0.005
+_NUMBERS: Final = 1_000_000
+_SEPARATOR: Final = "?"
 
 
-def say(queue: str, roll: float) -> str:
-    """What to tell of one job in this queue; ``roll`` is any number in [0, 1)."""
-    return f"{queue}{_MARK}{int(roll * _LOTS)}"
+def encode(queue: str, roll: float) -> str:
+    """The notification of one job in this queue; ``roll`` is a random number in [0, 1)."""
+    return f"{queue}{_SEPARATOR}{int(roll * _NUMBERS)}"
 
 
-def read(text: str) -> tuple[str, int] | None:
-    """The queue and the lot, if this was told of one job."""
-    queue, mark, lot = text.partition(_MARK)
-    return (queue, int(lot)) if mark and lot.isdecimal() else None
+def decode(text: str) -> tuple[str, int] | None:
+    """The queue and the number in the notification of one job; None for any other text."""
+    queue, separator, number = text.partition(_SEPARATOR)
+    return (queue, int(number)) if separator and number.isdecimal() else None
 
 
 class ClaimTurns:
-    """Who serves which queue, as of this process's last look at all of them."""
+    """The processes that serve each queue, as this process last read them."""
 
     def __init__(self) -> None:
         self._own: set[int] = set()
         self._serving: dict[str, list[int]] = {}
 
-    def joined(self, key: int) -> None:
-        """A worker of this store was registered."""
+    def add_process(self, key: int) -> None:
+        """A worker process was registered through this store."""
         self._own.add(key)
 
-    def left(self, key: int) -> None:
-        """It is gone."""
+    def remove_process(self, key: int) -> None:
+        """A worker process of this store was deregistered."""
         self._own.discard(key)
 
-    def learn(self, processes: Iterable[ProcessRecord]) -> None:
-        """Take in a look at who is alive, whatever it was taken for."""
+    def update(self, processes: Iterable[ProcessRecord]) -> None:
+        """Replace what is known by a reading of all live processes, made for any purpose."""
         serving: dict[str, list[int]] = {}
         for process in processes:
             for queue, share in process.shares.items():
@@ -51,9 +52,9 @@ class ClaimTurns:
                     serving.setdefault(queue, []).append(process.key)
         self._serving = {queue: sorted(keys) for queue, keys in serving.items()}
 
-    def wait_s(self, queue: str, lot: int) -> float:
-        """How long to wait before asking; whoever is not in the list yet does not wait."""
+    def wait_s(self, queue: str, number: int) -> float:
+        """How long to wait before claiming. A process that is not known yet does not wait."""
         serving = self._serving.get(queue, ())
-        if self._own.isdisjoint(serving) or serving[lot % len(serving)] in self._own:
+        if self._own.isdisjoint(serving) or serving[number % len(serving)] in self._own:
             return 0.0
-        return LATER_S
+        return DELAY_S

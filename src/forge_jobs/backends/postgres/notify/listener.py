@@ -1,8 +1,8 @@
-"""One connection per process that hears notifications for all its queues.
+"""Listens for notifications of all queues, on one connection per process.
 
-It is believed only after a notification of its own came back: a pooler in transaction mode accepts
-LISTEN and delivers nothing. Then, and while there is no connection, listeners are rung by a timer.
-A connection that breaks is replaced; listeners are rung after that, for what they may have missed.
+The connection is trusted only after a test notification arrived: a pooler in transaction mode
+accepts LISTEN and delivers nothing. In that case a timer notifies the listeners (polling). A
+connection that breaks is replaced; all listeners are notified then, for what they may have missed.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from forge_jobs.backends.postgres import sql_files
-from forge_jobs.backends.postgres.connection.driver import Driver, cut, disown
-from forge_jobs.backends.postgres.connection.server import OwnLine, Server
+from forge_jobs.backends.postgres.connection.driver import Driver, disown, force_close
+from forge_jobs.backends.postgres.connection.server import DedicatedConnection, Server
 from forge_jobs.store.store import Notify
 
-from . import claim_turns as turn
+from . import claim_turns
 from .claim_turns import ClaimTurns
 from .notifier import EVERYBODY, Listener, Notifier
 
@@ -26,22 +26,23 @@ _PROBE: Final = "probe:"
 PROBE_S: Final = 2.0
 CHECK_S: Final = 15.0
 POLL_S: Final = 0.25
-TRY_AGAIN_S: Final = 60.0
+RETRY_LISTEN_S: Final = 60.0
 _CLOSE_S: Final = 2.0
-_BACK_OFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-# What a forked child got from its parent and must leave alone.
-_parents: Final[list[object]] = []
+# State a forked child inherited from its parent. Referenced for ever, so that the garbage collector
+# of the child does not finalize it.
+_inherited: Final[list[object]] = []
 
 
 class NotificationListener:
-    """The listening of one store. It runs on the event loop of one of its subscribers."""
+    """The listening task of one store. It runs on the event loop of one of its subscribers."""
 
-    def __init__(self, server: Server, bell: Notifier, turns: ClaimTurns) -> None:
+    def __init__(self, server: Server, notifier: Notifier, turns: ClaimTurns) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._turns = turns
-        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._delayed: dict[str, asyncio.TimerHandle] = {}
         self._guard = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -49,49 +50,50 @@ class NotificationListener:
         self._probe: asyncio.Future[None] | None = None
         self._token = ""
         self._notify = sql_files.statements("jobs", server.address.schema)["notify"]
-        # What people may ask: "listening", "polling" or "off".
+        # "listening", "polling" or "off".
         self.state = "off"
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> "PostgresSubscription":
-        """Ring for these queues until the subscription is closed."""
+        """Call ``notify`` for these queues until the subscription is closed."""
         loop = asyncio.get_running_loop()
         listener = Listener(frozenset(queues), notify, loop)
-        self._bell.add(listener)
+        self._notifier.add(listener)
         self._ensure(loop)
         return PostgresSubscription(self, listener)
 
     async def unsubscribe(self, listener: Listener) -> None:
-        """The last one to go ends the listening."""
-        self._bell.remove(listener)
-        if not self._bell.listeners():
+        """Remove a listener. The task ends with the last one."""
+        self._notifier.remove(listener)
+        if not self._notifier.listeners():
             await self.close()
 
     async def close(self) -> None:
-        """End the connection; subscriptions stay and are only rung from within."""
+        """End the task and its connection. Subscriptions that stay open get only notifications of
+        this process."""
         with self._guard:
             task, loop = self._task, self._loop
             self._task = self._loop = None
         if task is None or loop is None:
             return
         if loop is asyncio.get_running_loop():
-            await _cancelled(task)
+            await _cancel(task)
         elif loop.is_running():
-            there = asyncio.run_coroutine_threadsafe(_cancelled(task), loop)
+            there = asyncio.run_coroutine_threadsafe(_cancel(task), loop)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.wrap_future(there), _CLOSE_S)
         else:
-            self._cut(loop)
+            self._force_close(loop)
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
 
     async def round_trip_s(self) -> float | None:
-        """How long a notification takes, on connections made for the question; None: for ever."""
+        """How long a notification takes, on two new connections; None: it did not arrive."""
         server = self._server
-        heard = asyncio.Event()
+        arrived = asyncio.Event()
         token = f"{_PROBE}{server.entropy.bits(64):x}"
         listening = await server.connect(pooled=True, listening=True)
         try:
-            speaking = await server.connect(pooled=True)
+            sending = await server.connect(pooled=True)
         except BaseException:
             listening.terminate()
             raise
@@ -99,29 +101,29 @@ class NotificationListener:
             async with asyncio.timeout(PROBE_S):
                 await listening.add_listener(
                     server.address.channel,
-                    lambda *said: heard.set() if said[3] == token else None,
+                    lambda *args: arrived.set() if args[3] == token else None,
                 )
-                transaction = speaking.transaction()
+                transaction = sending.transaction()
                 await transaction.start()
-                await speaking.fetch(self._notify, server.address.channel, token)
-                began = server.clock.mono()
+                await sending.fetch(self._notify, server.address.channel, token)
+                sent_at = server.clock.mono()
                 await transaction.commit()
-                await heard.wait()
-                return server.clock.mono() - began
+                await arrived.wait()
+                return server.clock.mono() - sent_at
         except TimeoutError:
             return None
         finally:
             listening.terminate()
-            speaking.terminate()
+            sending.terminate()
 
     def after_fork(self) -> None:
-        """The task and its connection belong to the parent."""
+        """In a forked child: the task and its connection belong to the parent."""
         if self._driver is not None:
             disown(self._driver)
         self._guard = threading.Lock()
-        _parents.append((self._task, self._later))
+        _inherited.append((self._task, self._delayed))
         self._task = self._loop = self._driver = None
-        self._later = {}
+        self._delayed = {}
         self.state = "off"
 
     def _ensure(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -129,19 +131,19 @@ class NotificationListener:
             if self._task is not None and self._loop is not None:
                 if not self._loop.is_closed():
                     return
-                self._cut(self._loop)
+                self._force_close(self._loop)
             self._loop = loop
             self._task = loop.create_task(self._run())
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(self._on_task_done)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Its loop ends: somebody else's loop takes over."""
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
+        """Its event loop ends: start the task anew on the loop of another subscriber."""
         with self._guard:
             if self._task is not task:
                 return
             self._task = self._loop = None
         here = task.get_loop()
-        for listener in self._bell.listeners():
+        for listener in self._notifier.listeners():
             if listener.loop is not here and listener.loop.is_running():
                 with contextlib.suppress(RuntimeError):
                     listener.loop.call_soon_threadsafe(self._ensure, listener.loop)
@@ -156,61 +158,61 @@ class NotificationListener:
             except Exception as error:
                 _LOG.debug("listening failed: %s", error)
             self.state = "off"
-            pause = _BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)]
+            pause_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
             tries += 1
-            await self._server.clock.sleep(pause * (0.5 + self._server.entropy.roll()))
+            await self._server.clock.sleep(pause_s * (0.5 + self._server.entropy.roll()))
 
     async def _listen_once(self) -> None:
-        """Until the connection is lost."""
+        """Connect and listen, or poll, until the connection is lost."""
         server = self._server
         pooled = server.pooled and server.address.listen_dsn == server.address.dsn
         driver = self._driver = await server.connect(pooled=pooled, listening=True)
-        line = OwnLine(driver, pooled=pooled)
-        # Of an event loop that was closed over it something may be left.
-        self._forget_later()
+        line = DedicatedConnection(driver, pooled=pooled)
+        # Timers may be left from an event loop that was closed while the task ran.
+        self._cancel_delayed()
         try:
             lost = asyncio.Event()
             driver.add_termination_listener(lambda *_: lost.set())
             async with asyncio.timeout(PROBE_S), line.block():
-                await driver.add_listener(server.address.channel, self._heard)
+                await driver.add_listener(server.address.channel, self._on_notification)
             server.line = line
-            # Whatever happened before this moment was not heard.
-            self._bell.heard([EVERYBODY])
-            if await self._answers():
+            # Notifications from before LISTEN were missed.
+            self._notifier.notify_local([EVERYBODY])
+            if await self._probe_arrives():
                 self.state = "listening"
-                await self._watch(line, lost)
+                await self._check_until_lost(line, lost)
             else:
                 self.state = "polling"
                 _LOG.warning(
                     "notifications do not arrive through %s: polling instead; give the address of "
                     "the server itself as listen_url",
-                    server.address.place,
+                    server.address.location,
                 )
                 await self._poll(lost)
         except GeneratorExit:
-            # The loop was closed over this task: nothing can be awaited any more.
-            cut(driver, line.loop)
+            # The event loop was closed while this task ran: nothing can be awaited any more.
+            force_close(driver, line.loop)
             raise
         finally:
             server.line = None
-            self._forget_later()
-            await _let_go(driver)
+            self._cancel_delayed()
+            await _close(driver)
             if self._driver is driver:
                 self._driver = None
 
-    def _forget_later(self) -> None:
-        """Whoever listens next rings everybody anyway."""
-        for timer in self._later.values():
+    def _cancel_delayed(self) -> None:
+        """Cancel delayed notifications: the next connection notifies all listeners anyway."""
+        for timer in self._delayed.values():
             timer.cancel()
-        self._later.clear()
+        self._delayed.clear()
 
-    def _cut(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the connection of a loop that runs no more."""
+    def _force_close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the connection of an event loop that does not run any more."""
         driver, self._driver = self._driver, None
         if driver is not None:
-            cut(driver, loop)
+            force_close(driver, loop)
 
-    async def _answers(self) -> bool:
+    async def _probe_arrives(self) -> bool:
         """Whether a notification sent over another connection arrives here."""
         self._token = f"{_PROBE}{self._server.entropy.bits(64):x}"
         self._probe = asyncio.get_running_loop().create_future()
@@ -226,8 +228,8 @@ class NotificationListener:
             self._probe = None
         return True
 
-    async def _watch(self, line: OwnLine, lost: asyncio.Event) -> None:
-        """A connection whose other end vanished says nothing: ask it now and then."""
+    async def _check_until_lost(self, line: DedicatedConnection, lost: asyncio.Event) -> None:
+        """Run a statement every ``CHECK_S``: a vanished peer is noticed only by sending."""
         while not lost.is_set():
             try:
                 async with asyncio.timeout(CHECK_S):
@@ -237,51 +239,51 @@ class NotificationListener:
 
     async def _poll(self, lost: asyncio.Event) -> None:
         clock = self._server.clock
-        for _ in range(int(TRY_AGAIN_S / POLL_S)):
+        for _ in range(int(RETRY_LISTEN_S / POLL_S)):
             if lost.is_set():
                 return
-            self._bell.heard([EVERYBODY])
+            self._notifier.notify_local([EVERYBODY])
             await clock.sleep(POLL_S)
 
-    def _heard(self, _driver: object, _pid: int, _channel: str, text: str) -> None:
+    def _on_notification(self, _driver: object, _pid: int, _channel: str, text: str) -> None:
         if text.startswith(_PROBE):
             if text == self._token and self._probe is not None and not self._probe.done():
                 self._probe.set_result(None)
-        elif (single := turn.read(text)) is not None:
-            self._heard_of_one(*single)
+        elif (single := claim_turns.decode(text)) is not None:
+            self._on_single_job(*single)
         else:
-            self._bell.heard(text.split(","))
+            self._notifier.notify_local(text.split(","))
 
-    def _heard_of_one(self, queue: str, lot: int) -> None:
-        wait_s = self._turns.wait_s(queue, lot)
+    def _on_single_job(self, queue: str, number: int) -> None:
+        wait_s = self._turns.wait_s(queue, number)
         if not wait_s:
-            self._bell.heard([queue])
-        elif queue not in self._later:
+            self._notifier.notify_local([queue])
+        elif queue not in self._delayed:
             loop = asyncio.get_running_loop()
-            self._later[queue] = loop.call_later(wait_s, self._after_others, queue)
+            self._delayed[queue] = loop.call_later(wait_s, self._notify_delayed, queue)
 
-    def _after_others(self, queue: str) -> None:
-        del self._later[queue]
-        self._bell.heard([queue])
+    def _notify_delayed(self, queue: str) -> None:
+        del self._delayed[queue]
+        self._notifier.notify_local([queue])
 
 
 class PostgresSubscription:
     """One subscription."""
 
-    def __init__(self, hearing: NotificationListener, listener: Listener) -> None:
-        self._hearing = hearing
+    def __init__(self, owner: NotificationListener, listener: Listener) -> None:
+        self._owner = owner
         self._listener = listener
 
     async def close(self) -> None:
-        await self._hearing.unsubscribe(self._listener)
+        await self._owner.unsubscribe(self._listener)
 
 
-async def _cancelled(task: "asyncio.Task[None]") -> None:
+async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _let_go(driver: Driver) -> None:
+async def _close(driver: Driver) -> None:
     if driver.is_closed():
         return
     try:

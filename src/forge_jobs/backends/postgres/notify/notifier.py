@@ -1,8 +1,8 @@
-"""Waking workers: the listeners of this process at once, those of others by a notification.
+"""Wakes workers: listeners of this process directly, those of other processes by NOTIFY.
 
-A notification is sent outside the transaction that made the work (one inside would make all such
-commits of the whole server wait for each other), the first at once and then at most one per window
-for everything that came meanwhile. It is a hint: its failure fails nothing.
+A NOTIFY is sent outside the transaction that stored the jobs: inside, it would serialize all such
+commits of the whole server. The first is sent at once, then at most one per window of 10 ms, for
+all queues named meanwhile. A NOTIFY that fails fails no call: workers also poll.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from . import claim_turns
 EVERYBODY: Final = "*"
 _LOG: Final = logging.getLogger("forge_jobs.postgres")
 _WINDOW_S: Final = 0.01
-_PATIENCE_S: Final = 0.25
-_LIMIT_S: Final = 5.0
+_MAX_WAIT_S: Final = 0.25
+_TIMEOUT_S: Final = 5.0
 _MAX_BYTES: Final = 7_900
 
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """Who wants to hear about which queues, and on which event loop it lives."""
+    """A callback for notifications of some queues, and the event loop of its subscriber."""
 
     queues: frozenset[str]
     notify: Notify
@@ -38,18 +38,19 @@ class Listener:
 
 
 class _Sender:
-    """What one event loop still has to say, and when it may."""
+    """The unsent notifications of one event loop. ``not_before``: when the next window begins;
+    ``closing``: the loop ends, so no timer may be set."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.not_before = 0.0
-        self.over = False
+        self.closing = False
 
 
 class Notifier:
-    """Rings listeners near and far."""
+    """Notifies listeners of this process and of other processes."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -71,8 +72,8 @@ class Notifier:
         with self._guard:
             return tuple(self._listeners)
 
-    def heard(self, names: Iterable[str]) -> None:
-        """Ring the listeners of this process that serve one of these queues."""
+    def notify_local(self, names: Iterable[str]) -> None:
+        """Notify the listeners of this process that serve one of these queues."""
         notified = frozenset(names)
         everybody = EVERYBODY in notified
         for listener in self.listeners():
@@ -80,49 +81,50 @@ class Notifier:
                 try:
                     listener.notify()
                 except Exception:
-                    _LOG.exception("a wake-up failed; the change itself stands")
+                    _LOG.exception("a listener's callback failed; the change itself is stored")
 
     async def notify(self, queues: Iterable[str]) -> None:
-        """Wake whoever serves these queues; ``EVERYBODY`` after an operator's action.
+        """Notify the workers of these queues; ``EVERYBODY`` after an operator's action.
 
         Waits only for the first notification of a window, so that a process that ends right after
-        its call has sent it; those that follow are on their way.
+        its call has sent it. Later ones are sent in the background.
         """
         names = dict.fromkeys(queues)
         if not names:
             return
-        self.heard(names)
+        self.notify_local(names)
         sender = self._sender()
         sender.names.update(names)
-        if sender.task is None and sender.timer is None and not self._put_off(sender):
-            await asyncio.wait([self._start(sender)], timeout=_PATIENCE_S)
+        if sender.task is None and sender.timer is None and not self._defer(sender):
+            await asyncio.wait([self._start(sender)], timeout=_MAX_WAIT_S)
 
-    def give_turn(self, queue: str, jobs: int) -> str | None:
-        """The notification for a caller who can send it along with its jobs; None when one was sent
-        only just now. The caller says ``heard`` afterwards, and not ``notify``."""
+    def inline_text(self, queue: str, jobs: int) -> str | None:
+        """The notification for a caller that sends it in the same round trip as its jobs; None
+        within the window of the last one. Such a caller calls ``notify_local`` afterwards instead
+        of ``notify``."""
         sender, now = self._sender(), asyncio.get_running_loop().time()
         if sender.task is not None or sender.timer is not None or now < sender.not_before:
             return None
         sender.not_before = now + _WINDOW_S
-        return claim_turns.say(queue, self._server.entropy.roll()) if jobs == 1 else queue
+        return claim_turns.encode(queue, self._server.entropy.roll()) if jobs == 1 else queue
 
     async def flush(self) -> None:
-        """Send what this loop has left to say, before its connections are closed."""
+        """Send the unsent notifications of this event loop, before its connections are closed."""
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is None:
             return
-        sender.over = True
+        sender.closing = True
         if sender.task is not None:
-            await asyncio.wait([sender.task], timeout=_PATIENCE_S)
+            await asyncio.wait([sender.task], timeout=_MAX_WAIT_S)
         if sender.timer is not None:
             sender.timer.cancel()
             sender.timer = None
         if sender.names:
-            await self._say(sender, _PATIENCE_S)
-        sender.over = False
+            await self._send_names(sender, _MAX_WAIT_S)
+        sender.closing = False
 
     def after_fork(self) -> None:
-        """Listeners are threads of the parent."""
+        """In a forked child: the listeners belong to the parent."""
         self._guard = threading.Lock()
         self._listeners = []
         self._senders = WeakKeyDictionary()
@@ -134,8 +136,9 @@ class Notifier:
             sender = self._senders[loop] = _Sender()
         return sender
 
-    def _put_off(self, sender: _Sender) -> bool:
-        """Leave it to a timer, if the last notification was sent only just now."""
+    def _defer(self, sender: _Sender) -> bool:
+        """Set a timer for the next window, if the last notification was within this one. Returns
+        whether it was."""
         loop = asyncio.get_running_loop()
         if loop.time() >= sender.not_before:
             return False
@@ -149,14 +152,14 @@ class Notifier:
 
     async def _send(self, sender: _Sender) -> None:
         try:
-            await self._say(sender)
+            await self._send_names(sender)
         finally:
             sender.task = None
             sender.not_before = asyncio.get_running_loop().time() + _WINDOW_S
-            if sender.names and not sender.over:
-                self._put_off(sender)
+            if sender.names and not sender.closing:
+                self._defer(sender)
 
-    async def _say(self, sender: _Sender, limit_s: float = _LIMIT_S) -> None:
+    async def _send_names(self, sender: _Sender, limit_s: float = _TIMEOUT_S) -> None:
         names, sender.names = sender.names, {}
         text = ",".join(names)
         if EVERYBODY in names or len(text) > _MAX_BYTES:

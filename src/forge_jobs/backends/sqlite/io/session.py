@@ -47,13 +47,13 @@ class Busy(Exception):
 class Session:
     """The write connection. ``synchronous`` as in SqliteStore: mixed, full or normal."""
 
-    def __init__(self, index: DatabaseFile, clock: Clock, *, synchronous: str) -> None:
-        self._database = index
+    def __init__(self, database: DatabaseFile, clock: Clock, *, synchronous: str) -> None:
+        self._database = database
         self._clock = clock
         self._durable_level = _NORMAL if synchronous == _NORMAL else _FULL
         self._default_level = _FULL if synchronous == _FULL else _NORMAL
         self.commit_s = 0.0
-        self._fair_lock = FairLock(index.directory, clock)
+        self._fair_lock = FairLock(database.directory, clock)
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._identity: tuple[int, int] | None = None
