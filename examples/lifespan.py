@@ -16,14 +16,14 @@ from forge_jobs import Forge, NotFound
 forge = Forge()
 
 
-@forge.task(queue="greetings")
+@forge.task(queue="mail")
 async def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-    async with forge, forge.worker(queues=["greetings"]):
+    async with forge, forge.worker(queues=["mail"]):
         yield  # at shutdown running jobs may finish; the others go back to the queue
 
 
