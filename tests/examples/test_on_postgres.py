@@ -18,7 +18,7 @@ def url(postgres: PrivateServer) -> Iterator[str]:
     postgres.sql("DROP DATABASE examples WITH (FORCE)")
 
 
-@pytest.mark.parametrize("name", ["results.py", "retries.py", "unique.py", "lanes.py"])
+@pytest.mark.parametrize("name", ["results.py", "unique.py", "lanes.py"])
 def test_it_prints_the_same(name: str, url: str, tmp_path: Path) -> None:
     assert run(name, tmp_path, FORGE_URL=url).out == EXACT[name]
     assert not list(tmp_path.iterdir()), "nothing went to a file"

@@ -58,9 +58,10 @@ def test_it_prints_what_it_shows(name: str, tmp_path: Path) -> None:
     assert run(name, tmp_path).out == EXACT[name]
 
 
-@pytest.mark.parametrize("name", ["results.py", "unique.py", "chaining.py"])
-def test_it_can_be_repeated_on_the_same_file(name: str, tmp_path: Path) -> None:
-    assert run(name, tmp_path).out == run(name, tmp_path).out == EXACT[name]
+def test_it_can_be_repeated_on_the_same_file(tmp_path: Path) -> None:
+    """Even where dedupe keys of the first run are still taken."""
+    for _ in range(2):
+        assert run("unique.py", tmp_path).out == EXACT["unique.py"]
 
 
 def test_a_schedule_fires_once_per_second_and_is_gone_afterwards(tmp_path: Path) -> None:
@@ -109,10 +110,10 @@ def test_limits_hold(tmp_path: Path) -> None:
 def test_a_job_is_watched_and_cancelled_from_another_thread(tmp_path: Path) -> None:
     lines = run("progress.py", tmp_path).lines
     assert lines[0] == "exported 40 rows"
-    assert re.fullmatch(r"progress: \d\d%, \d+ of 600 rows", lines[1])
+    assert re.fullmatch(r"progress: \d\d%, \d+ of 1000 rows", lines[1])
     assert lines[2:5] == ["cancel accepted: True", "cancelled: the customer left", "log:"]
     assert lines[5:8] == ["  wrote 20 rows", "  wrote 40 rows", "  wrote 60 rows"]
-    assert "  wrote 600 rows" not in lines
+    assert "  wrote 1000 rows" not in lines
 
 
 def test_hooks_see_every_enqueue_and_every_run(tmp_path: Path) -> None:
