@@ -21,8 +21,8 @@ async def reindex() -> None:
 
 
 async def main() -> None:
-    # At most one live job has the key; after its end the key is taken for another 2 s.
-    once = welcome.using(dedupe_key="welcome:ada", dedupe_for="2s")
+    # At most one live job has the key; after its end the key is taken for a minute more.
+    once = welcome.using(dedupe_key="welcome:ada", dedupe_for="1m")
     first, again = await once.aenqueue("Ada"), await once.aenqueue("Ada")
     print("same job while it waits:", again.duplicate, again.id == first.id)
 
