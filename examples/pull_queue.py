@@ -1,8 +1,10 @@
-"""The pull queue: a script enqueues and dequeues jobs without a worker process."""
+"""The pull queue: a script enqueues and dequeues jobs without a worker process.
+Run: python examples/pull_queue.py
+"""
 
 from forge_jobs import JobQueue
 
-with JobQueue.open("sqlite:///thumbnails.db", table="images") as queue:
+with JobQueue.open(table="images") as queue:  # at FORGE_URL, else in the file forge.db
     for name in ("cat.png", "dog.png", "broken.png"):
         queue.enqueue("resize", {"path": name, "width": 120}, max_attempts=1)
     queue.enqueue("resize", {"path": "urgent.png", "width": 64}, priority=-1)

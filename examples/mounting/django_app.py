@@ -1,4 +1,4 @@
-"""Mission Control beside Django (ASGI): uvicorn django_app:app
+"""Mission Control beside Django (ASGI). Run: uvicorn --app-dir examples/mounting django_app:app
 
 Django routes requests, not ASGI applications, so `app` dispatches between the two.
 """

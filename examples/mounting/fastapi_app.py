@@ -1,4 +1,4 @@
-"""Mission Control inside FastAPI: uvicorn fastapi_app:app"""
+"""Mission Control inside FastAPI. Run: uvicorn --app-dir examples/mounting fastapi_app:app"""
 
 from fastapi import FastAPI
 from jobs import forge, greet, who

@@ -1,4 +1,4 @@
-"""Mission Control inside Litestar: uvicorn litestar_app:app"""
+"""Mission Control inside Litestar. Run: uvicorn --app-dir examples/mounting litestar_app:app"""
 
 from jobs import forge, greet, who
 from litestar import Litestar, asgi, post

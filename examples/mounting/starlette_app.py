@@ -1,4 +1,4 @@
-"""Mission Control inside Starlette: uvicorn starlette_app:app"""
+"""Mission Control inside Starlette. Run: uvicorn --app-dir examples/mounting starlette_app:app"""
 
 from jobs import forge, greet, who
 from starlette.applications import Starlette

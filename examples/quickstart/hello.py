@@ -1,8 +1,10 @@
+"""Store three jobs in a SQLite file and run them. Run: python hello.py"""
+
 import asyncio
 
 from forge_jobs import Forge
 
-forge = Forge("sqlite:///hello.db")
+forge = Forge()  # the address in FORGE_URL, else the file forge.db in this folder
 
 
 @forge.task(queue="mail", max_attempts=3)

@@ -39,7 +39,7 @@ def test_the_first_example_prints_what_it_says(readme: str, tmp_path: Path) -> N
     assert shown is not None
     assert done.stdout == shown.group(1)
     assert done.stderr == ""
-    connection = sqlite3.connect(tmp_path / "hello.db")
+    connection = sqlite3.connect(tmp_path / "forge.db")
     (check,) = connection.execute("PRAGMA integrity_check").fetchone()
     connection.close()
     assert check == "ok"

@@ -1,7 +1,6 @@
 """The pool of warm programs: assignment of jobs, misbehaving programs, replacement."""
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -406,13 +405,3 @@ async def test_the_example_program_in_shell(harness: HandlerHarness, project_roo
     assert outcome.value == "HELLO THERE"
     assert recorded.text == "stderr: shouting"
     assert isinstance(await harness.run(handler, {"not": "text"}), Dead)
-
-
-def test_the_example_pool_runs(project_root: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(project_root / "examples" / "children" / "pool.py")],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    first, second = done.stdout.splitlines()
-    assert json.loads(first.replace("'", '"')) == {"width": 320, "height": 240}
-    assert second == "HELLO FROM A SHELL"
