@@ -51,8 +51,8 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> list[Instant | None]:
     seen: list[Instant | None] = []
     bind = StoreClock.bind
 
-    def noted(present: StoreClock) -> Instant | None:
-        seen.append(bind(present))
+    def noted(store_clock: StoreClock) -> Instant | None:
+        seen.append(bind(store_clock))
         return seen[-1]
 
     monkeypatch.setattr(StoreClock, "bind", noted)

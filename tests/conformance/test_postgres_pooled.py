@@ -85,7 +85,7 @@ async def test_a_pooler_that_delivers_no_notifications_is_detected(
     notified = asyncio.Event()
     subscription = await hopeful.subscribe(["q"], notified.set)
     async with asyncio.timeout(60):
-        while hopeful._hearing.state != "polling":
+        while hopeful._listener.state != "polling":
             await asyncio.sleep(0.05)
         for _ in range(3):
             notified.clear()

@@ -102,7 +102,7 @@ async def test_the_reply_counts_the_index_entries_that_a_search_read(
     owner = await store.processes.register(me)
     await store.jobs.enqueue([NewJob(kind="work", queue="q")] * 40)
     walked_by_exchange: list[int] = []
-    watermarks = store.jobs._exchanger.floors
+    watermarks = store.jobs._exchanger.watermarks
     update = watermarks.update
 
     def recording(request: Exchange, claims: Sequence[ClaimedJob], walked: int) -> None:
@@ -129,7 +129,7 @@ async def test_a_search_from_a_watermark_keeps_the_claim_order(store: PostgresSt
         for job, answer in zip(plan, stored, strict=True)
         for job in [NewJob(kind=f"p{job[0]}at{job[1]}", queue="q")]
     }
-    watermarks = store.jobs._exchanger.floors
+    watermarks = store.jobs._exchanger.watermarks
     watermarks._active = True
     watermarks._reset_at = float("inf")
     watermarks._watermarks = {"q": {0: (0, 20, first["p0at20"]), 2: (2, 11, 0)}}

@@ -27,7 +27,7 @@ async def opened():
 
 async def listening(store):
     await store.subscribe(["q"], lambda: None)
-    while store._hearing.state != "listening":
+    while store._listener.state != "listening":
         await asyncio.sleep(0.01)
 """
 
@@ -76,7 +76,7 @@ WAYS = {
         store = loop.run_until_complete(opened())
         loop.run_until_complete(listening(store))
         # asyncio would warn about the task; this test is about the connection.
-        store._hearing._task._log_destroy_pending = False
+        store._listener._task._log_destroy_pending = False
         loop.close()
         async def again():
             await listening(store)
@@ -109,12 +109,12 @@ WAYS = {
                 sys.stderr.flush()
                 os._exit(0)
             os.waitpid(child, 0)
-            before = store._hearing._driver
+            before = store._listener._driver
             notified = asyncio.Event()
             await store.subscribe(["q"], notified.set)
             other = await opened()
             await asyncio.wait_for(notified.wait(), 60)
-            assert store._hearing._driver is before, "the child broke the parent's connection"
+            assert store._listener._driver is before, "the child broke the parent's connection"
             await other.close()
             await store.close()
         asyncio.run(main())

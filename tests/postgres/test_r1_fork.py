@@ -123,10 +123,10 @@ def test_r1_the_server_notices_the_end_of_a_parent_whose_child_lives(
             async with forge.worker(queues=["default"]):
                 await (await work.aenqueue(1)).aresult(timeout=30)
                 store = await forge.client.access.aready()
-                while store._hearing.state != "listening":
+                while store._listener.state != "listening":
                     await asyncio.sleep(0.01)
                 pids = [await store._server.ask("SELECT pg_backend_pid()", writes=False)]
-                pids.append([[store._hearing._driver.get_server_pid()]])
+                pids.append([[store._listener._driver.get_server_pid()]])
                 print(*[rows[0][0] for rows in pids], child_of(lambda: time.sleep(30)), flush=True)
                 await asyncio.sleep(60)
         asyncio.run(main())

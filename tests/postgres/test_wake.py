@@ -25,7 +25,7 @@ def job(queue: str = "q") -> NewJob:
 async def listening(store: PostgresStore) -> None:
     """Wait until the listener has received its test notification."""
     async with asyncio.timeout(SOON_S):
-        while store._hearing.state != "listening":
+        while store._listener.state != "listening":
             await asyncio.sleep(0.01)
 
 
@@ -58,7 +58,7 @@ async def test_an_enqueue_of_another_process_notifies(
     await asyncio.wait_for(wrong.wait(), SOON_S)
     await mine.close()
     await theirs.close()
-    assert store._hearing.state == "off" or store._server.line is None
+    assert store._listener.state == "off" or store._server.line is None
 
 
 async def test_the_listener_reconnects_after_its_connection_was_killed(
@@ -117,7 +117,7 @@ async def test_a_connection_that_drops_notifications_is_detected(
         async with asyncio.timeout(SOON_S):
             while calls < 4:
                 await asyncio.sleep(0.05)
-        assert store._hearing.state == "polling"
+        assert store._listener.state == "polling"
         await subscription.close()
         await store.close()
 

@@ -185,7 +185,7 @@ class Actions:
         return await self._server.within(work, limit_s=_LIMIT_S)
 
     async def _now(self, link: Link) -> Instant:
-        row = await link.row(self._sql["store_now"], self._server.present.bind())
+        row = await link.row(self._sql["store_now"], self._server.store_clock.bind())
         assert row is not None
         return row["now"]
 

@@ -146,7 +146,7 @@ class Enqueuer:
         if name not in _WITH_NOTIFY or (text := self._notification(jobs)) is None:
             return await self._ask(name, values, len(jobs)), False
         try:
-            values = (self._server.address.channel, text, self._server.present.bind(), *values)
+            values = (self._server.address.channel, text, self._server.store_clock.bind(), *values)
             found = await self._server.ask(
                 self._sql["enqueue_and_notify"], *values, limit_s=_LIMIT_S
             )
@@ -167,13 +167,13 @@ class Enqueuer:
             if shared and name == "enqueue_json":
                 name = "enqueue_shared"
             return await self._ask(name, values, len(jobs))
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         return await self._server.within(
             lambda link: self._store_many(link, jobs, now), limit_s=_LIMIT_S + len(jobs) / 1_000
         )
 
     async def _ask(self, name: str, values: Sequence[Any], count: int) -> list[Enqueued]:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         found = await self._server.ask(self._sql[name], now, *values, limit_s=_LIMIT_S)
         return self._replies(found, count)
 

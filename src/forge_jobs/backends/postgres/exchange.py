@@ -84,15 +84,15 @@ class Exchanger:
         self._notifier = notifier
         self._enqueuer = enqueuer
         self._sql = sql_files.statements("jobs", server.address.schema)
-        self.floors = ClaimWatermarks(server.clock)
+        self.watermarks = ClaimWatermarks(server.clock)
         # Whether the last claim returned few jobs: then the next one probably does too.
         self._last_was_small = True
 
     async def exchange(self, request: Exchange) -> Exchanged:
         """One exchange; see ``forge_jobs.store.jobs``."""
         finishes = _unique(request.finish)
-        now = self._server.present.bind()
-        woken: list[str] = []
+        now = self._server.store_clock.bind()
+        queues_to_notify: list[str] = []
         if _is_plain(finishes):
             name, values = self._statement(request, finishes)
             found = await self._server.ask(
@@ -105,17 +105,17 @@ class Exchanger:
             async def work(link: Link) -> tuple[Sequence[Row], _Head, list[str]]:
                 return await self._in_steps(link, request, finishes, now)
 
-            found, before, woken = await self._server.within(work, limit_s=_LIMIT_S)
+            found, before, queues_to_notify = await self._server.within(work, limit_s=_LIMIT_S)
             head = _head.decode(found[-1]["head"])
             missed = before.missed
-            woken += before.queues or ()
+            queues_to_notify += before.queues or ()
         claims = _claims(found, request)
-        woken += head.queues or ()
-        self.floors.update(request, claims, head.walked)
+        queues_to_notify += head.queues or ()
+        self.watermarks.update(request, claims, head.walked)
         if request.want:
             self._last_was_small = len(claims) <= _SMALL_CLAIM
-        self.floors.forget(woken)
-        await self._notifier.notify(woken)
+        self.watermarks.forget(queues_to_notify)
+        await self._notifier.notify(queues_to_notify)
         return Exchanged(
             now=head.now,
             alive=head.alive,
@@ -126,7 +126,7 @@ class Exchanger:
             next_due=head.next_due,
         )
 
-    async def letters(self, link: Link, died: Sequence[int]) -> list[NewJob]:
+    async def dead_letters(self, link: Link, died: Sequence[int]) -> list[NewJob]:
         """The ``on_dead`` jobs of jobs that died in this transaction."""
         found = await link.fetch(self._sql["dead_letters"], died) if died else ()
         jobs: list[NewJob] = []
@@ -168,7 +168,7 @@ class Exchanger:
         applied = [finish for finish in finishes if (finish.key, finish.epoch) not in missed]
         jobs = [job for finish in applied for job in finish.jobs]
         died = [finish.key for finish in applied if finish.status is JobStatus.DEAD]
-        jobs += await self.letters(link, died)
+        jobs += await self.dead_letters(link, died)
         if jobs:
             await self._enqueuer.insert(link, jobs, at)
         found = await link.fetch(
@@ -238,7 +238,7 @@ class Exchanger:
         if not want:
             return list(_NO_CLAIMS)
         by_kind = any(one.kinds for one in want)
-        watermarks = {} if by_kind else self.floors.positions(want)
+        watermarks = {} if by_kind else self.watermarks.positions(want)
         return [
             [one.queue for one in want],
             [one.free for one in want],

@@ -24,15 +24,17 @@ from .queries import Queries
 
 
 class PostgresJobs:
-    """Where jobs live; see ``forge_jobs.store.jobs`` for what each method promises."""
+    """Stores jobs; see ``forge_jobs.store.jobs`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer, looks: Queries) -> None:
+    def __init__(
+        self, server: Server, notifier: Notifier, enqueuer: Enqueuer, queries: Queries
+    ) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._enqueuer = enqueuer
-        self._looks = looks
-        self._exchanger = Exchanger(server, bell, enqueuer)
-        self._actions = Actions(server, bell, looks)
+        self._queries = queries
+        self._exchanger = Exchanger(server, notifier, enqueuer)
+        self._actions = Actions(server, notifier, queries)
         self._sql = sql_files.statements("jobs", server.address.schema)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -49,44 +51,46 @@ class PostgresJobs:
         note = rows.storable(crash_note)
 
         async def work(link: Link) -> tuple[Reaped, list[str]]:
-            now = await self._present(link)
+            now = await self._now(link)
             row = await link.row(self._sql["reap"], now, note, limit)
             assert row is not None
-            letters = await self._exchanger.letters(link, row["died"] or ())
-            if letters:
-                await self._enqueuer.insert(link, letters, now)
-            woken = [*(row["queues"] or ()), *(job.queue for job in letters)]
-            return Reaped(row["pending"], row["dead"], row["cancelled"], row["more"]), woken
+            dead_letters = await self._exchanger.dead_letters(link, row["died"] or ())
+            if dead_letters:
+                await self._enqueuer.insert(link, dead_letters, now)
+            queues_to_notify = [*(row["queues"] or ()), *(job.queue for job in dead_letters)]
+            return Reaped(
+                row["pending"], row["dead"], row["cancelled"], row["more"]
+            ), queues_to_notify
 
-        reaped, woken = await self._server.within(work)
-        await self._woken(woken)
+        reaped, queues_to_notify = await self._server.within(work)
+        await self._notify(queues_to_notify)
         return reaped
 
     async def promote(self, *, limit: int) -> Promoted:
         async def work(link: Link) -> tuple[Promoted, list[str]]:
-            now = await self._present(link)
+            now = await self._now(link)
             row = await link.row(self._sql["expire"], now, limit)
             expired = 0 if row is None else row["expired"]
             if expired >= limit:
                 return Promoted(0, expired, now, True), []
-            promoted, woken = 0, list[str]()
+            promoted, queues_to_notify = 0, list[str]()
             for due in await link.fetch(self._sql["due_queues"]):
                 room = limit - expired - promoted
                 if due["run_at"] <= now and room > 0:
                     moved = await link.row(self._sql["promote_queue"], now, due["queue"], room)
                     assert moved is not None
                     promoted += moved["promoted"] + moved["expired"]
-                    woken.append(due["queue"])
+                    queues_to_notify.append(due["queue"])
             left = [row["run_at"] for row in await link.fetch(self._sql["due_queues"])]
             row = await link.row(self._sql["next_expiry"])
             if row is not None and row["at"] is not None:
                 left.append(row["at"])
             next_due = min(left, default=None)
             more = next_due is not None and next_due <= now
-            return Promoted(promoted, expired, next_due, more), woken
+            return Promoted(promoted, expired, next_due, more), queues_to_notify
 
-        answer, woken = await self._server.within(work)
-        await self._woken(woken)
+        answer, queues_to_notify = await self._server.within(work)
+        await self._notify(queues_to_notify)
         return answer
 
     async def unhold(self, limit_key: str, *, limit: int) -> int:
@@ -94,12 +98,12 @@ class PostgresJobs:
             held = await link.fetch(self._sql["held_in_bucket"], limit_key, max(limit, 0))
             if not held:
                 return 0, []
-            now = await self._present(link)
+            now = await self._now(link)
             row = await link.row(self._sql["make_pending"], now, [job[0] for job in held], False)
             return len(held), [] if row is None else row["queues"] or []
 
-        moved, woken = await self._server.within(work)
-        await self._woken(woken)
+        moved, queues_to_notify = await self._server.within(work)
+        await self._notify(queues_to_notify)
         return moved
 
     async def act(
@@ -117,20 +121,20 @@ class PostgresJobs:
         return await self._actions.purge(keep, limit=limit)
 
     async def get(self, job_id: str) -> JobRecord | None:
-        return await self._looks.get(job_id)
+        return await self._queries.get(job_id)
 
     async def page(self, filter: Filter, *, limit: int, after: Cursor | None = None) -> Page:
-        return await self._looks.page(filter, limit=limit, after=after)
+        return await self._queries.page(filter, limit=limit, after=after)
 
     async def peek(self, job_ids: Sequence[str]) -> list[Peek | None]:
-        return await self._looks.peek(job_ids)
+        return await self._queries.peek(job_ids)
 
-    async def _woken(self, queues: Sequence[str]) -> None:
-        """These queues have more to do, perhaps at the front of their lines."""
-        self._exchanger.floors.forget(queues)
-        await self._bell.notify(queues)
+    async def _notify(self, queues: Sequence[str]) -> None:
+        """Notify workers of these queues, whose first claimable jobs may have changed."""
+        self._exchanger.watermarks.forget(queues)
+        await self._notifier.notify(queues)
 
-    async def _present(self, link: Link) -> int:
-        row = await link.row(self._sql["store_now"], self._server.present.bind())
+    async def _now(self, link: Link) -> int:
+        row = await link.row(self._sql["store_now"], self._server.store_clock.bind())
         assert row is not None
         return row["now"]

@@ -21,11 +21,11 @@ _LIMIT_S: Final = 60.0
 class PostgresLimits:
     """What bounds jobs; see ``forge_jobs.store.limits`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Notifier) -> None:
+    def __init__(self, server: Server, notifier: Notifier) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._sql = sql_files.statements("limits", server.address.schema)
-        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
+        self._store_now = sql_files.statements("jobs", server.address.schema)["store_now"]
         self.tag = 0
 
     async def gates(self) -> dict[str, Gate]:
@@ -38,7 +38,7 @@ class PostgresLimits:
             await link.fetch(self._sql["raise_control_version"])
 
         await self._server.within(work)
-        await self._bell.notify([EVERYBODY])
+        await self._notifier.notify([EVERYBODY])
 
     async def bucket(self, name: str) -> LimitBucket:
         if name.startswith(LANE):
@@ -60,7 +60,7 @@ class PostgresLimits:
             return row
 
         row = await self._server.within(work, limit_s=_LIMIT_S)
-        await self._bell.notify(row["queues"] or ())
+        await self._notifier.notify(row["queues"] or ())
         return Admitted(row["admitted"], row["last"])
 
     async def reapply(self, name: str) -> None:
@@ -76,9 +76,9 @@ class PostgresLimits:
         while key is not None:
             row = await self._server.within(measure, limit_s=_LIMIT_S)
             key, job = row["last_key"], row["last_id"]
-        await self._bell.notify([EVERYBODY])
+        await self._notifier.notify([EVERYBODY])
 
     async def _now(self, link: Link) -> Instant:
-        row = await link.row(self._present, self._server.present.bind())
+        row = await link.row(self._store_now, self._server.store_clock.bind())
         assert row is not None
         return row["now"]

@@ -47,7 +47,7 @@ class PostgresProcesses:
 
     async def register(self, process: NewProcess, *, replaces: str | None = None) -> int:
         row = await self._server.ask_row(
-            self._sql["register"], self._server.present.bind(), process.host_id,
+            self._sql["register"], self._server.store_clock.bind(), process.host_id,
             rows.storable(process.label), process.queues, process.pid,
             rows.storable(process.hostname), rows.storable(process.version), process.lease_s,
             replaces,
@@ -58,7 +58,7 @@ class PostgresProcesses:
 
     async def heartbeat(self, key: int, stats: ProcessStats) -> HeartbeatReply:
         [row] = await self._server.ask_urgent(
-            self._sql["heartbeat"], self._server.present.bind(), key, stats.running,
+            self._sql["heartbeat"], self._server.store_clock.bind(), key, stats.running,
             rows.as_json(dict(stats.slots)), stats.memory_bytes, stats.cores,
             stats.disk_share,
         )  # fmt: skip
@@ -67,17 +67,17 @@ class PostgresProcesses:
     async def deregister(self, key: int) -> None:
         async def work(link: Link) -> list[str]:
             held = await link.fetch(self._sql["claims_of"], key)
-            woken: list[str] = []
+            queues_to_notify: list[str] = []
             if held:
-                now = await link.row(self._store_now, self._server.present.bind())
+                now = await link.row(self._store_now, self._server.store_clock.bind())
                 assert now is not None
                 row = await link.row(
                     self._sql["release_claims"], now["now"], key, [job[0] for job in held],
                     [job[1] for job in held],
                 )  # fmt: skip
-                woken += [] if row is None else row["queues"] or ()
+                queues_to_notify += [] if row is None else row["queues"] or ()
             await link.fetch(self._sql["deregister"], key)
-            return woken
+            return queues_to_notify
 
         await self._notifier.notify(await self._server.within(work))
         self._turns.remove_process(key)
@@ -86,7 +86,7 @@ class PostgresProcesses:
         return len(await self._server.ask(self._sql["delete_dead"]))
 
     async def all(self) -> list[ProcessRecord]:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         found = await self._server.ask(self._sql["alive"], now, writes=False)
         records = [_record(row) for row in found]
         self._turns.update(records)
@@ -98,7 +98,7 @@ class PostgresProcesses:
 
     async def quiet(self, host_id: str, *, quiet: bool) -> None:
         async def work(link: Link) -> None:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             if not await link.fetch(self._sql["set_quiet"], now, host_id, quiet):
                 raise NotFound(f"no living worker process has the host_id {host_id!r}")
             await link.fetch(self._raise_control_version)
@@ -107,7 +107,7 @@ class PostgresProcesses:
         await self._notifier.notify([EVERYBODY])
 
     async def share(self, *, max_slots: int) -> int:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         [found] = await self._server.ask(
             self._sql["slot_share_changes"], now, max_slots, writes=False
         )
@@ -128,11 +128,13 @@ class PostgresProcesses:
         return row["freed"]
 
     async def next_expiry(self) -> Instant | None:
-        [row] = await self._server.ask_urgent(self._sql["next_expiry"], self._server.present.bind())
+        [row] = await self._server.ask_urgent(
+            self._sql["next_expiry"], self._server.store_clock.bind()
+        )
         return row["at"]
 
     async def lead(self, name: str, key: int, *, ttl_s: float) -> bool:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         return bool(
             await self._server.ask_urgent(self._sql["acquire_leadership"], now, name, key, ttl_s)
         )

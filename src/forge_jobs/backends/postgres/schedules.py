@@ -18,15 +18,15 @@ from .notify.notifier import Notifier
 class PostgresSchedules:
     """What fires by time; see ``forge_jobs.store.schedules``."""
 
-    def __init__(self, server: Server, bell: Notifier, enqueuer: Enqueuer) -> None:
+    def __init__(self, server: Server, notifier: Notifier, enqueuer: Enqueuer) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         self._enqueuer = enqueuer
         self._sql = sql_files.statements("schedules", server.address.schema)
 
     async def due(self, *, limit: int) -> DueSchedules:
-        present = self._server.present.bind()
-        head = await self._server.ask_row(self._sql["head"], present, writes=False)
+        store_clock = self._server.store_clock.bind()
+        head = await self._server.ask_row(self._sql["head"], store_clock, writes=False)
         assert head is not None
         now, next_at = head["now"], head["next_at"]
         if not head["is_due"]:
@@ -41,7 +41,7 @@ class PostgresSchedules:
         last_at = max((shot.tick for shot in new_fires if shot.job is not None), default=None)
 
         async def work(link: Link) -> list[Fire] | None:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             head = await link.row(self._sql["fire"], now, name, tick, next_at, last_at)
             if head is None:
                 return None
@@ -60,12 +60,12 @@ class PostgresSchedules:
 
         fired = await self._server.within(work)
         if fired and jobs:
-            await self._bell.notify(job.queue for job in jobs)
+            await self._notifier.notify(job.queue for job in jobs)
         return fired
 
     async def trigger(self, name: str, job: NewJob) -> Fire | None:
         async def work(link: Link) -> Fire | None:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             head = await link.row(self._sql["lock"], now, name)
             if head is None:
                 return None
@@ -77,7 +77,7 @@ class PostgresSchedules:
 
         fired = await self._server.within(work)
         if fired is not None:
-            await self._bell.notify([job.queue])
+            await self._notifier.notify([job.queue])
         return fired
 
     async def history(self, name: str, *, limit: int = FIRES_KEPT) -> list[Fire]:
@@ -111,14 +111,14 @@ class PostgresTokenBuckets:
         self._sql = sql_files.statements("schedules", server.address.schema)
 
     async def take(self, scope: str, permits: int) -> Grant:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         [row] = await self._server.ask(self._sql["take"], now, scope, permits)
         if row["granted"] is None:
             raise _undeclared(scope)
         return Grant(row["granted"], row["retry_s"])
 
     async def drain(self, scope: str) -> None:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         if not await self._server.ask(self._sql["drain"], now, scope):
             raise _undeclared(scope)
 

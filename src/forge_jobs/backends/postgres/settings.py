@@ -26,9 +26,9 @@ class _ChangeFailed(ForgeError):
 class PostgresSettings:
     """Named values; see ``forge_jobs.store.settings`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Notifier) -> None:
+    def __init__(self, server: Server, notifier: Notifier) -> None:
         self._server = server
-        self._bell = bell
+        self._notifier = notifier
         schema = server.address.schema
         self._sql = sql_files.statements("settings", schema)
         self._typed_sql = {
@@ -41,7 +41,7 @@ class PostgresSettings:
             statement = self._typed_sql[namespace]["get"]
             row = await self._server.ask_row(statement, name, writes=False)
         else:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             row = await self._server.ask_row(self._sql["get"], now, namespace, name, writes=False)
         return None if row is None else _setting(namespace, row)
 
@@ -49,7 +49,7 @@ class PostgresSettings:
         if namespace in TABLES:
             rows = await self._server.ask(self._typed_sql[namespace]["all"], writes=False)
         else:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             rows = await self._server.ask(self._sql["all"], now, namespace, writes=False)
         return [_setting(namespace, row) for row in rows]
 
@@ -61,7 +61,7 @@ class PostgresSettings:
             assert setting is not None
             return setting
         check_setting(namespace, name, value, ttl_s)
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         [row] = await self._server.ask(
             self._sql["put"], now, namespace, name, value, _length(ttl_s)
         )
@@ -75,7 +75,7 @@ class PostgresSettings:
 
         async def work(link: Link) -> tuple[dict[str, Setting | None], bool]:
             settings: dict[str, Setting | None] = {}
-            # In the order of their names, as all who lock limits do.
+            # In the order of their names, like every transaction that locks limits.
             names, written = sorted(changes), False
             while names:
                 rows = await self._lock(link, namespace, names)
@@ -106,7 +106,7 @@ class PostgresSettings:
     async def delete(self, namespace: str, name: str) -> bool:
         _check_name(namespace, name)
         if namespace not in TABLES:
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
             return row is not None and row["existed"]
         statements = self._typed_sql[namespace]
@@ -127,7 +127,7 @@ class PostgresSettings:
         return len(await self._server.ask(self._sql["trim"], namespace, max(keep, 0)))
 
     async def purge(self, *, limit: int) -> int:
-        now = self._server.present.bind()
+        now = self._server.store_clock.bind()
         return len(await self._server.ask(self._sql["purge"], now, limit))
 
     async def _lock(self, link: Link, namespace: str, names: list[str]) -> dict[str, Row]:
@@ -139,7 +139,7 @@ class PostgresSettings:
         return {row["name"]: row for row in rows}
 
     async def _now(self, link: Link) -> Instant:
-        row = await link.row(self._sql["now"], self._server.present.bind())
+        row = await link.row(self._sql["now"], self._server.store_clock.bind())
         assert row is not None
         return row["now"]
 
@@ -158,7 +158,7 @@ class PostgresSettings:
         table = TABLES.get(namespace)
         if table is None:
             check_setting(namespace, name, value, ttl_s)
-            now = self._server.present.bind()
+            now = self._server.store_clock.bind()
             statement = self._sql["put" if locked else "insert"]
             row = await link.row(statement, now, namespace, name, value, _length(ttl_s))
             return None if row is None else _setting(namespace, row)
@@ -169,7 +169,7 @@ class PostgresSettings:
 
     async def _notify(self, namespace: str, *, changed: bool) -> None:
         if changed and namespace in STEERING:
-            await self._bell.notify([EVERYBODY])
+            await self._notifier.notify([EVERYBODY])
 
 
 def _statements(table: SettingTable[Any], schema: str) -> dict[str, str]:

@@ -51,24 +51,26 @@ class PostgresStore:
         self, url: str, clock: Clock = SYSTEM_CLOCK, entropy: Entropy = SYSTEM_ENTROPY
     ) -> None:
         self._server = server = Server(address.parse(url), clock, entropy)
-        self._bell = bell = Notifier(server)
-        server.pool.farewell = bell.flush
+        self._notifier = notifier = Notifier(server)
+        server.pool.before_close = notifier.flush
         turns = ClaimTurns()
-        self._hearing = NotificationListener(server, bell, turns)
-        self._enqueuer = Enqueuer(server, bell)
-        self._looks = Queries(server)
-        self.jobs = PostgresJobs(server, bell, self._enqueuer, self._looks)
-        self.processes = PostgresProcesses(server, bell, turns)
-        self.settings = settings = PostgresSettings(server, bell)
-        self._limits = PostgresLimits(server, bell)
+        self._listener = NotificationListener(server, notifier, turns)
+        self._enqueuer = Enqueuer(server, notifier)
+        self._queries = Queries(server)
+        self.jobs = PostgresJobs(server, notifier, self._enqueuer, self._queries)
+        self.processes = PostgresProcesses(server, notifier, turns)
+        self.settings = settings = PostgresSettings(server, notifier)
+        self._limits = PostgresLimits(server, notifier)
         self.queues = Queues(settings, self._limits)
         self.limits = Limits(settings, self._limits, self.now)
-        self.schedules = CronSchedules(settings, PostgresSchedules(server, bell, self._enqueuer))
+        self.schedules = CronSchedules(
+            settings, PostgresSchedules(server, notifier, self._enqueuer)
+        )
         self.token_buckets = TokenBuckets(settings, PostgresTokenBuckets(server), self.now)
-        self.metrics = PostgresMetrics(server, self._looks)
+        self.metrics = PostgresMetrics(server, self._queries)
         self._transactions = UserTransactions(server)
-        self.maintenance = PostgresMaintenance(server, self.close, self._hearing.round_trip_s)
-        self._present = sql_files.statements("jobs", server.address.schema)["store_now"]
+        self.maintenance = PostgresMaintenance(server, self.close, self._listener.round_trip_s)
+        self._now = sql_files.statements("jobs", server.address.schema)["store_now"]
         self._tag = 0
 
     @property
@@ -81,7 +83,7 @@ class PostgresStore:
         server = self._server
         found = await (schema.migrate(server) if migrate else schema.read_schema(server))
         schema.check(server, found.status)
-        self._tag = self._enqueuer.tag = self._looks.tag = self._transactions.tag = found.tag
+        self._tag = self._enqueuer.tag = self._queries.tag = self._transactions.tag = found.tag
         self._limits.tag = found.tag
         server.pooled = found.pooled
         server.opened = True
@@ -89,13 +91,13 @@ class PostgresStore:
     async def close(self) -> None:
         if not self._server.opened:
             return
-        await self._bell.flush()
-        await self._hearing.close()
+        await self._notifier.flush()
+        await self._listener.close()
         self._server.opened = False
         await self._server.pool.close()
 
     async def now(self) -> Instant:
-        row = await self._server.ask_row(self._present, self._server.present.bind(), writes=False)
+        row = await self._server.ask_row(self._now, self._server.store_clock.bind(), writes=False)
         assert row is not None
         return row["now"]
 
@@ -112,10 +114,10 @@ class PostgresStore:
         return await self._transactions.aenqueue_in(transaction, jobs)
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
-        return await self._hearing.subscribe(queues, notify)
+        return await self._listener.subscribe(queues, notify)
 
     def after_fork(self) -> None:
         self._server.pool.abandon()
         self._server.line = None
-        self._bell.after_fork()
-        self._hearing.after_fork()
+        self._notifier.after_fork()
+        self._listener.after_fork()

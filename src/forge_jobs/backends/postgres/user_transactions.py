@@ -101,7 +101,7 @@ class UserTransactions:
 
     def _values(self, jobs: Sequence[NewJob]) -> tuple[Any, ...]:
         return (
-            self._server.present.bind(),
+            self._server.store_clock.bind(),
             str(self.tag),
             self._server.address.channel,
             rows.as_json([rows.plain(job) for job in jobs]),

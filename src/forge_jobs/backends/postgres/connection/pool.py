@@ -105,7 +105,7 @@ class Pool:
         self._total = 0
         self._waiting: deque[_Waiter] = deque()
         # Called on a loop before its connections are closed: sends pending notifications.
-        self.farewell: Callable[[], Awaitable[None]] | None = None
+        self.before_close: Callable[[], Awaitable[None]] | None = None
         self._add_finalizer()
 
     def acquire_idle(self) -> Driver | None:
@@ -214,8 +214,8 @@ class Pool:
     async def close_loop(self, own: _LoopConnections) -> None:
         """Flush notifications, then close the connections of a loop that ends."""
         try:
-            if self.farewell is not None:
-                await self.farewell()
+            if self.before_close is not None:
+                await self.before_close()
         finally:
             await self._close_connections(own)
 

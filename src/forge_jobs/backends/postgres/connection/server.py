@@ -101,7 +101,7 @@ class Server:
         self.address = address
         self.clock = clock
         self.entropy = entropy
-        self.present = StoreClock(clock)
+        self.store_clock = StoreClock(clock)
         self.pool = Pool(self._connect)
         self.opened = False
         self.pooled = bool(address.pooled)
