@@ -1,4 +1,4 @@
-"""The store over plain key-value storage (``tests/keyvalue``) passes the conformance suite."""
+"""The store over plain key-value storage (``tests/keyvalue_store``) passes the conformance suite."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.testing.clock import MovableClock
 from forge_jobs.testing.conformance.all import *  # noqa: F403
 from forge_jobs.testing.conformance.fixtures import MakeStore
-from tests.keyvalue.store import KeyValueStore
+from tests.keyvalue_store.store import KeyValueStore
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
-"""The memory backend: the executable specification of the store contracts.
+"""The memory backend: the row-wise rules of ``backends.shared.rowwise`` over dictionaries.
 
-Jobs are rows in dictionaries. Every transition is checked against ``core.status.TRANSITIONS``.
 For tests, simulations and scripts: nothing survives the end of the process.
 """
