@@ -28,7 +28,7 @@ from telegram_gateway import serving
 from telegram_gateway.bot_api import BotApi
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.masking import log_to
+from telegram_gateway.masking import configure_logging
 
 # What a gateway imports when it needs it; here once, instead of in every life.
 for _late in (
@@ -89,8 +89,8 @@ def _live(order: dict[str, Any], receiver: socket.socket) -> None:
 async def _serve(environment: dict[str, str], receiver: socket.socket) -> None:
     settings, bots, _ = load(environment)
     gateway = Gateway(settings, bots)
-    log_to(None, gateway.mask, level=settings.log_level, as_json=False)
-    server: Any = serving._Server
+    configure_logging(None, gateway.mask, level=settings.log_level, as_json=False)
+    server: Any = serving._GatewayServer
     whole = server.serve
 
     async def serve_here(self: Any) -> None:

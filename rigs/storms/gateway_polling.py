@@ -18,11 +18,11 @@ def _fetched(strike: Strike) -> None:
 
 
 def _half_taken(strike: Strike) -> None:
-    after(UpdateReceiver, "take", strike)
+    after(UpdateReceiver, "receive", strike)
 
 
 def _taken(strike: Strike) -> None:
-    after(polling, "_taken", strike, lambda _, __, ___, batch, *____: bool(batch))
+    after(polling, "_receive_batch", strike, lambda _, __, ___, batch, *____: bool(batch))
 
 
 def _confirmed(strike: Strike) -> None:

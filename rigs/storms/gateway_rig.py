@@ -30,7 +30,7 @@ from rigs.storms.gateway_checks import GatewayEvidence, Place, StoredUpdate
 from rigs.storms.history import History, now, read_all
 from rigs.storms.rig import ROOT, Say, StormFailed
 from telegram_gateway.fake import FakeBot, FakeTelegram, fake_telegram
-from tests.gateway.fake_api import served
+from tests.gateway.fake_api import serve_app
 
 SECRET = "S" * 40
 TOKEN = "{number}:AAabcdefghijklmnopqrstuvwxyz_storm"
@@ -338,5 +338,5 @@ async def _service() -> AsyncGenerator[str, None]:
             Response(status_code=422) if text.startswith(REFUSE) else JSONResponse({"text": text})
         )
 
-    async with served(Starlette(routes=[Route("/update", answer, methods=["POST"])])) as base:
+    async with serve_app(Starlette(routes=[Route("/update", answer, methods=["POST"])])) as base:
         yield base

@@ -6,23 +6,23 @@ from typing import Any
 from telegram_gateway.config import Ordering
 from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.queueing import BotQueue
-from telegram_gateway.update_receiver import UpdateReceiver, UpdateVerdict
+from telegram_gateway.update_receiver import ReceiveStatus, UpdateReceiver
 
 
 def _acknowledge_early() -> None:
     """200 first, the database later: a crash in between loses the update."""
-    whole = UpdateReceiver.take
-    later: set[asyncio.Task[UpdateVerdict]] = set()
+    whole = UpdateReceiver.receive
+    later: set[asyncio.Task[ReceiveStatus]] = set()
 
-    async def take(self: UpdateReceiver, runtime: Any, body: bytes) -> UpdateVerdict:
-        async def at_leisure() -> UpdateVerdict:
+    async def receive(self: UpdateReceiver, runtime: Any, body: bytes) -> ReceiveStatus:
+        async def at_leisure() -> ReceiveStatus:
             await asyncio.sleep(0.2)
             return await whole(self, runtime, body)
 
         later.add(asyncio.create_task(at_leisure()))
-        return UpdateVerdict.ACCEPTED
+        return ReceiveStatus.ACCEPTED
 
-    UpdateReceiver.take = take
+    UpdateReceiver.receive = receive
 
 
 def _forget_lanes() -> None:
@@ -40,14 +40,14 @@ def _forget_lanes() -> None:
             overtaken.set()
         return await whole(self, update, attempt)
 
-    taken: Any = BotQueue.take_in
+    taken: Any = BotQueue.enqueue_update
 
-    async def take_in(self: Any, update: Any) -> Any:
+    async def enqueue_update(self: Any, update: Any) -> Any:
         object.__setattr__(self.bot, "ordering", Ordering.NONE)
         return await taken(self, update)
 
     Echo.answer = answer
-    BotQueue.take_in = take_in
+    BotQueue.enqueue_update = enqueue_update
 
 
 def _forget_keys() -> None:
@@ -75,7 +75,7 @@ def _send_in_the_handler() -> None:
             await self._outgoing.send_now(call)
         return []
 
-    BotQueue._answered = answered
+    BotQueue._run_handler = answered
 
 
 SABOTAGES = {

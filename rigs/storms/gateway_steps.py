@@ -138,11 +138,11 @@ def on_the_wire(owner: Any, name: str, strike: Callable[[], None], fits: Fits = 
 
 
 def _sweeping(strike: Strike) -> None:
-    before(Janitor, "once", strike)
+    before(Janitor, "run_once", strike)
 
 
 def _swept(strike: Strike) -> None:
-    after(Janitor, "once", strike)
+    after(Janitor, "run_once", strike)
 
 
 def _accepted(strike: Strike) -> None:
@@ -150,7 +150,7 @@ def _accepted(strike: Strike) -> None:
 
 
 def _known(strike: Strike) -> None:
-    before(Webhook, "_from_telegram", strike)
+    before(Webhook, "_receive_update", strike)
 
 
 def _half_read(strike: Strike) -> None:
@@ -184,7 +184,7 @@ def _half_read(strike: Strike) -> None:
 
 
 def _read(strike: Strike) -> None:
-    before(UpdateReceiver, "take", strike)
+    before(UpdateReceiver, "receive", strike)
 
 
 def _inserting(strike: Strike) -> None:
@@ -195,7 +195,7 @@ def _inserting(strike: Strike) -> None:
 
 
 def _stored(strike: Strike) -> None:
-    after(BotQueue, "take_in", strike)
+    after(BotQueue, "enqueue_update", strike)
 
 
 def _acknowledged(strike: Strike) -> None:
@@ -237,7 +237,7 @@ def _running(strike: Strike) -> None:
 
 
 def _worked(strike: Strike) -> None:
-    after(BotQueue, "_answered", strike)
+    after(BotQueue, "_run_handler", strike)
 
 
 def _on_finish(strike: Strike) -> None:

@@ -1,6 +1,6 @@
 """kill -9 at each step from the socket to the sent message, one round per step.
 
-The whole storm is ``make storm``; this is its smallest form, and the proof that its judge judges.
+The full storm is ``make storm``; this is its smallest form, and the test of its checker.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ WITHIN_S = 60
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Database]]:
-    """Several, for rigs side by side: on Postgres most of a round is waiting for a lease."""
+    """Several, for rigs in parallel: on Postgres a round mostly waits for a lease to expire."""
     if request.param == "sqlite":
         files = [SqliteDatabase(tmp_path / f"gateway-{n}.db") for n in range(2)]
         yield [*files]
@@ -81,7 +81,7 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
             assert findings(evidence) == {}
             struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
             assert struck == [step.name for step in part]
-            # A process that was starved for longer than its lease gives its sends up by itself.
+            # A process that got no CPU for longer than its lease stops its sends by itself.
             starved = {entry["label"] for entry in evidence.entries if entry["op"] == "unsent"}
             arrived |= {
                 name: copies(evidence, label)
@@ -91,7 +91,7 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
     assert {name for name, count in arrived.items() if count != 1} <= {
         name for name, step in STEPS.items() if step.again
     }
-    # Documented, and it does happen: nobody can know that Telegram got a message but Telegram.
+    # Documented: after a kill, only Telegram knows whether it got the message.
     assert arrived.get("told", 2) == 2
 
 
@@ -107,7 +107,7 @@ async def test_a_kill_at_each_step_of_polling_loses_nothing(tmp_path: Path) -> N
     assert struck == [step.name for step in steps]
 
 
-async def test_three_deaths_in_a_row_are_no_fault_of_the_update(rig: GatewayRig) -> None:
+async def test_three_consecutive_kills_do_not_make_an_update_dead(rig: GatewayRig) -> None:
     labels: dict[str, str] = {}
     for chat, step in enumerate(("worked", "told")):
         labels[step] = rig.users.say("echo", 5 + chat)
@@ -125,7 +125,7 @@ async def test_three_deaths_in_a_row_are_no_fault_of_the_update(rig: GatewayRig)
     }
 
 
-async def test_what_kills_every_process_is_dead_after_its_attempts_and_its_chat_told_once(
+async def test_an_update_that_crashes_every_process_is_dead_after_its_attempts_with_one_notice(
     rig: GatewayRig,
 ) -> None:
     rig.users.say_refused("shop")
@@ -149,7 +149,7 @@ async def test_what_kills_every_process_is_dead_after_its_attempts_and_its_chat_
         ("inside", "worked", {"undocumented repetitions"}),
     ],
 )
-async def test_the_judge_sees_what_a_broken_gateway_does(
+async def test_the_checker_detects_a_sabotaged_gateway(
     rig: GatewayRig, sabotage: str, step: str | None, found: set[str]
 ) -> None:
     rig.sabotage = sabotage
@@ -160,7 +160,7 @@ async def test_the_judge_sees_what_a_broken_gateway_does(
         await rig.begin(step, armed=True)
         assert await rig.killed(WITHIN_S)
     await rig.begin()
-    # What is lost never comes: there is nothing to wait for.
+    # A lost update gets no reply: there is nothing to wait for.
     await quiet(rig, WITHIN_S, missing=int(lost))
     await rig.stopped()
     assert set(findings(await rig.evidence())) == found
