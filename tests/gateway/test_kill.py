@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rigs.storms.databases import Database, PostgresDatabase, SqliteDatabase
-from rigs.storms.gateway import quiet, step_by_step
+from rigs.storms.gateway import kill_at_each_step, wait_until_quiet
 from rigs.storms.gateway_checks import GatewayEvidence, check_gateway
 from rigs.storms.gateway_polling import POLLING_STEPS
 from rigs.storms.gateway_rig import GatewayRig, gateway_rig
@@ -74,13 +74,13 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
             folder.mkdir()
             rigs.append(await stack.enter_async_context(gateway_rig(folder, database, BOTS)))
         firsts = await asyncio.gather(
-            *(step_by_step(rig, part, WITHIN_S) for rig, part in zip(rigs, parts, strict=True))
+            *(kill_at_each_step(rig, part, WITHIN_S) for rig, part in zip(rigs, parts, strict=True))
         )
         for rig, part, first in zip(rigs, parts, firsts, strict=True):
             evidence = await rig.evidence()
             assert findings(evidence) == {}
-            struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
-            assert struck == [step.name for step in part]
+            wrapper = [entry["step"] for entry in evidence.entries if entry["op"] == "killed"]
+            assert wrapper == [step.name for step in part]
             # A process that got no CPU for longer than its lease stops its sends by itself.
             starved = {entry["label"] for entry in evidence.entries if entry["op"] == "unsent"}
             arrived |= {
@@ -89,39 +89,39 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
                 if label not in starved
             }
     assert {name for name, count in arrived.items() if count != 1} <= {
-        name for name, step in STEPS.items() if step.again
+        name for name, step in STEPS.items() if step.may_repeat
     }
     # Documented: after a kill, only Telegram knows whether it got the message.
-    assert arrived.get("told", 2) == 2
+    assert arrived.get("answered", 2) == 2
 
 
 async def test_a_kill_at_each_step_of_polling_loses_nothing(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "gateway.db")
     steps = [*POLLING_STEPS.values()]
     async with gateway_rig(tmp_path, database, BOTS, mode="polling") as rig:
-        await step_by_step(rig, steps, WITHIN_S)
+        await kill_at_each_step(rig, steps, WITHIN_S)
         evidence = await rig.evidence()
     database.close()
     assert findings(evidence) == {}
-    struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
-    assert struck == [step.name for step in steps]
+    wrapper = [entry["step"] for entry in evidence.entries if entry["op"] == "killed"]
+    assert wrapper == [step.name for step in steps]
 
 
 async def test_three_consecutive_kills_do_not_make_an_update_dead(rig: GatewayRig) -> None:
     labels: dict[str, str] = {}
-    for chat, step in enumerate(("worked", "told")):
+    for chat, step in enumerate(("handled", "answered")):
         labels[step] = rig.users.say("echo", 5 + chat)
         for _ in range(3):
-            await rig.begin(step, armed=True)
-            assert await rig.killed(WITHIN_S)
-        await rig.begin()
-        await quiet(rig, WITHIN_S)
-        await rig.stopped()
+            await rig.start(step, armed=True)
+            assert await rig.wait_killed(WITHIN_S)
+        await rig.start()
+        await wait_until_quiet(rig, WITHIN_S)
+        await rig.stop()
     evidence = await rig.evidence()
     assert findings(evidence) == {}
     assert {step: copies(evidence, label) for step, label in labels.items()} == {
-        "worked": 1,
-        "told": 4,
+        "handled": 1,
+        "answered": 4,
     }
 
 
@@ -130,11 +130,11 @@ async def test_an_update_that_crashes_every_process_is_dead_after_its_attempts_w
 ) -> None:
     rig.users.say_refused("shop")
     for _ in range(5):
-        await rig.begin("running", armed=True)
-        assert await rig.killed(WITHIN_S)
-    await rig.begin()
-    await quiet(rig, WITHIN_S)
-    await rig.stopped()
+        await rig.start("running", armed=True)
+        assert await rig.wait_killed(WITHIN_S)
+    await rig.start()
+    await wait_until_quiet(rig, WITHIN_S)
+    await rig.stop()
     evidence = await rig.evidence()
     assert findings(evidence) == {}
     assert [one.status for one in evidence.updates] == ["dead"]
@@ -146,7 +146,7 @@ async def test_an_update_that_crashes_every_process_is_dead_after_its_attempts_w
         ("early", "acknowledged", {"updates lost"}),
         ("unordered", None, {"answers out of order"}),
         ("keyless", "stored", {"updates stored twice", "undocumented repetitions"}),
-        ("inside", "worked", {"undocumented repetitions"}),
+        ("inside", "handled", {"undocumented repetitions"}),
     ],
 )
 async def test_the_checker_detects_a_sabotaged_gateway(
@@ -157,10 +157,10 @@ async def test_the_checker_detects_a_sabotaged_gateway(
     for _ in range(1 if lost else 3):
         rig.users.say("echo", 5)
     if step is not None:
-        await rig.begin(step, armed=True)
-        assert await rig.killed(WITHIN_S)
-    await rig.begin()
+        await rig.start(step, armed=True)
+        assert await rig.wait_killed(WITHIN_S)
+    await rig.start()
     # A lost update gets no reply: there is nothing to wait for.
-    await quiet(rig, WITHIN_S, missing=int(lost))
-    await rig.stopped()
+    await wait_until_quiet(rig, WITHIN_S, missing=int(lost))
+    await rig.stop()
     assert set(findings(await rig.evidence())) == found
