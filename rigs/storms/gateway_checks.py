@@ -48,7 +48,7 @@ class GatewayEvidence:
 
 @dataclass
 class _MessageLog:
-    """The notes of all lives about one message."""
+    """The history entries of all gateway processes about one message."""
 
     requests: list[Entry] = field(default_factory=list[Entry])
     claims: list[Entry] = field(default_factory=list[Entry])

@@ -63,8 +63,8 @@ def _run_gateway(order: dict[str, Any], receiver: socket.socket) -> None:
     """Serve until SIGTERM, or until the step is reached. Never returns."""
     code = 1
     try:
-        history = History(Path(order["folder"]) / f"life-{order['number']}.jsonl")
-        history.write("born", number=order["life"], step=order["step"])
+        history = History(Path(order["folder"]) / f"gateway-{order['number']}.jsonl")
+        history.write("started", number=order["number"], step=order["step"])
         _record_sends(history)
         if order["sabotage"] is not None:
             SABOTAGES[order["sabotage"]]()

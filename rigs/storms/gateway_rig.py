@@ -1,7 +1,7 @@
-"""Gives the lives of a gateway a Telegram, a service behind it and users, and lets them be killed.
+"""The rig of the gateway storm: gateways that are killed, a fake Telegram, a service and users.
 
-Telegram is the project's own fake with its real rules of delivery. It runs in this process and so
-does the service of the http bots; both outlive every gateway.
+The fake Telegram has the real delivery rules. It runs in this process, and so does the service of
+the http bots; both keep running while gateways are killed.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class GatewayProcesses:
         self.pid: int | None = None
 
     async def open(self) -> None:
-        with (self._folder / "lives.log").open("ab") as log:
+        with (self._folder / "gateways.log").open("ab") as log:
             self._parent = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "rigs.storms.gateway_process",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
@@ -69,7 +69,7 @@ class GatewayProcesses:
         assert self._parent.stdin is not None
         self._count += 1
         original = {
-            "life": self._count, "folder": str(self._folder), "environment": environment,
+            "number": self._count, "folder": str(self._folder), "environment": environment,
             "step": None, "hits": 1, "armed": False, "sabotage": None, **order,
         }  # fmt: skip
         self._parent.stdin.write(json.dumps(original).encode() + b"\n")
@@ -103,7 +103,7 @@ class GatewayProcesses:
 
     def log_tail(self) -> str:
         """The end of the gateways' log."""
-        return (self._folder / "lives.log").read_text(errors="replace")[-3_000:]
+        return (self._folder / "gateways.log").read_text(errors="replace")[-3_000:]
 
     async def _read_reply(self, within_s: float) -> Any:
         assert self._parent is not None
@@ -270,10 +270,10 @@ async def gateway_rig(
     attempts: int = 5,
     mode: str = "webhook",
 ) -> AsyncGenerator[GatewayRig, None]:
-    """Telegram, the service and the door are there until the block ends; no gateway lives yet.
+    """Telegram, the service and the listening socket until the block ends; no gateway runs yet.
 
-    Bots whose name begins with ``shop`` ask the service, all others echo. ``mode`` is how they all
-    get their updates.
+    Bots whose name begins with ``shop`` call the service, all others echo. ``mode`` is how all of
+    them receive updates.
     """
     processes = GatewayProcesses(folder, say)
     # A killed gateway leaves incomplete requests; the servers here should not log each one.
