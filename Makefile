@@ -60,7 +60,7 @@ cover: setup ## Branch coverage of the suite without browser and processes (T="t
 bench: $(VENV)/.package $(VENV)/.dev $(VENV)/.bench ## Measure against the targets, with peers in the same run
 	@$(PY) -m benchmarks $(ARGS)
 
-storm: $(VENV)/.package $(VENV)/.dev ## Kill workers, restart servers, and count what was lost
+storm: $(VENV)/.package $(VENV)/.dev ## Run the storms: kill workers, restart servers, check that no job is lost
 	@$(PY) -m rigs.storms $(ARGS)
 
 sim: $(VENV)/.package $(VENV)/.dev ## Simulate a faulty cluster (SEEDS=100, or SEED=7 to replay one)

@@ -1,6 +1,6 @@
 """``python -m rigs.simulation``: run seeds, or replay one.
 
-Exit 0 when every promise held, 1 when one was broken, 2 for a wrong command line.
+Exit code 0 if every check passed, 1 if one failed, 2 for an invalid command line.
 """
 
 import argparse
@@ -9,52 +9,52 @@ from collections import Counter
 from collections.abc import Sequence
 
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from rigs.simulation.coverage import MUST_BE_SEEN
+from rigs.simulation.coverage import REQUIRED_EVENTS
 from rigs.simulation.cron_command import NODES as CRON_NODES
 from rigs.simulation.cron_command import run_cron
-from rigs.simulation.story import LAST, story
-from rigs.simulation.world import Ended, Options, simulate
+from rigs.simulation.excerpt import LAST, excerpt
+from rigs.simulation.world import Options, SimulationResult, simulate
 
 _MAX_SHOWN = 20
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the seeds the command line asks for."""
-    asked = _parser().parse_args(argv)
+    """Run the seeds that the command line selects."""
+    arguments = _parser().parse_args(argv)
     seeds = (
-        [asked.seed]
-        if asked.seed is not None
-        else list(range(asked.first, asked.first + asked.seeds))
+        [arguments.seed]
+        if arguments.seed is not None
+        else list(range(arguments.first, arguments.first + arguments.seeds))
     )
-    if asked.cron:
+    if arguments.cron:
         return run_cron(
             seeds,
-            days=asked.days,
-            nodes=asked.nodes or CRON_NODES,
-            twice=asked.twice,
+            days=arguments.days,
+            nodes=arguments.nodes or CRON_NODES,
+            twice=arguments.twice,
             progress=_progress,
         )
     options = Options(
-        jobs=asked.jobs,
-        bound=asked.bound,
-        nodes=asked.nodes or Options().nodes,
-        minutes=asked.minutes,
+        jobs=arguments.jobs,
+        bound=arguments.bound,
+        nodes=arguments.nodes or Options().nodes,
+        minutes=arguments.minutes,
     )
     began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
     virtual_s = 0.0
-    for place, seed in enumerate(seeds, 1):
+    for number, seed in enumerate(seeds, 1):
         ended = simulate(seed, options)
-        if asked.trace:
+        if arguments.trace:
             print("\n".join(ended.history.lines()))
         if ended.violations:
             _report(ended)
             return 1
-        if asked.twice and simulate(seed, options).history.records != ended.history.records:
-            print(f"seed {seed} did not repeat itself: its second run differs from the first")
+        if arguments.twice and simulate(seed, options).history.records != ended.history.records:
+            print(f"seed {seed} is not deterministic: its second run differs from the first")
             return 1
         seen.update(ended.seen)
         virtual_s += ended.virtual_s
-        _progress(place, len(seeds), SYSTEM_CLOCK.mono() - began)
+        _progress(number, len(seeds), SYSTEM_CLOCK.mono() - began)
     _summary(len(seeds), options, seen, virtual_s, SYSTEM_CLOCK.mono() - began)
     return 0
 
@@ -62,17 +62,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rigs.simulation",
-        description="The real engine on the memory backend in a faulty world with virtual time.",
+        description="Simulate the real engine on the memory backend with faults in virtual time.",
         epilog="example: python -m rigs.simulation --seed 7 --trace",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seeds", type=_count, default=100, help="how many seeds (100)")
-    which.add_argument("--seed", type=int, help="replay this one")
+    which.add_argument("--seed", type=int, help="replay this seed")
     defaults = Options()
-    parser.add_argument("--first", type=int, default=0, help="where to begin counting seeds (0)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=_count, default=defaults.jobs, help="jobs per seed")
     parser.add_argument(
-        "--bound", type=int, default=defaults.bound, help="jobs besides, bound by limits and lanes"
+        "--bound", type=int, default=defaults.bound, help="additional jobs with limits and lanes"
     )
     parser.add_argument(
         "--nodes", type=_count, help=f"worker processes ({defaults.nodes}, {CRON_NODES} of cron)"
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minutes", type=float, default=defaults.minutes, help="virtual minutes of faults"
     )
-    parser.add_argument("--cron", action="store_true", help="nothing but cron, for --days")
+    parser.add_argument("--cron", action="store_true", help="simulate cron only, for --days")
     parser.add_argument("--days", type=float, default=30.0, help="virtual days of cron (30)")
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--twice", action="store_true", help="run each seed twice and compare")
@@ -94,30 +94,30 @@ def _count(text: str) -> int:
     return number
 
 
-def _report(ended: Ended) -> None:
+def _report(ended: SimulationResult) -> None:
     options = ended.options
     given = f"--jobs {options.jobs} --nodes {options.nodes} --minutes {options.minutes:g}"
     if options.bound:
         given += f" --bound {options.bound}"
-    print(f"\nseed {ended.seed} broke {len(ended.violations)} promises ({given}):")
+    print(f"\nseed {ended.seed} broke {len(ended.violations)} invariants ({given}):")
     for violation in ended.violations[:_MAX_SHOWN]:
         print(f"  {violation.rule}: {violation.text}")
     if len(ended.violations) > _MAX_SHOWN:
         print(f"  … and {len(ended.violations) - _MAX_SHOWN} more")
     first = ended.violations[0]
-    what = "of the world" if first.key is None else f"around job {first.key}"
+    what = "of the simulation" if first.key is None else f"around job {first.key}"
     print(f"\nthe last {LAST} events {what}:")
-    print("\n".join(story(ended.history, first)))
+    print("\n".join(excerpt(ended.history, first)))
     print(f"\nreplay: python -m rigs.simulation --seed {ended.seed} {given} --trace")
 
 
-def _progress(place: int, total: int, took_s: float) -> None:
+def _progress(number: int, total: int, took_s: float) -> None:
     if sys.stderr.isatty():
-        print(f"\r{place} of {total} seeds, {took_s:.0f} s", end="", file=sys.stderr, flush=True)
-        if place == total:
+        print(f"\r{number} of {total} seeds, {took_s:.0f} s", end="", file=sys.stderr, flush=True)
+        if number == total:
             print(file=sys.stderr)
-    elif place == total or place % 25 == 0:
-        print(f"{place} of {total} seeds, {took_s:.0f} s", file=sys.stderr, flush=True)
+    elif number == total or number % 25 == 0:
+        print(f"{number} of {total} seeds, {took_s:.0f} s", file=sys.stderr, flush=True)
 
 
 def _summary(
@@ -125,11 +125,11 @@ def _summary(
 ) -> None:
     print(
         f"{seeds} seeds, {options.nodes} nodes, {virtual_s / 3600:.1f} virtual hours in "
-        f"{took_s:.1f} s: no promise was broken."
+        f"{took_s:.1f} s: every check passed."
     )
     for name, count in sorted(seen.items(), key=lambda item: (-item[1], item[0])):
         print(f"  {count:>10,}  {name}")
-    for name in MUST_BE_SEEN:
+    for name in REQUIRED_EVENTS:
         if not seen[name]:
             print(f"  {'never':>10}  {name}")
 

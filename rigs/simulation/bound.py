@@ -1,7 +1,7 @@
-"""Jobs of a simulated world that limits and lanes bind, and somebody who changes the limits.
+"""Jobs with limits and lanes for the simulation, and an operator who changes the limits.
 
-Tasks capped as a whole, tasks limited per key, tasks with a rate, serial and strict lanes: few keys
-and lanes, so that all of them are always full.
+Tasks with a total limit, tasks with a limit per key, tasks with a rate, serial and strict lanes.
+There are few keys and lanes, so that all of them are always full.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from forge_jobs.store.limits import LimitChange
 from forge_jobs.store.store import Store
 from rigs.simulation.clocks import pass_time
 from rigs.simulation.dice import Dice
-from rigs.simulation.plan import Deed, Plan
+from rigs.simulation.plan import Behaviour, Plan
 
 if TYPE_CHECKING:
-    from rigs.simulation.node import Ground
+    from rigs.simulation.node import SimContext
 
 BOUND_QUEUE: Final = "bound"
-GOVERNOR: Final = "governor"
-# Their numbers must not meet those of the other workload.
+LIMIT_OPERATOR: Final = "governor"
+# Numbers that do not collide with those of the other jobs.
 FIRST_NUMBER: Final = 500_000
 RATE_PER_S: Final = 2.0
 BURST: Final = 3.0
@@ -38,24 +38,24 @@ LIMITS: Final = (
 KINDS: Final = ("single", "keyed", "capped", "rated", "lined")
 _CHANGED: Final = ("keyed", "capped")
 _CONCURRENCIES: Final = (1, 2, 3, 6)
-_DEEDS: Final = (
-    Deed.QUICK, Deed.SLOW, Deed.SLOW, Deed.SLOW, Deed.FLAKY, Deed.DOOMED, Deed.SNOOZE,
-    Deed.STUBBORN,
+_BEHAVIOURS: Final = (
+    Behaviour.QUICK, Behaviour.SLOW, Behaviour.SLOW, Behaviour.SLOW, Behaviour.FLAKY,
+    Behaviour.DOOMED, Behaviour.SNOOZE, Behaviour.STUBBORN,
 )  # fmt: skip
 
 
 class BoundPlan(Plan, frozen=True, omit_defaults=True, kw_only=True):
-    """A part with the argument by which its task may be limited."""
+    """A plan with the argument that is the limit key of its task."""
 
     host: str
 
 
 def bound_job(number: int, dice: Dice) -> NewJob:
-    """The request for the ``number``-th bound job of the world."""
-    kind, deed = dice.pick(KINDS), dice.pick(_DEEDS)
+    """The request for the ``number``-th limited job of the simulation."""
+    kind, behaviour = dice.pick(KINDS), dice.pick(_BEHAVIOURS)
     plan = BoundPlan(
         number=number,
-        deed=deed,
+        behaviour=behaviour,
         work_s=round(dice.skewed(0.05, 6.0), 4),
         times=1 + dice.index(2),
         shape=dice.index(1_000),
@@ -84,19 +84,19 @@ def _binding(kind: str, payload: bytes, dice: Dice) -> dict[str, Any]:
     return {}
 
 
-class Governor:
+class LimitOperator:
     """An operator who raises and lowers limits."""
 
-    def __init__(self, ground: "Ground", store: Store, dice: Dice) -> None:
-        self._ground = ground
+    def __init__(self, sim: "SimContext", store: Store, dice: Dice) -> None:
+        self._sim = sim
         self._store = store
         self._dice = dice
 
-    async def govern(self, until_s: float) -> None:
+    async def change_limits(self, until_s: float) -> None:
         """Change something now and then until virtual time has reached ``until_s``."""
         while True:
             pause_s = self._dice.between(1, 20)
-            if self._ground.loop.time() + pause_s >= until_s:
+            if self._sim.loop.time() + pause_s >= until_s:
                 return
             await pass_time(pause_s)
             name = task_limit(self._dice.pick(_CHANGED))
@@ -106,12 +106,12 @@ class Governor:
                 continue
 
     async def restore(self) -> None:
-        """Everybody has room again. The line is calm by now."""
+        """Raise all limits again. The connection has no faults any more."""
         for kind in _CHANGED:
             await self._change(task_limit(kind), _CONCURRENCIES[-1])
 
     async def _change(self, name: str, max_slots: int) -> None:
-        self._ground.fault(GOVERNOR, "limit", f"{name} {max_slots}")
+        self._sim.fault(LIMIT_OPERATOR, "limit", f"{name} {max_slots}")
         await self._store.limits.change(name, LimitChange(concurrency=max_slots))
 
 

@@ -1,7 +1,7 @@
-"""The judges: each reads the history and the final store, and names what must not have happened.
+"""The checkers of jobs: each reads the history and the final store and yields violations.
 
-No judge asks the engine or the backend whether it was right. A judge that finds nothing yields
-nothing; the texts name the job and the instant, so that the trace can be searched for them.
+No checker uses the engine or the backend. The text of a violation names the job and the instant, so
+that the trace can be searched for them.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ from msgspec import Struct
 from forge_jobs.core.job import UniqueWhile
 from forge_jobs.core.status import LIVE, TERMINAL, TRANSITIONS, Attempts, Event, JobStatus, Rule
 from forge_jobs.store.jobs import Verdict
-from rigs.simulation.final import Final, parcel
+from rigs.simulation.final import FinalState, payload_view
 from rigs.simulation.history import (
-    Acked,
-    Beaten,
+    Acknowledged,
     Claimed,
+    Deregistered,
     Finished,
+    HeartbeatReceived,
     History,
-    Left,
-    Moved,
     Paused,
     Registered,
+    Transitioned,
     key_of,
 )
 
@@ -31,7 +31,7 @@ OPERATOR = "operator"
 
 
 class Violation(Struct, frozen=True):
-    """A broken promise: which rule, what happened, and to which row."""
+    """A broken invariant: which rule, which row, and what happened."""
 
     rule: str
     key: int | None
@@ -47,26 +47,28 @@ for _rule in TRANSITIONS:
     _RULES.setdefault((_rule.source, _rule.event, _rule.target), []).append(_rule)
 
 Found: TypeAlias = Iterator[Violation]
-Checker: TypeAlias = Callable[[History, Final], Found]
+Checker: TypeAlias = Callable[[History, FinalState], Found]
 
 
-def lost(history: History, final: Final) -> Found:
-    """Every acknowledged job is there, or the operator deleted it; nothing came from nowhere.
+def lost(history: History, final: FinalState) -> Found:
+    """Every acknowledged job is stored or was deleted by the operator; every row was enqueued.
 
-    A world is far too young for the clean-up to find anything.
+    A simulation is shorter than every retention, so nothing is purged.
     """
     deleted = {
-        move.key for move in history.of(Moved) if move.target is None and move.who == OPERATOR
+        transition.key
+        for transition in history.of(Transitioned)
+        if transition.target is None and transition.who == OPERATOR
     }
-    stored = {move.key for move in history.of(Moved)} - deleted
-    for ack in history.of(Acked):
+    stored = {transition.key for transition in history.of(Transitioned)} - deleted
+    for ack in history.of(Acknowledged):
         key = key_of(ack.id)
         row = final.rows.get(key)
         if row is None and key not in deleted:
             yield Violation(
                 "lost", key, f"job {ack.number} ({ack.id}) was acknowledged and is gone"
             )
-        elif row is not None and not ack.duplicate and parcel(row).number != ack.number:
+        elif row is not None and not ack.duplicate and payload_view(row).number != ack.number:
             yield Violation("lost", key, f"job {ack.number} ({ack.id}) holds another job's payload")
     for key in sorted(stored - final.rows.keys()):
         yield Violation("lost", key, f"row {key} was stored and is gone, and no person deleted it")
@@ -74,7 +76,7 @@ def lost(history: History, final: Final) -> Found:
         yield Violation("lost", key, f"row {key} is there although nothing stored it")
 
 
-def doubled_finishes(history: History, final: Final) -> Found:
+def doubled_finishes(history: History, final: FinalState) -> Found:
     """At most one finish is applied for each claim."""
     applied: set[tuple[int, int]] = set()
     for finish in history.of(Finished):
@@ -87,12 +89,12 @@ def doubled_finishes(history: History, final: Final) -> Found:
             applied.add(claim)
 
 
-def fenced(history: History, final: Final) -> Found:
-    """A finish is applied only to a row that runs under the very same owner and epoch."""
+def fenced(history: History, final: FinalState) -> Found:
+    """A finish is applied only to a row that runs under the same owner and epoch (fencing)."""
     held: dict[int, tuple[int | None, int]] = {}
     ended: set[tuple[int, int | None, int]] = set()
     for record in history.records:
-        if isinstance(record, Moved):
+        if isinstance(record, Transitioned):
             if record.event is Event.CLAIM:
                 held[record.key] = (record.owner, record.epoch)
             elif record.event in _FINISHES:
@@ -109,40 +111,50 @@ def fenced(history: History, final: Final) -> Found:
                 )
 
 
-def legal_transitions(history: History, final: Final) -> Found:
-    """Only moves of the table, each from where the job stood, with the attempts the table says."""
-    stood: dict[int, Moved] = {}
-    for move in history.of(Moved):
-        before = stood.get(move.key)
+def legal_transitions(history: History, final: FinalState) -> Found:
+    """Only transitions of the table, each from the job's current state, with the right attempts."""
+    last: dict[int, Transitioned] = {}
+    for transition in history.of(Transitioned):
+        before = last.get(transition.key)
         source = None if before is None else before.target
-        if move.source != source:
+        if transition.source != source:
             yield Violation(
-                "illegal", move.key, f"{_transition(move)} although the job stood at {source}"
+                "illegal",
+                transition.key,
+                f"{_transition(transition)} although the job was {source}",
             )
-        had = 0 if before is None else before.attempts
-        rules = _RULES.get((move.source, move.event, move.target), ())
+        attempts_before = 0 if before is None else before.attempts
+        rules = _RULES.get((transition.source, transition.event, transition.target), ())
         if not rules:
-            yield Violation("illegal", move.key, f"{_transition(move)} is not in the table")
-        elif not any(_attempts_after(rule.attempts, had) == move.attempts for rule in rules):
+            yield Violation(
+                "illegal", transition.key, f"{_transition(transition)} is not in the table"
+            )
+        elif not any(
+            _attempts_after(rule.attempts, attempts_before) == transition.attempts for rule in rules
+        ):
             allowed = "/".join(rule.attempts.value for rule in rules)
             yield Violation(
-                "attempts", move.key, f"{_transition(move)}: {had} before, should be {allowed}"
+                "attempts",
+                transition.key,
+                f"{_transition(transition)}: {attempts_before} before, should be {allowed}",
             )
-        stood[move.key] = move
+        last[transition.key] = transition
 
 
-def epochs(history: History, final: Final) -> Found:
+def epochs(history: History, final: FinalState) -> Found:
     """An epoch never falls; a claim, a reap and a release raise it."""
     seen: dict[int, int] = {}
-    for move in history.of(Moved):
-        before = seen.get(move.key, 0)
-        raised = move.event in (Event.CLAIM, Event.REAP, Event.RELEASE)
-        if move.epoch < before or (raised and move.epoch == before):
-            yield Violation("epoch", move.key, f"{_transition(move)} after epoch {before}")
-        seen[move.key] = move.epoch
+    for transition in history.of(Transitioned):
+        before = seen.get(transition.key, 0)
+        raised = transition.event in (Event.CLAIM, Event.REAP, Event.RELEASE)
+        if transition.epoch < before or (raised and transition.epoch == before):
+            yield Violation(
+                "epoch", transition.key, f"{_transition(transition)} after epoch {before}"
+            )
+        seen[transition.key] = transition.epoch
 
 
-def rows_agree(history: History, final: Final) -> Found:
+def rows_consistent(history: History, final: FinalState) -> Found:
     """Owner if and only if running; finished if and only if terminal; attempts within the limit."""
     for row in final.rows.values():
         if (row.owner is not None) != (row.status is JobStatus.RUNNING):
@@ -157,15 +169,21 @@ def rows_agree(history: History, final: Final) -> Found:
             yield Violation(
                 "attempts", row.key, f"job {row.key}: {row.attempts} of {row.max_attempts}"
             )
-    for move in history.of(Moved):
-        if (move.owner is not None) != (move.target is JobStatus.RUNNING):
-            yield Violation("owner", move.key, f"{_transition(move)} leaves the owner {move.owner}")
-        row = final.rows.get(move.key)
-        if row is not None and not 0 <= move.attempts <= row.max_attempts:
-            yield Violation("attempts", move.key, f"{_transition(move)} of {row.max_attempts}")
+    for transition in history.of(Transitioned):
+        if (transition.owner is not None) != (transition.target is JobStatus.RUNNING):
+            yield Violation(
+                "owner",
+                transition.key,
+                f"{_transition(transition)} leaves the owner {transition.owner}",
+            )
+        row = final.rows.get(transition.key)
+        if row is not None and not 0 <= transition.attempts <= row.max_attempts:
+            yield Violation(
+                "attempts", transition.key, f"{_transition(transition)} of {row.max_attempts}"
+            )
 
 
-def stuck(history: History, final: Final) -> Found:
+def stuck(history: History, final: FinalState) -> Found:
     """After the faults have stopped and the bound has passed, every job has ended."""
     for row in final.rows.values():
         if row.status not in TERMINAL:
@@ -177,37 +195,42 @@ def stuck(history: History, final: Final) -> Found:
             )
 
 
-def counters(history: History, final: Final) -> Found:
-    """The books say what the rows say."""
+def counters(history: History, final: FinalState) -> Found:
+    """The counters equal the rows."""
     rows = Counter((row.queue, row.status) for row in final.rows.values())
-    for place in sorted({*rows, *final.counts}):
-        if rows.get(place, 0) != final.counts.get(place, 0):
+    for key in sorted({*rows, *final.counts}):
+        if rows.get(key, 0) != final.counts.get(key, 0):
             yield Violation(
                 "counters",
                 None,
-                f"{place[0]}/{place[1]}: {rows.get(place, 0)} rows, counted "
-                f"{final.counts.get(place, 0)}",
+                f"{key[0]}/{key[1]}: {rows.get(key, 0)} rows, counted {final.counts.get(key, 0)}",
             )
 
 
-def carried(history: History, final: Final) -> Found:
-    """Jobs carried by a success exist once per applied finish; a dead letter once per death."""
+def successors_stored(history: History, final: FinalState) -> Found:
+    """Successors are stored once per applied finish; a dead letter once per transition to dead."""
     ids = {row.id: row.key for row in final.rows.values()}
     promised: Counter[int] = Counter()
     for finish in history.of(Finished):
         if finish.verdict is Verdict.APPLIED and finish.status is JobStatus.DONE:
             promised[finish.key] += finish.carried
     children = Counter(
-        ids[parent] for row in final.rows.values() if (parent := parcel(row).parent) in ids
+        ids[parent] for row in final.rows.values() if (parent := payload_view(row).parent) in ids
     )
     for key in sorted({*promised, *children} & final.rows.keys()):
         if promised[key] != children[key]:
             yield Violation(
                 "carried", key, f"job {key} carried {promised[key]} and {children[key]} were stored"
             )
-    deaths = Counter(move.key for move in history.of(Moved) if move.target is JobStatus.DEAD)
+    deaths = Counter(
+        transition.key
+        for transition in history.of(Transitioned)
+        if transition.target is JobStatus.DEAD
+    )
     letters = Counter(
-        ids.get(told.id) for row in final.rows.values() if (told := parcel(row).job) is not None
+        ids.get(dead_job.id)
+        for row in final.rows.values()
+        if (dead_job := payload_view(row).job) is not None
     )
     for row in final.rows.values():
         expected = deaths[row.key] if row.on_dead is not None else 0
@@ -217,28 +240,28 @@ def carried(history: History, final: Final) -> Found:
             )
 
 
-def deduplicated(history: History, final: Final) -> Found:
+def deduplicated(history: History, final: FinalState) -> Found:
     """At most one live job per kind and key."""
     live: dict[tuple[str, str], int] = {}
-    for move in history.of(Moved):
-        row = final.rows.get(move.key)
+    for transition in history.of(Transitioned):
+        row = final.rows.get(transition.key)
         if row is None or row.dedupe_key is None or row.unique_while is not UniqueWhile.LIVE:
             continue
         name = (row.kind, row.dedupe_key)
-        if move.target in LIVE:
-            holder = live.setdefault(name, move.key)
-            if holder != move.key:
+        if transition.target in LIVE:
+            holder = live.setdefault(name, transition.key)
+            if holder != transition.key:
                 yield Violation(
                     "dedupe",
-                    move.key,
-                    f"{name} is held by job {holder} and {_transition(move)} takes it too",
+                    transition.key,
+                    f"{name} is held by job {holder} and {_transition(transition)} takes it too",
                 )
-        elif live.get(name) == move.key:
+        elif live.get(name) == transition.key:
             del live[name]
 
 
-def reaped_the_dead(history: History, final: Final) -> Found:
-    """Jobs are taken only from processes that left, were replaced, or let their lease run out."""
+def only_dead_processes_reaped(history: History, final: FinalState) -> Found:
+    """Jobs are reaped only from processes that deregistered, were replaced, or lost their lease."""
     lease: dict[int, int] = {}
     alive_until: dict[int, int] = {}
     for record in history.records:
@@ -247,11 +270,11 @@ def reaped_the_dead(history: History, final: Final) -> Found:
                 lease[owner] = lease_us
                 alive_until[owner] = at + lease_us
                 alive_until.update((former, at) for former in replaced)
-            case Beaten(at=at, owner=owner, alive=True):
+            case HeartbeatReceived(at=at, owner=owner, alive=True):
                 alive_until[owner] = at + lease.get(owner, 0)
-            case Left(at=at, owner=owner):
+            case Deregistered(at=at, owner=owner):
                 alive_until[owner] = at
-            case Moved(at=at, event=Event.REAP, former=former) if former is not None:
+            case Transitioned(at=at, event=Event.REAP, former=former) if former is not None:
                 until = alive_until.get(former, 0)
                 if at < until:
                     yield Violation(
@@ -263,7 +286,7 @@ def reaped_the_dead(history: History, final: Final) -> Found:
                 pass
 
 
-def claimed_rightly(history: History, final: Final) -> Found:
+def claims_allowed(history: History, final: FinalState) -> Found:
     """Nothing is claimed before it is due, after it expired, or from a paused queue."""
     paused: set[str] = set()
     for record in history.records:
@@ -286,20 +309,20 @@ def claimed_rightly(history: History, final: Final) -> Found:
                 )
 
 
-def untroubled(history: History, final: Final) -> Found:
-    """No error escaped into the event loop."""
-    for trouble in final.troubles:
+def no_loop_errors(history: History, final: FinalState) -> Found:
+    """No error reached the exception handler of the event loop."""
+    for trouble in final.errors:
         yield Violation("trouble", None, trouble)
 
 
-def _attempts_after(effect: Attempts, had: int) -> int:
+def _attempts_after(effect: Attempts, attempts_before: int) -> int:
     match effect:
         case Attempts.KEPT:
-            return had
+            return attempts_before
         case Attempts.SPENT:
-            return had + 1
+            return attempts_before + 1
         case Attempts.GIVEN_BACK:
-            return max(had - 1, 0)
+            return max(attempts_before - 1, 0)
         case Attempts.RESET:
             return 0
 
@@ -308,8 +331,8 @@ def _claim(claim: tuple[int, int]) -> str:
     return f"job {claim[0]} epoch {claim[1]}"
 
 
-def _transition(move: Moved) -> str:
+def _transition(transition: Transitioned) -> str:
     return (
-        f"job {move.key} {move.event}: {move.source} to {move.target} at {move.at}, "
-        f"epoch {move.epoch}, attempts {move.attempts}"
+        f"job {transition.key} {transition.event}: {transition.source} to {transition.target} "
+        f"at {transition.at}, epoch {transition.epoch}, attempts {transition.attempts}"
     )

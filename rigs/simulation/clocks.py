@@ -1,18 +1,18 @@
-"""Clocks of a simulated world: one true time, and what each machine believes.
+"""Clocks of the simulation: one virtual time, and a skewed wall clock per machine.
 
-The store has its own clock; every node has another wall clock, wrong by some amount and now and
-then set anew. Elapsed time is the same for all.
+The store has its own clock. The wall clock of every node is wrong by some amount and is sometimes
+set to another value. Elapsed time is the same for all.
 """
 
 import asyncio
 
 from forge_jobs.core.instant import SECOND
 
-SOME_MORNING = 1_767_258_000 * SECOND
+START_TIME = 1_767_258_000 * SECOND
 
 
 async def pass_time(seconds: float) -> None:
-    """Wait in virtual time; zero only lets others run."""
+    """Sleep in virtual time; zero only yields to other tasks."""
     await asyncio.sleep(seconds)
 
 
@@ -24,7 +24,7 @@ class SimClock:
         self.skew_s = skew_s
 
     def now(self) -> int:
-        return SOME_MORNING + round((self._loop.time() + self.skew_s) * SECOND)
+        return START_TIME + round((self._loop.time() + self.skew_s) * SECOND)
 
     def mono(self) -> float:
         return 1_000.0 + self._loop.time()

@@ -1,4 +1,4 @@
-"""What holds in every world of cron: each tick once, none early, none lost but by its policy."""
+"""The checker of cron simulations: each tick once, none early, none skipped but by its policy."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,44 +10,44 @@ from forge_jobs.core.instant import SECOND, Instant, to_datetime
 from forge_jobs.core.schedule import CronSpec, Missed
 from forge_jobs.core.schedule_ticks import SKIP_AFTER_S
 from forge_jobs.store.schedules import Fire, FireOutcome
-from rigs.simulation.cron_world import CronEnded
+from rigs.simulation.cron_world import CronResult
 from rigs.simulation.faults import MAX_LATE_S, MAX_SLOW_S
 
-# A fire is decided upon, and takes effect when its call arrives.
-_ON_ITS_WAY = int((MAX_LATE_S + MAX_SLOW_S) * SECOND)
+# A tick is chosen by a node and takes effect when its call reaches the store.
+_MAX_TRAVEL_US = int((MAX_LATE_S + MAX_SLOW_S) * SECOND)
 
 
-def check_cron(ended: CronEnded) -> list[str]:
-    """Every promise that was broken, in words."""
-    broken = [f"trouble: {trouble}" for trouble in ended.troubles]
-    for said in ended.options.timetable:
-        fires = [one.fire for one in ended.ticked if one.name == said.name]
-        clock = cron.read(said.expression, said.zone)
+def check_cron(ended: CronResult) -> list[str]:
+    """Every broken invariant, as text."""
+    broken = [f"error: {error}" for error in ended.errors]
+    for spec in ended.options.schedules:
+        fires = [one.fire for one in ended.fired if one.name == spec.name]
+        clock = cron.read(spec.expression, spec.zone)
         wanted = list(clock.ticks(ended.began_at, ended.ended_at))
-        broken += [f"{said.name}: {text}" for text in _check(said, wanted, fires)]
-    for one in ended.ticked:
+        broken += [f"{spec.name}: {text}" for text in _check(spec, wanted, fires)]
+    for one in ended.fired:
         if one.fire.tick > one.furthest:
-            broken.append(f"{one.name}: {_shown(one.fire.tick)} fired early")
+            broken.append(f"{one.name}: {_format_tick(one.fire.tick)} fired early")
     broken += _jobs_match(ended)
     return broken
 
 
-def _check(said: CronSpec, wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
+def _check(spec: CronSpec, wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
     known, last = set(wanted), 0
     for fire in fires:
         if fire.tick <= last:
-            yield f"{_shown(fire.tick)} fired twice or out of order"
+            yield f"{_format_tick(fire.tick)} fired twice or out of order"
         if fire.tick not in known:
-            yield f"{_shown(fire.tick)} is no tick of it"
+            yield f"{_format_tick(fire.tick)} is not a tick of this schedule"
         last = max(last, fire.tick)
-    policy = Missed(said.missed)
+    policy = Missed(spec.missed)
     match policy:
         case Missed.ALL:
             yield from _all_fired(wanted, fires)
         case Missed.ONCE:
             yield from _latest_fired(wanted, fires)
         case Missed.SKIP:
-            yield from _late_let_go(wanted, fires)
+            yield from _late_skipped(wanted, fires)
         case _:
             assert_never(policy)
 
@@ -56,47 +56,47 @@ def _all_fired(wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str
     fired = {fire.tick for fire in fires if fire.outcome is FireOutcome.FIRED}
     for tick in wanted:
         if tick not in fired:
-            yield f"{_shown(tick)} never fired"
+            yield f"{_format_tick(tick)} never fired"
 
 
 def _latest_fired(wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
     following = dict(pairwise(wanted))
     for fire in fires:
-        if following.get(fire.tick, fire.at + 1) <= fire.at - _ON_ITS_WAY:
-            yield f"{_shown(fire.tick)} fired although a later tick had come"
+        if following.get(fire.tick, fire.at + 1) <= fire.at - _MAX_TRAVEL_US:
+            yield f"{_format_tick(fire.tick)} fired although a later tick had come"
     if wanted and (not fires or fires[-1].tick != wanted[-1]):
-        yield f"{_shown(wanted[-1])} was due last and never fired"
+        yield f"{_format_tick(wanted[-1])} was due last and never fired"
 
 
-def _late_let_go(wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
+def _late_skipped(wanted: Sequence[Instant], fires: Sequence[Fire]) -> Iterator[str]:
     following = dict(pairwise(wanted))
     done = {fire.tick for fire in fires if fire.outcome is FireOutcome.FIRED}
     grace = SKIP_AFTER_S * SECOND
     for fire in fires:
-        if fire.outcome is FireOutcome.FIRED and fire.at - fire.tick > grace + _ON_ITS_WAY:
-            yield f"{_shown(fire.tick)} fired {(fire.at - fire.tick) / SECOND:.0f} s late"
-    schemas = iter(fires)
-    place = next(schemas, None)
+        if fire.outcome is FireOutcome.FIRED and fire.at - fire.tick > grace + _MAX_TRAVEL_US:
+            yield f"{_format_tick(fire.tick)} fired {(fire.at - fire.tick) / SECOND:.0f} s late"
+    remaining = iter(fires)
+    fire = next(remaining, None)
     for tick in wanted:
-        while place is not None and place.tick < tick:
-            place = next(schemas, None)
-        if place is None:
-            yield f"{_shown(tick)} was never looked at"
+        while fire is not None and fire.tick < tick:
+            fire = next(remaining, None)
+        if fire is None:
+            yield f"{_format_tick(tick)} was never decided"
             return
-        overtaken = following.get(tick, place.at + 1) <= place.at
-        if tick not in done and not overtaken and place.at - tick <= grace:
-            yield f"{_shown(tick)} was let go although it was not late"
+        overtaken = following.get(tick, fire.at + 1) <= fire.at
+        if tick not in done and not overtaken and fire.at - tick <= grace:
+            yield f"{_format_tick(tick)} was skipped although it was not late"
 
 
-def _jobs_match(ended: CronEnded) -> list[str]:
+def _jobs_match(ended: CronResult) -> list[str]:
     fired = Counter(
         (f"cron:{one.name}", f"tick:{to_datetime(one.fire.tick):%Y-%m-%dT%H:%M:%SZ}")
-        for one in ended.ticked
+        for one in ended.fired
         if one.fire.outcome is FireOutcome.FIRED
     )
     stored = Counter(ended.jobs)
     return [f"{tags} has {stored[tags]} jobs" for tags in fired | stored if stored[tags] != 1]
 
 
-def _shown(tick: Instant) -> str:
+def _format_tick(tick: Instant) -> str:
     return f"{to_datetime(tick):%Y-%m-%d %H:%M:%S}"

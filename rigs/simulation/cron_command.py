@@ -1,4 +1,4 @@
-"""``--cron``: worlds in which nothing but cron runs."""
+"""``--cron``: simulations in which only cron runs."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from rigs.simulation.cron_world import CronOptions, simulate_cron
 
 NODES = 5
 _MAX_SHOWN = 20
-# In every so manieth world all nodes believe to be the coordinator.
-_EVERYBODY_IN = 4
+# In every fourth simulation all nodes act as leader.
+_ALL_LEAD_EVERY = 4
 
 
 def run_cron(
@@ -21,26 +21,26 @@ def run_cron(
     twice: bool,
     progress: Callable[[int, int, float], None],
 ) -> int:
-    """Run the worlds and say what was seen; 1 when a promise was broken."""
+    """Run the simulations and print a summary; 1 if a check failed."""
     began, seen = SYSTEM_CLOCK.mono(), Counter[str]()
-    for place, seed in enumerate(seeds, 1):
-        everybody = seed % _EVERYBODY_IN == _EVERYBODY_IN - 1
-        options = CronOptions(days=days, nodes=nodes, everybody=everybody)
+    for number, seed in enumerate(seeds, 1):
+        all_lead = seed % _ALL_LEAD_EVERY == _ALL_LEAD_EVERY - 1
+        options = CronOptions(days=days, nodes=nodes, all_lead=all_lead)
         ended = simulate_cron(seed, options)
         broken = check_cron(ended)
         if broken:
-            print(f"\nseed {seed} broke {len(broken)} promises:")
+            print(f"\nseed {seed} broke {len(broken)} invariants:")
             print("\n".join(f"  {text}" for text in broken[:_MAX_SHOWN]))
             again = f"--cron --seed {seed} --days {days:g} --nodes {nodes}"
             print(f"\nreplay: python -m rigs.simulation {again}")
             return 1
-        if twice and simulate_cron(seed, options).ticked != ended.ticked:
-            print(f"seed {seed} did not repeat itself: its second run differs from the first")
+        if twice and simulate_cron(seed, options).fired != ended.fired:
+            print(f"seed {seed} is not deterministic: its second run differs from the first")
             return 1
         seen.update(ended.faults)
-        seen["ticks"] += len(ended.ticked)
+        seen["ticks"] += len(ended.fired)
         seen["races lost to another node"] += ended.lost_races
-        progress(place, len(seeds), SYSTEM_CLOCK.mono() - began)
+        progress(number, len(seeds), SYSTEM_CLOCK.mono() - began)
     took_s = SYSTEM_CLOCK.mono() - began
     print(
         f"{len(seeds)} seeds, {nodes} nodes, {days:g} virtual days each in {took_s:.1f} s: "

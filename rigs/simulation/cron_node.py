@@ -1,4 +1,4 @@
-"""A simulated process that does nothing but cron."""
+"""A simulated process that runs only the cron service."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -17,46 +17,46 @@ from forge_jobs.store.processes import NewProcess
 from rigs.simulation.faults import FaultyStore
 from rigs.simulation.node import Node
 
-# Beats are not what is looked at here; who leads is.
+# Longer than any simulation: process leases are not tested here, leadership is.
 _LEASE_S = 10 * 365 * 86_400.0
-_AGAIN_S = 30.0
+_RETRY_S = 30.0
 
 
 class CronNode(Node):
-    """Registered once, declares its schedules, and runs the service until it is gone.
+    """Registers once, declares its schedules, and runs the service until it ends.
 
-    The coordinator's lease and all looks are longer than in life, by the same factor: a month has
-    many seconds.
+    The leadership lease and all intervals are longer than in production, by the same factor, so
+    that a month takes few steps.
     """
 
     LEAD_S: ClassVar[float] = 300.0
     key: int = -1
-    timetable: Sequence[CronSpec] = ()
+    schedules: Sequence[CronSpec] = ()
 
     async def shutdown(self, timeout_s: float) -> None:
-        """Leave in good order: give the lead up and be gone."""
+        """End gracefully: release the leadership first."""
         if self.gone:
             return
         stop: StopFlag | None = getattr(self, "_stop", None)
         if stop is None or self.frozen:
             return self.crash()
-        self._ground.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
+        self._sim.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
         stop.set()
-        await self._ground.loop.create_task(self._go(), context=self._engine.context())
+        await self._sim.loop.create_task(self._go(), context=self._engine.context())
 
     async def _start(self, replaces: str | None) -> None:
-        store = FaultyStore(self._ground.store, self.line, self._io, self._ground.recorder)
+        store = FaultyStore(self._sim.store, self.connection, self._io, self._sim.recorder)
         process = NewProcess(
             host_id=self.who, label=self.who, queues=(), pid=1, hostname="h", lease_s=_LEASE_S
         )
         while True:
             try:
-                await ensure_schedules(store, self.timetable)
+                await ensure_schedules(store, self.schedules)
                 self.key = await store.processes.register(process)
                 break
             except ForgeError as error:
-                self._ground.fault(self.who, "start", f"not yet: {error}")
-                await self.clock.sleep(_AGAIN_S)
+                self._sim.fault(self.who, "start", f"not yet: {error}")
+                await self.clock.sleep(_RETRY_S)
         self._leadership = Leadership(
             store.processes, lambda: self.key, clock=self.clock, ttl_s=self.LEAD_S
         )
@@ -82,6 +82,6 @@ class CronNode(Node):
         try:
             await self._leadership.release()
         except ForgeError as error:
-            self._ground.fault(self.who, "exit", f"kept the lead: {error}")
+            self._sim.fault(self.who, "exit", f"kept the lead: {error}")
         self.gone = self.left = True
-        self.line.sever()
+        self.connection.disconnect()

@@ -1,6 +1,6 @@
-"""Chance for a simulated world: everything that could go two ways is asked here.
+"""The random numbers of the simulation: every random decision is drawn here.
 
-Built on the seeded entropy of ``kit``, so that a seed and a name give the same rolls on every
+Built on the seeded entropy of ``kit``, so that a seed and a name give the same numbers on every
 machine and under every hash seed.
 """
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class Dice(SeededEntropy):
-    """Seeded chance with the questions a simulation asks."""
+    """A seeded generator with the distributions that the simulation needs."""
 
     __slots__ = ()
 
     def chance(self, likelihood: float) -> bool:
-        """True that often."""
+        """True with this probability."""
         return self.roll() < likelihood
 
     def between(self, low: float, high: float) -> float:
@@ -34,5 +34,5 @@ class Dice(SeededEntropy):
         return items[self.index(len(items))]
 
     def skewed(self, low: float, high: float) -> float:
-        """A number in [low, high), mostly near ``low``: delays are short until they are not."""
+        """A number in [low, high), mostly near ``low``, like network delays."""
         return low + (high - low) * self.roll() ** 4

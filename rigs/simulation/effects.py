@@ -1,4 +1,4 @@
-"""From a call that took effect to the records the checkers read."""
+"""Records the effects of store calls in the history, for the checkers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -14,30 +14,30 @@ from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.processes import HeartbeatReply, NewProcess
 from forge_jobs.store.queues import QueueChange
 from rigs.simulation.history import (
-    Beaten,
     Bound,
     Claimed,
+    Deregistered,
     Finished,
+    HeartbeatReceived,
     History,
-    Left,
-    Limited,
-    Moved,
+    LimitChanged,
     Paused,
     Registered,
-    Shared,
-    Slotted,
+    ShareChanged,
+    SlotsChanged,
     Stored,
+    Transitioned,
 )
 
 
 class Numbered(msgspec.Struct):
-    """What every payload of the simulated workload begins with."""
+    """The field that every payload of the simulated workload has."""
 
     number: int | None = None
 
 
 class RowView(Protocol):
-    """What a backend's row shows of itself."""
+    """The fields of a backend's row that are recorded."""
 
     @property
     def key(self) -> int: ...
@@ -52,7 +52,7 @@ class RowView(Protocol):
 
 
 class Recorder:
-    """Writes what the store did into the history, at the instant it did it."""
+    """Records what the store did, at the instant of the effect."""
 
     def __init__(self, history: History, now: Callable[[], int]) -> None:
         self._history = history
@@ -61,42 +61,44 @@ class Recorder:
         self._owners: dict[str, int] = {}
         self._holders: dict[int, int] = {}
 
-    def acting(self, who: str) -> None:
-        """From here on, moves are this actor's doing."""
+    def set_actor(self, who: str) -> None:
+        """Attribute the following transitions to this actor."""
         self._who = who
 
-    def moved(self, row: RowView, event: Event, source: JobStatus | None, *, gone: bool) -> None:
-        """A row changed its state; ``row`` is as it stands after the move."""
+    def transitioned(
+        self, row: RowView, event: Event, source: JobStatus | None, *, gone: bool
+    ) -> None:
+        """A row changed its state; ``row`` has the state after the transition."""
         former = self._holders.pop(row.key, None)
         owner = row.owner if row.status is JobStatus.RUNNING else None
         if owner is not None:
             self._holders[row.key] = owner
         target = None if gone else row.status
         self._history.add(
-            Moved(
+            Transitioned(
                 self._now(), self._who, row.key, event, source, target, row.epoch, row.attempts,
                 owner, former,
             )
         )  # fmt: skip
 
     def bound(self, key: int, job: NewJob) -> None:
-        """A job of the bound workload was stored."""
+        """A job with limits or lanes was stored."""
         self._history.add(
             Bound(self._now(), self._who, key, job.kind, job.limit_key, job.lane, job.order)
         )
 
-    def slotted(self, who: str, queue: str, slots: int) -> None:
+    def slots_changed(self, who: str, queue: str, slots: int) -> None:
         """A queue was given so many slots."""
-        self._history.add(Slotted(self._now(), who, queue, slots))
+        self._history.add(SlotsChanged(self._now(), who, queue, slots))
 
-    def shared(self, owner: int, queue: str, slots: int, held: int) -> None:
+    def share_changed(self, owner: int, queue: str, slots: int, held: int) -> None:
         """A process has so many slots of a queue now."""
-        self._history.add(Shared(self._now(), self._who, owner, queue, slots, held))
+        self._history.add(ShareChanged(self._now(), self._who, owner, queue, slots, held))
 
     def done(
         self, who: str, op: str, args: Sequence[Any], options: dict[str, Any], result: Any
     ) -> None:
-        """Record the effect of one call, if checkers care for it."""
+        """Record the effect of one call, if a checker needs it."""
         match op:
             case "jobs.exchange":
                 self._exchange(who, args[0], result)
@@ -106,18 +108,18 @@ class Recorder:
                 self._register(who, args[0], options.get("replaces"), result)
             case "processes.heartbeat":
                 heartbeat: HeartbeatReply = result
-                self._history.add(Beaten(self._now(), who, args[0], heartbeat.alive))
+                self._history.add(HeartbeatReceived(self._now(), who, args[0], heartbeat.alive))
             case "processes.deregister":
-                self._history.add(Left(self._now(), who, args[0]))
+                self._history.add(Deregistered(self._now(), who, args[0]))
             case "queues.change":
                 change: QueueChange = args[1]
                 if change.paused is not UNSET:
                     self._history.add(Paused(self._now(), who, args[0], change.paused))
                 if change.slots is not UNSET:
-                    self.slotted(who, args[0], change.slots)
+                    self.slots_changed(who, args[0], change.slots)
             case "limits.change":
                 limit: Limit = result
-                self._history.add(Limited(self._now(), who, limit.name, limit.concurrency))
+                self._history.add(LimitChanged(self._now(), who, limit.name, limit.concurrency))
             case _:
                 pass
 
@@ -146,7 +148,7 @@ class Recorder:
             )
 
     def _register(self, who: str, process: NewProcess, replaces: str | None, key: int) -> None:
-        # Whoever registers again under its own name is not its former self any more.
+        # A process that registers again under its host_id replaces its former registration.
         names = [name for name in (replaces, process.host_id) if name is not None]
         replaced = tuple(self._owners[name] for name in names if name in self._owners)
         self._owners[process.host_id] = key

@@ -1,10 +1,9 @@
-"""The line between an actor and the store, and everything that can go wrong on it.
+"""The connection between an actor and the store, with injected faults.
 
-A call travels, takes effect at some instant of virtual time, and its answer travels back. On the
-way it may be delayed, refused before the effect (``Unavailable``), lost before the effect, lost
-after it, or given up before a late effect (all three ``Unknown`` to the caller: it cannot tell them
-apart). A severed line carries nothing any more; what was already under way when it was severed may
-still arrive, as packets do.
+A call takes effect at some instant of virtual time, and its reply arrives later. It may be delayed,
+refused before the effect (``Unavailable``), lost before the effect, lost after it, or time out
+before a late effect (all three are ``Unknown`` to the caller, which cannot distinguish them). A
+closed connection sends nothing; calls in flight when it was closed may still arrive, like packets.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from forge_jobs.store.store import Capabilities, Maintenance, Notify, Store, Sub
 from forge_jobs.store.token_buckets import TokenBuckets
 from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
-from rigs.simulation.history import Answered, Called, Heard, History
+from rigs.simulation.history import Answered, Called, CallResult, History
 from rigs.simulation.loop import Realm, VirtualLoop
 
 Effect = Callable[[str], Coroutine[Any, Any, Any]]
@@ -39,22 +38,22 @@ MAX_SLOW_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """How likely each mishap is, per call. Delays are in seconds, mostly short."""
+class FailureRates:
+    """The probability of each fault per call. Delays are in seconds, mostly short."""
 
     unavailable: float = 0.0
     lost_request: float = 0.0
     lost_reply: float = 0.0
     late: float = 0.0
     slow: float = 0.0
-    delay_most_s: float = 0.002
-    hint_lost: float = 0.0
+    max_delay_s: float = 0.002
+    notify_lost: float = 0.0
 
 
-CALM = Weather()
+NO_FAULTS = FailureRates()
 
 
-class _Fate(Enum):
+class _CallFailure(Enum):
     FINE = "fine"
     UNAVAILABLE = "refused"
     LOST_REQUEST = "request lost"
@@ -67,21 +66,21 @@ class _Fate(Enum):
 class _Call:
     op: str
     effect: Effect
-    fate: _Fate
+    fault: _CallFailure
     answer: "asyncio.Future[Any]"
     dropped: bool = False
 
 
-class Line:
+class FaultyConnection:
     """One actor's connection to the store."""
 
     def __init__(
         self, who: str, *, loop: VirtualLoop, wire: Realm, history: History, dice: Dice
     ) -> None:
         self.who = who
-        self.weather = CALM
+        self.rates = NO_FAULTS
         self.cut = False
-        self._severed = False
+        self._disconnected = False
         self._loop = loop
         self._wire = wire
         self._history = history
@@ -89,44 +88,44 @@ class Line:
         self._calls = 0
         self._under_way: list[_Call] = []
 
-    def sever(self) -> None:
-        """The actor is gone: nothing new is sent; of what is under way, some still arrives."""
-        self._severed = True
+    def disconnect(self) -> None:
+        """The actor has ended: no new calls; some of the calls in flight still arrive."""
+        self._disconnected = True
         for call in self._under_way:
             call.dropped = self._dice.chance(0.5)
 
     async def call(self, op: str, effect: Effect) -> Any:
-        """Carry one call to the store and its answer back."""
-        if self._severed:
-            raise Unavailable(f"{op}: the line is severed")
+        """Deliver one call to the store and return its reply."""
+        if self._disconnected:
+            raise Unavailable(f"{op}: the connection is closed")
         self._calls += 1
         number = self._calls
         self._history.add(Called(self._now(), self.who, number, op))
-        call = _Call(op, effect, self._fate(), self._loop.create_future())
+        call = _Call(op, effect, self._pick_fault(), self._loop.create_future())
         self._send(call)
-        heard, note = Heard.OK, ""
+        result_kind, note = CallResult.OK, ""
         try:
             return await call.answer
         except Unknown as error:
-            heard, note = Heard.UNKNOWN, str(error)
+            result_kind, note = CallResult.UNKNOWN, str(error)
             raise
         except asyncio.CancelledError:
-            heard, note = Heard.UNKNOWN, "the caller gave up"
+            result_kind, note = CallResult.UNKNOWN, "the caller gave up"
             raise
         except Exception as error:
-            heard, note = Heard.FAIL, repr(error)
+            result_kind, note = CallResult.FAIL, repr(error)
             raise
         finally:
-            self._history.add(Answered(self._now(), self.who, number, op, heard, note))
+            self._history.add(Answered(self._now(), self.who, number, op, result_kind, note))
 
     def _send(self, call: _Call) -> None:
-        if call.fate is _Fate.UNAVAILABLE:
+        if call.fault is _CallFailure.UNAVAILABLE:
             self._later(self._give_up, call, Unavailable(f"{call.op}: refused by the simulation"))
-        elif call.fate is _Fate.LOST_REQUEST:
+        elif call.fault is _CallFailure.LOST_REQUEST:
             self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
         else:
             self._under_way.append(call)
-            if call.fate is _Fate.LATE:
+            if call.fault is _CallFailure.LATE:
                 self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
                 self._later(self._arrive, call, extra_s=self._dice.between(0, MAX_LATE_S))
             else:
@@ -137,14 +136,14 @@ class Line:
         if call.dropped:
             return
         try:
-            result = _at_once(call.effect(self.who))
+            result = _run_instantly(call.effect(self.who))
         except Exception as error:
             self._later(self._give_up, call, error)
             return
-        if call.fate is _Fate.LOST_REPLY:
+        if call.fault is _CallFailure.LOST_REPLY:
             self._later(self._give_up, call, Unknown(f"{call.op}: no answer"))
         else:
-            slow = call.fate is _Fate.SLOW
+            slow = call.fault is _CallFailure.SLOW
             extra_s = self._dice.between(0, MAX_SLOW_S) if slow else 0.0
             self._later(self._answer, call, result, extra_s=extra_s)
 
@@ -155,47 +154,47 @@ class Line:
     def _give_up(self, call: _Call, error: Exception) -> None:
         if not call.answer.done():
             call.answer.set_exception(error)
-            # The caller may be frozen for ever; asyncio must not complain that nobody looked.
+            # The caller may be frozen for ever; asyncio must not log the error as never retrieved.
             call.answer.exception()
 
-    def _later(self, act: Callable[..., None], *args: Any, extra_s: float = 0.0) -> None:
-        delay_s = self._dice.skewed(extra_s, extra_s + self.weather.delay_most_s)
-        self._loop.call_later(delay_s, act, *args, context=self._wire.shared)
+    def _later(self, operation: Callable[..., None], *args: Any, extra_s: float = 0.0) -> None:
+        delay_s = self._dice.skewed(extra_s, extra_s + self.rates.max_delay_s)
+        self._loop.call_later(delay_s, operation, *args, context=self._wire.shared)
 
-    def ring_through(self, realm: Realm, notify: Notify) -> Notify:
-        """A wake-up that travels like everything else: late, sometimes lost, never to the dead."""
+    def delayed_notify(self, realm: Realm, notify: Notify) -> Notify:
+        """A notification that is delayed, sometimes lost, and never reaches an ended actor."""
 
-        def hint() -> None:
-            if self._severed or self.cut or self._dice.chance(self.weather.hint_lost):
+        def notify_later() -> None:
+            if self._disconnected or self.cut or self._dice.chance(self.rates.notify_lost):
                 return
-            delay_s = self._dice.skewed(0.0, self.weather.delay_most_s)
+            delay_s = self._dice.skewed(0.0, self.rates.max_delay_s)
             self._loop.call_later(delay_s, notify, context=realm.context())
 
-        return hint
+        return notify_later
 
-    def _fate(self) -> _Fate:
-        weather = self.weather
+    def _pick_fault(self) -> _CallFailure:
+        rates = self.rates
         if self.cut:
-            return self._dice.pick((_Fate.UNAVAILABLE, _Fate.LOST_REQUEST))
+            return self._dice.pick((_CallFailure.UNAVAILABLE, _CallFailure.LOST_REQUEST))
         roll = self._dice.roll()
-        for likelihood, fate in (
-            (weather.unavailable, _Fate.UNAVAILABLE),
-            (weather.lost_request, _Fate.LOST_REQUEST),
-            (weather.lost_reply, _Fate.LOST_REPLY),
-            (weather.late, _Fate.LATE),
-            (weather.slow, _Fate.SLOW),
+        for likelihood, fault in (
+            (rates.unavailable, _CallFailure.UNAVAILABLE),
+            (rates.lost_request, _CallFailure.LOST_REQUEST),
+            (rates.lost_reply, _CallFailure.LOST_REPLY),
+            (rates.late, _CallFailure.LATE),
+            (rates.slow, _CallFailure.SLOW),
         ):
             if roll < likelihood:
-                return fate
+                return fault
             roll -= likelihood
-        return _Fate.FINE
+        return _CallFailure.FINE
 
     def _now(self) -> int:
         return round(self._loop.time() * 1e6)
 
 
-def _at_once(effect: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that does not wait: an effect happens at one instant."""
+def _run_instantly(effect: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that never suspends: an effect happens at one instant."""
     try:
         effect.send(None)
     except StopIteration as end:
@@ -205,57 +204,65 @@ def _at_once(effect: Coroutine[Any, Any, Any]) -> Any:
 
 
 class _Contract:
-    """One of the store's contracts at the far end of a line."""
+    """A proxy for one of the store's contracts behind a connection."""
 
-    def __init__(self, line: Line, name: str, target: object, recorder: Recorder) -> None:
-        self._line = line
+    def __init__(
+        self, connection: FaultyConnection, name: str, target: object, recorder: Recorder
+    ) -> None:
+        self._connection = connection
         self._name = name
         self._target = target
         self._recorder = recorder
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         op = f"{self._name}.{method}"
-        act = getattr(self._target, method)
+        operation = getattr(self._target, method)
 
         async def call(*args: Any, **options: Any) -> Any:
             async def effect(who: str) -> Any:
-                self._recorder.acting(who)
-                result = await act(*args, **options)
+                self._recorder.set_actor(who)
+                result = await operation(*args, **options)
                 self._recorder.done(who, op, args, options, result)
                 return result
 
-            return await self._line.call(op, effect)
+            return await self._connection.call(op, effect)
 
         return call
 
 
 class FaultyStore:
-    """The Store contract for one actor; ``realm`` is where its wake-ups ring.
+    """The Store contract for one actor; ``realm`` receives its notifications.
 
-    ``apart``: it says of itself that a server does the work, so that engines overlap.
+    ``server_side``: the capability of that name, with which engines overlap their calls.
     """
 
     def __init__(
-        self, target: Store, line: Line, realm: Realm, recorder: Recorder, *, apart: bool = False
+        self,
+        target: Store,
+        connection: FaultyConnection,
+        realm: Realm,
+        recorder: Recorder,
+        *,
+        server_side: bool = False,
     ) -> None:
         self._target = target
-        self._line = line
+        self._connection = connection
         self._realm = realm
 
-        def far(name: str, near: object) -> Any:
-            return _Contract(line, name, near, recorder)
+        def proxy(name: str, target_part: object) -> Any:
+            return _Contract(connection, name, target_part, recorder)
 
-        self.jobs: JobStore = far("jobs", target.jobs)
-        self.processes: ProcessStore = far("processes", target.processes)
-        self.queues: Queues = far("queues", target.queues)
-        self.schedules: CronSchedules = far("schedules", target.schedules)
-        self.token_buckets: TokenBuckets = far("token_buckets", target.token_buckets)
-        self.metrics: MetricsStore = far("ledger", target.metrics)
-        self.limits: Limits = far("limits", target.limits)
-        self.settings: SettingStore = far("settings", target.settings)
-        # A synchronous call could not travel in virtual time.
+        self.jobs: JobStore = proxy("jobs", target.jobs)
+        self.processes: ProcessStore = proxy("processes", target.processes)
+        self.queues: Queues = proxy("queues", target.queues)
+        self.schedules: CronSchedules = proxy("schedules", target.schedules)
+        self.token_buckets: TokenBuckets = proxy("token_buckets", target.token_buckets)
+        self.metrics: MetricsStore = proxy("ledger", target.metrics)
+        self.limits: Limits = proxy("limits", target.limits)
+        self.settings: SettingStore = proxy("settings", target.settings)
+        # A synchronous call cannot take virtual time.
         self.capabilities: Capabilities = msgspec.structs.replace(
-            target.capabilities, sync_calls=False, transactions=(), server_side=apart
+            target.capabilities, sync_calls=False, transactions=(), server_side=server_side
         )
 
     @property
@@ -267,7 +274,7 @@ class FaultyStore:
         return self._target.tag
 
     async def open(self, *, migrate: bool = True) -> None:
-        """The world opened the store already."""
+        """The simulation has opened the store already."""
 
     async def close(self) -> None:
         """Other actors still use the store."""
@@ -288,7 +295,7 @@ class FaultyStore:
         raise RuntimeError("a user's transaction cannot be simulated")
 
     async def subscribe(self, queues: Sequence[str], notify: Notify) -> Subscription:
-        through = self._line.ring_through(self._realm, notify)
+        through = self._connection.delayed_notify(self._realm, notify)
         return await self._target.subscribe(queues, through)
 
     def after_fork(self) -> None:

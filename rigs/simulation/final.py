@@ -1,4 +1,4 @@
-"""What is left when the world has ended: the rows, the books, and complaints of the loop."""
+"""The final state of a simulation: the rows, the counters, and errors of the event loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from forge_jobs.store.store import Store
 PAGE = 500
 
 
-class Parcel(msgspec.Struct, omit_defaults=True):
-    """The part of a payload that checkers read. ``number``: the workload's own; ``parent``: the
-    job whose success carried this one; ``job``: the dead job this one was told about."""
+class PayloadView(msgspec.Struct, omit_defaults=True):
+    """The fields of a payload that checkers read. ``number``: the job's number in the workload;
+    ``parent``: the job whose successor this is; ``job``: the dead job of a dead letter."""
 
     number: int | None = None
     parent: str | None = None
@@ -24,21 +24,21 @@ class Parcel(msgspec.Struct, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
-    """The store after the end. ``troubles`` are errors nobody caught."""
+class FinalState:
+    """The store at the end. ``errors`` are uncaught errors."""
 
     rows: dict[int, JobRecord]
     counts: dict[tuple[str, JobStatus], int]
-    troubles: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
-def parcel(row: JobRecord) -> Parcel:
-    """What the payload of a stored job says."""
-    return msgspec.json.decode(row.payload, type=Parcel)
+def payload_view(row: JobRecord) -> PayloadView:
+    """Decode the payload of a stored job."""
+    return msgspec.json.decode(row.payload, type=PayloadView)
 
 
-async def read_final(store: Store, troubles: Sequence[str]) -> Final:
-    """Read everything through the store's own contract."""
+async def read_final(store: Store, errors: Sequence[str]) -> FinalState:
+    """Read everything through the store's contract."""
     rows: dict[int, JobRecord] = {}
     cursor = None
     while True:
@@ -48,4 +48,4 @@ async def read_final(store: Store, troubles: Sequence[str]) -> Final:
         if cursor is None:
             break
     counts = {(count.queue, count.status): count.jobs for count in await store.metrics.counts()}
-    return Final(rows, counts, tuple(troubles))
+    return FinalState(rows, counts, tuple(errors))

@@ -1,8 +1,8 @@
-"""What happened in a simulated world, as records that compare equal when the same happened again.
+"""The history of a simulation: records that are equal when the same events happened again.
 
-Times are virtual microseconds since the world began. Three kinds of truth are kept apart: what an
-actor asked for and heard (``Called``, ``Answered``), what the store really did (``Stored``,
-``Moved``, ``Finished`` …, written at the instant of the effect), and what handlers did (``Ran``).
+Times are virtual microseconds since the start. Three kinds of records are separate: what an actor
+called and got back (``Called``, ``Answered``), what the store did (``Stored``, ``Transitioned``,
+``Finished`` …, recorded at the instant of the effect), and what handlers did (``HandlerRan``).
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from forge_jobs.store.jobs import Verdict
 R = TypeVar("R", bound="Record")
 
 
-class Heard(StrEnum):
-    """How a call ended for its caller; ``unknown`` means that an effect is possible."""
+class CallResult(StrEnum):
+    """How a call ended for its caller; ``unknown``: it may have had an effect."""
 
     OK = "ok"
     FAIL = "fail"
@@ -27,7 +27,7 @@ class Heard(StrEnum):
 
 
 class Record(Struct, frozen=True):
-    """One thing that happened; ``who`` is a node, the producer, the operator or the chaos."""
+    """One event; ``who`` is a node, the producer, an operator or the world."""
 
     at: int
     who: str
@@ -41,17 +41,17 @@ class Called(Record, frozen=True):
 
 
 class Answered(Record, frozen=True):
-    """The actor heard the end of its call, or the line told it that something went wrong."""
+    """The actor got the reply to its call, or an error of the connection."""
 
     call: int
     op: str
-    heard: Heard
+    heard: CallResult
     note: str = ""
 
 
 class Stored(Record, frozen=True):
-    """The store took a new job in, or answered with the existing one. ``number`` is the workload's
-    own."""
+    """The store inserted a new job, or returned the existing one. ``number``: the job's number in
+    the workload."""
 
     key: int
     id: str
@@ -59,8 +59,8 @@ class Stored(Record, frozen=True):
     number: int | None = None
 
 
-class Moved(Record, frozen=True):
-    """A row changed its state. The numbers are those after the move; ``former`` owned it before."""
+class Transitioned(Record, frozen=True):
+    """A row changed its state. Values are those after the transition; ``former``: owner before."""
 
     key: int
     event: Event
@@ -82,7 +82,7 @@ class Bound(Record, frozen=True):
     order: str = ""
 
 
-class Limited(Record, frozen=True):
+class LimitChanged(Record, frozen=True):
     """So many jobs of a task, or of each of its keys, may run at once from now on."""
 
     name: str
@@ -102,7 +102,7 @@ class Claimed(Record, frozen=True):
 
 
 class Finished(Record, frozen=True):
-    """A finish the store judged; ``carried`` is how many jobs came with it."""
+    """A finish and the store's verdict; ``carried`` is the number of successors."""
 
     owner: int
     key: int
@@ -113,41 +113,41 @@ class Finished(Record, frozen=True):
 
 
 class Registered(Record, frozen=True):
-    """A worker process was let in. ``replaced`` are those declared dead by the same call."""
+    """A worker process registered. ``replaced``: processes declared dead by the same call."""
 
     owner: int
     lease_us: int
     replaced: tuple[int, ...] = ()
 
 
-class Beaten(Record, frozen=True):
+class HeartbeatReceived(Record, frozen=True):
     """A heartbeat reached the store."""
 
     owner: int
     alive: bool
 
 
-class Left(Record, frozen=True):
-    """A worker process went in good order."""
+class Deregistered(Record, frozen=True):
+    """A worker process deregistered."""
 
     owner: int
 
 
 class Paused(Record, frozen=True):
-    """A queue was paused or opened again."""
+    """A queue was paused or resumed."""
 
     queue: str
     paused: bool
 
 
-class Slotted(Record, frozen=True):
+class SlotsChanged(Record, frozen=True):
     """A queue has so many slots over the cluster from now on."""
 
     queue: str
     slots: int
 
 
-class Shared(Record, frozen=True):
+class ShareChanged(Record, frozen=True):
     """A worker process may use so many slots of a queue; ``held`` are kept from the others."""
 
     owner: int
@@ -156,15 +156,15 @@ class Shared(Record, frozen=True):
     held: int
 
 
-class Acked(Record, frozen=True):
-    """The producer was told that its job is stored."""
+class Acknowledged(Record, frozen=True):
+    """The producer got the acknowledgement that its job is stored."""
 
     number: int
     id: str
     duplicate: bool
 
 
-class Ran(Record, frozen=True):
+class HandlerRan(Record, frozen=True):
     """A handler began (``end`` empty) or ended, and how. ``run`` numbers the runs of the world."""
 
     run: int
@@ -173,26 +173,26 @@ class Ran(Record, frozen=True):
 
 
 class Fault(Record, frozen=True):
-    """Something was done to the world: a crash, a stall, a pause, a jump of a clock."""
+    """An injected fault or operator action: a crash, a stall, a pause, a jump of a clock."""
 
     what: str
     note: str = ""
 
 
 class History:
-    """The records in order. Sealed at the end, so that clearing up leaves no trace."""
+    """The records in order. Sealed at the end, so that the cleanup is not recorded."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._sealed = False
 
     def add(self, record: Record) -> None:
-        """Append, unless the world has ended."""
+        """Append, unless sealed."""
         if not self._sealed:
             self.records.append(record)
 
     def seal(self) -> None:
-        """Nothing that happens from now on belongs to the history."""
+        """Ignore all further records."""
         self._sealed = True
 
     def of(self, kind: type[R]) -> Iterator[R]:
@@ -200,25 +200,27 @@ class History:
         return (record for record in self.records if isinstance(record, kind))
 
     def lines(self, last: int | None = None) -> list[str]:
-        """The trace for people, or its end."""
+        """The trace as text, or its last lines."""
         chosen = self.records if last is None else self.records[-last:]
-        return [line(record) for record in chosen]
+        return [format_record(record) for record in chosen]
 
 
 def key_of(public_id: str) -> int:
-    """The row behind a public id, also of a job that was deleted; -1 when it is no id."""
+    """The key of the row with a public id, also of a deleted job; -1 for an invalid id."""
     number = ids.decode(public_id)
     return -1 if number is None else number >> 16 & 0xFFFF_FFFF_FFFF_FFFF
 
 
-def line(record: Record) -> str:
-    """One record as text: time in seconds, actor, kind, and whatever else it says."""
-    told = [
+def format_record(record: Record) -> str:
+    """One record as text: time in seconds, actor, kind, and its other fields."""
+    fields = [
         f"{name}={_plain(getattr(record, name))}"
         for name in record.__struct_fields__
         if name not in ("at", "who") and getattr(record, name) not in (None, "")
     ]
-    return f"{record.at / 1e6:12.6f}  {record.who:<10} {type(record).__name__:<10} {' '.join(told)}"
+    return (
+        f"{record.at / 1e6:12.6f}  {record.who:<10} {type(record).__name__:<10} {' '.join(fields)}"
+    )
 
 
 def _plain(value: object) -> str:

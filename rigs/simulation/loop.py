@@ -1,12 +1,11 @@
-"""An event loop with virtual time and an order of steps that a seed decides.
+"""An event loop with virtual time and a seeded order of steps.
 
-Nothing here waits: when nothing is ready the clock jumps to the next timer. No selector, no thread,
-no executor; whoever tries to use one from the simulated code gets an error instead of a run that
-cannot be repeated.
+It never waits: when nothing is ready, the clock jumps to the next timer. It has no selector, thread
+or executor; simulated code that uses one gets an error, since the run could not be repeated.
 
-Every callback belongs to a *realm* (the realm of the code that created it). A realm can be frozen:
-its callbacks and due timers are set aside until it thaws. A process that crashes is a realm that
-never thaws, so that none of its ``finally`` blocks runs.
+Every callback belongs to a *realm* (the realm of the code that created it), which stands for one
+thread of a process. A realm can be frozen: its callbacks and due timers are kept until it thaws. A
+crashed process is a realm that never thaws, so that none of its ``finally`` blocks runs.
 """
 
 import asyncio
@@ -26,15 +25,15 @@ AnyTask: TypeAlias = "asyncio.Task[Any]"
 
 
 class Stuck(RuntimeError):
-    """The simulation cannot go on: nothing will ever happen again, or the same things for ever."""
+    """The simulation cannot continue: no callback is left, or it loops without progress."""
 
 
 class ThreadInSimulation(RuntimeError):
-    """Simulated code reached for a thread; its order could not be repeated."""
+    """Simulated code used a thread, whose order could not be repeated."""
 
 
 class Realm:
-    """Code that lives, stops and dies together: one thread of a process, or the world itself."""
+    """Code that is frozen and ended together: one thread of a process, or the simulation itself."""
 
     __slots__ = ("frozen", "name", "parked", "shared", "tasks")
 
@@ -51,24 +50,24 @@ class Realm:
         return self.shared.copy()
 
     def keep(self, task: AnyTask) -> None:
-        """Hold the task, so that a frozen one is not collected (which would run its finalisers)."""
+        """Keep a reference: garbage collection of a frozen task would run its finalisers."""
         self.tasks.append(task)
         if len(self.tasks) > _TASKS_BEFORE_PRUNING:
             self.tasks = [kept for kept in self.tasks if not kept.done()]
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop; ``dice`` orders the ready steps, ``steps_most`` ends a run that spins."""
+    """The loop; ``dice`` orders the ready steps, ``max_steps`` ends a run that spins."""
 
-    def __init__(self, dice: Dice, *, steps_most: int = 20_000_000) -> None:
+    def __init__(self, dice: Dice, *, max_steps: int = 20_000_000) -> None:
         super().__init__()
         self.set_debug(False)
         self.set_task_factory(_make_task)
         self.steps = 0
-        self.troubles: list[str] = []
-        self.set_exception_handler(_note_trouble)
+        self.errors: list[str] = []
+        self.set_exception_handler(_record_error)
         self._dice = dice
-        self._steps_most = self._steps_left = steps_most
+        self._max_steps = self._steps_left = max_steps
         self._now = 0.0
         self._queued = 0
         self._due: list[tuple[float, int, asyncio.TimerHandle, Realm | None]] = []
@@ -91,7 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """The same; there is only one thread, and a second one is refused."""
+        """``call_soon``; calls from another thread are refused."""
         if threading.get_ident() != self._owner_thread:
             raise ThreadInSimulation(f"{callback!r} was sent from another thread")
         return self.call_soon(callback, *args, context=context)
@@ -112,11 +111,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise ThreadInSimulation(f"{func!r} was sent to an executor")
 
     def allow_more_steps(self) -> None:
-        """After a run that spun: as many steps again."""
-        self._steps_left = self._steps_most
+        """Reset the step limit, after a run that exceeded it."""
+        self._steps_left = self._max_steps
 
     def thaw(self, realm: Realm) -> None:
-        """Let a frozen realm go on with everything that was set aside."""
+        """Resume a frozen realm with its kept callbacks."""
         realm.frozen = False
         self._steps.extend((handle, realm) for handle in realm.parked)
         realm.parked.clear()
@@ -129,8 +128,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             _, _, handle, realm = heapq.heappop(due)
             self._steps.append((handle, realm))
         steps = self._steps
-        place = self._dice.index(len(steps))
-        steps[place], steps[-1] = steps[-1], steps[place]
+        index = self._dice.index(len(steps))
+        steps[index], steps[-1] = steps[-1], steps[index]
         handle, realm = steps.pop()
         if handle.cancelled():
             return
@@ -141,24 +140,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now += STEP_S
         self._steps_left -= 1
         if self._steps_left < 0:
-            raise Stuck(f"{self.steps:,} steps by {self._now:.3f} virtual seconds: it spins")
+            raise Stuck(f"{self.steps:,} steps by {self._now:.3f} virtual seconds: a tight loop")
         handle._run()
 
     def _jump(self) -> None:
         while self._due and self._due[0][2].cancelled():
             heapq.heappop(self._due)
         if not self._due:
-            raise Stuck(f"nothing is left to happen at {self._now:.3f} virtual seconds")
+            raise Stuck(f"no callback is left at {self._now:.3f} virtual seconds")
         self._now = max(self._now, self._due[0][0])
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells of every cancelled timer; it is skipped when its turn comes."""
+        """Called by asyncio for every cancelled timer; it is skipped when it is due."""
 
     def _write_to_self(self) -> None:
         """asyncio wakes a selector here; there is none."""
 
     def _process_events(self, event_list: Any) -> None:
-        """asyncio hands over what a selector saw; there is none."""
+        """Called by asyncio with the events of a selector; there is none."""
 
 
 def _make_task(
@@ -174,6 +173,6 @@ def _make_task(
     return task
 
 
-def _note_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _record_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     assert isinstance(loop, VirtualLoop)
-    loop.troubles.append(f"{context.get('message')}: {context.get('exception')!r}")
+    loop.errors.append(f"{context.get('message')}: {context.get('exception')!r}")

@@ -1,8 +1,8 @@
-"""One worker process of a simulated world: the real engine on a faulty line.
+"""One worker process of the simulation: the real engine on a faulty connection.
 
 Its two realms stand for the two threads of a real process: the job loop and the I/O thread that
-keeps the lease. A stall freezes the first, a stop both; a crash severs the line and freezes both
-for good.
+sends heartbeats. A stall freezes the first, a stop both. A crash closes the connection and freezes
+both permanently.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from rigs.simulation.bound import BOUND_QUEUE
 from rigs.simulation.clocks import SimClock
 from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
-from rigs.simulation.faults import FaultyStore, Line
-from rigs.simulation.handlers import Stage, registry
+from rigs.simulation.faults import FaultyConnection, FaultyStore
+from rigs.simulation.handlers import RunTracker, registry
 from rigs.simulation.history import Fault, History
 from rigs.simulation.loop import Realm, VirtualLoop
 from rigs.simulation.plan import QUEUES
@@ -28,29 +28,29 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What all actors of a world stand on."""
+class SimContext:
+    """The parts that all actors of a simulation share."""
 
     loop: VirtualLoop
     wire: Realm
     store: Store
     history: History
     recorder: Recorder
-    stage: Stage
+    runs: RunTracker
     settings: EngineSettings
     bound: bool = False
-    apart: bool = False
+    server_side: bool = False
 
     def now(self) -> int:
-        """Virtual microseconds since the world began."""
+        """Virtual microseconds since the start of the simulation."""
         return round(self.loop.time() * 1e6)
 
     def fault(self, who: str, what: str, note: str = "") -> None:
-        """Something was done to the world."""
+        """Record a fault or an operator action."""
         self.history.add(Fault(self.now(), who, what, note))
 
 
-class _Io:
+class _SimIoThread:
     """The I/O thread as a realm of the one loop."""
 
     def __init__(self, loop: VirtualLoop, realm: Realm) -> None:
@@ -62,15 +62,17 @@ class _Io:
 
 
 class Node:
-    """A process from its boot to its end; never booted twice."""
+    """A process from its start to its end; never started twice."""
 
-    def __init__(self, ground: Ground, who: str, dice: Dice, *, fresh: bool) -> None:
+    def __init__(self, sim: SimContext, who: str, dice: Dice, *, fresh: bool) -> None:
         self.who = who
-        self.clock = SimClock(ground.loop, skew_s=dice.between(-600, 600))
-        self.line = Line(who, loop=ground.loop, wire=ground.wire, history=ground.history, dice=dice)
+        self.clock = SimClock(sim.loop, skew_s=dice.between(-600, 600))
+        self.connection = FaultyConnection(
+            who, loop=sim.loop, wire=sim.wire, history=sim.history, dice=dice
+        )
         self.gone = self.left = False
         self.handle: QueueHandle | None = None
-        self._ground = ground
+        self._sim = sim
         self._engine = Realm(f"{who}/engine")
         self._io = Realm(f"{who}/io")
         self._entropy = dice
@@ -78,70 +80,72 @@ class Node:
 
     @property
     def frozen(self) -> bool:
-        """Whether its job loop stands still."""
+        """Whether its job loop is frozen."""
         return self._engine.frozen
 
     def boot(self, *, replaces: str | None = None) -> None:
-        """Start the engine; whoever fails to start is gone, as a process would be."""
-        self._ground.fault(self.who, "boot" if replaces is None else "replace", replaces or "")
-        self._ground.loop.create_task(self._start(replaces), context=self._engine.context())
+        """Start the engine; a node that fails to start ends, as a process would."""
+        self._sim.fault(self.who, "boot" if replaces is None else "replace", replaces or "")
+        self._sim.loop.create_task(self._start(replaces), context=self._engine.context())
 
     def stall(self) -> None:
-        """The job loop is blocked; the I/O thread goes on."""
-        self._ground.fault(self.who, "stall")
+        """Block the job loop; the I/O thread continues."""
+        self._sim.fault(self.who, "stall")
         self._engine.frozen = True
 
     def stop(self) -> None:
-        """The whole process stands still."""
-        self._ground.fault(self.who, "stop")
+        """Freeze the whole process (SIGSTOP)."""
+        self._sim.fault(self.who, "stop")
         self._engine.frozen = self._io.frozen = True
 
     def resume(self) -> None:
-        """Go on after a stall or a stop."""
+        """Continue after a stall or a stop."""
         if not self.gone and self._engine.frozen:
-            self._ground.fault(self.who, "resume")
-            self._ground.loop.thaw(self._io)
-            self._ground.loop.thaw(self._engine)
+            self._sim.fault(self.who, "resume")
+            self._sim.loop.thaw(self._io)
+            self._sim.loop.thaw(self._engine)
 
     def crash(self) -> None:
-        """Gone between two steps: no finaliser runs, nothing more is sent."""
+        """End between two steps: no finaliser runs, nothing more is sent."""
         if not self.gone:
-            self._ground.fault(self.who, "crash")
+            self._sim.fault(self.who, "crash")
             self._vanish()
 
     async def shutdown(self, timeout_s: float) -> None:
-        """Ask for a graceful end, as a parent would, and wait for the process to be gone."""
+        """Request a graceful shutdown, as a parent would, and wait for the process to end."""
         if self.gone:
             return
         if self.handle is None:
             return self.crash()
-        self._ground.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
-        await self._ground.loop.create_task(
+        self._sim.fault(self.who, "shutdown", f"{timeout_s:.1f} s")
+        await self._sim.loop.create_task(
             self._leave(self.handle, timeout_s), context=self._engine.context()
         )
 
-    def left_over(self) -> list[str]:
-        """Tasks that outlived a graceful end."""
+    def unfinished_tasks(self) -> list[str]:
+        """Tasks that were not done after a graceful shutdown."""
         tasks = [*self._engine.tasks, *self._io.tasks]
         return [f"{self.who} left {task!r}" for task in tasks if not task.done()]
 
     def realms(self) -> tuple[Realm, Realm]:
-        """For the burial."""
+        """The realms of the process, for the cleanup."""
         return self._engine, self._io
 
     async def _start(self, replaces: str | None) -> None:
-        ground = self._ground
-        store = FaultyStore(ground.store, self.line, self._io, ground.recorder, apart=ground.apart)
+        sim = self._sim
+        store = FaultyStore(
+            sim.store, self.connection, self._io, sim.recorder, server_side=sim.server_side
+        )
         runtime = (
             QueueRuntime(
                 store,
-                registry(ground.stage, self.who, fresh=self.fresh, bound=ground.bound),
-                settings=ground.settings,
+                registry(sim.runs, self.who, fresh=self.fresh, bound=sim.bound),
+                settings=sim.settings,
                 clock=self.clock,
                 entropy=self._entropy,
-                io=_Io(ground.loop, self._io),
+                io=_SimIoThread(sim.loop, self._io),
             )
-            .with_queues([*QUEUES, BOUND_QUEUE] if ground.bound else list(QUEUES))
+            .with_queues([*QUEUES, BOUND_QUEUE] if sim.bound else list(QUEUES))
             .with_worker_id(self.who)
         )
         if replaces is not None:
@@ -149,17 +153,17 @@ class Node:
         try:
             self.handle = await runtime.start()
         except ForgeError as error:
-            ground.fault(self.who, "exit", f"could not start: {error}")
+            sim.fault(self.who, "exit", f"could not start: {error}")
             self._vanish()
 
     async def _leave(self, handle: QueueHandle, timeout_s: float) -> None:
         await handle.shutdown_graceful(timeout_s)
         if not self.gone:
-            self._ground.fault(self.who, "exit")
+            self._sim.fault(self.who, "exit")
             self.gone = self.left = True
-            self.line.sever()
+            self.connection.disconnect()
 
     def _vanish(self) -> None:
         self.gone = True
-        self.line.sever()
+        self.connection.disconnect()
         self._engine.frozen = self._io.frozen = True

@@ -1,7 +1,7 @@
-"""The people of a simulated world: a producer that enqueues, an operator who interferes.
+"""The clients of the simulation: a producer that enqueues, and an operator who changes things.
 
-Both reach the store over a faulty line of their own and behave as careful callers do: they repeat
-what certainly had no effect, and what may have had one only under a dedupe key.
+Both have a faulty connection of their own and behave like careful callers: they repeat calls that
+certainly had no effect, and calls that may have had one only with a dedupe key.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,28 +15,28 @@ from forge_jobs.store.store import Store
 from rigs.simulation.checkers import OPERATOR
 from rigs.simulation.clocks import pass_time
 from rigs.simulation.dice import Dice
-from rigs.simulation.history import Acked
-from rigs.simulation.node import Ground
+from rigs.simulation.history import Acknowledged
+from rigs.simulation.node import SimContext
 from rigs.simulation.plan import QUEUES, new_job
 
-_MAX_TRIES = 50
+_MAX_ATTEMPTS = 50
 _SLOTS = (0, 1, 3, 10, 30)
 NORMAL_SLOTS = 10
 
 
 class Producer:
-    """Enqueues all jobs of the world, a few at a time; remembers what it was promised."""
+    """Enqueues all jobs, a few at a time, and remembers what was acknowledged."""
 
     def __init__(
         self,
-        ground: Ground,
+        sim: SimContext,
         store: Store,
         dice: Dice,
         *,
         make: Callable[[int, Dice], NewJob] = new_job,
         first: int = 0,
     ) -> None:
-        self._ground = ground
+        self._sim = sim
         self._store = store
         self._dice = dice
         self._make = make
@@ -49,47 +49,49 @@ class Producer:
         while number < jobs:
             count = min(jobs - number, 1 + int(self._dice.skewed(0, 12)))
             first = self._first + number
-            wanted = [self._make(first + place, self._dice) for place in range(count)]
-            await self._store_them(first, wanted)
+            wanted = [self._make(first + index, self._dice) for index in range(count)]
+            await self._enqueue(first, wanted)
             number += count
             await pass_time(self._dice.between(0, 2 * over_s * count / jobs))
 
-    async def _store_them(self, first: int, jobs: Sequence[NewJob]) -> None:
+    async def _enqueue(self, first: int, jobs: Sequence[NewJob]) -> None:
         keyed = all(job.dedupe_key is not None for job in jobs)
-        for _ in range(_MAX_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 answers = await self._store.jobs.enqueue(jobs)
             except Unavailable:
                 await pass_time(self._dice.between(0.05, 1))
             except StoreError:
-                # Perhaps stored, perhaps not: a repeat without keys might store them twice.
+                # Possibly stored: a repeat without dedupe keys could store them twice.
                 if not keyed:
                     return
             else:
-                return self._remember(first, answers)
+                return self._record_acknowledged(first, answers)
 
-    def _remember(self, first: int, answers: Sequence[Enqueued]) -> None:
-        for place, answer in enumerate(answers):
-            self._ground.history.add(
-                Acked(self._ground.now(), "producer", first + place, answer.id, answer.duplicate)
+    def _record_acknowledged(self, first: int, answers: Sequence[Enqueued]) -> None:
+        for index, answer in enumerate(answers):
+            self._sim.history.add(
+                Acknowledged(
+                    self._sim.now(), "producer", first + index, answer.id, answer.duplicate
+                )
             )
             self.acked.append(answer.id)
 
 
 class Operator:
-    """Cancels, retries, deletes, pauses and changes slots; now and then, and without asking."""
+    """Cancels, retries, deletes, pauses and changes slots at random times."""
 
-    def __init__(self, ground: Ground, store: Store, dice: Dice, producer: Producer) -> None:
-        self._ground = ground
+    def __init__(self, sim: SimContext, store: Store, dice: Dice, producer: Producer) -> None:
+        self._sim = sim
         self._store = store
         self._dice = dice
         self._producer = producer
 
-    async def meddle(self, until_s: float) -> None:
-        """Act at random until virtual time has reached ``until_s``."""
+    async def act_at_random(self, until_s: float) -> None:
+        """Act at random times until the virtual time ``until_s``."""
         while True:
             pause_s = self._dice.between(0.1, 4)
-            if self._ground.loop.time() + pause_s >= until_s:
+            if self._sim.loop.time() + pause_s >= until_s:
                 return
             await pass_time(pause_s)
             try:
@@ -98,7 +100,7 @@ class Operator:
                 continue
 
     async def restore(self) -> None:
-        """Open every queue again with its normal slots. The line is calm by now."""
+        """Resume every queue with its normal slots. The connection has no faults any more."""
         for queue in QUEUES:
             await self._store.queues.change(queue, QueueChange(slots=NORMAL_SLOTS, paused=False))
             await self._store.queues.open_gate(queue)
@@ -115,9 +117,9 @@ class Operator:
         elif roll < 0.55:
             await self._retry()
         elif roll < 0.60:
-            await self._store.jobs.act(BulkAction.RUN_NOW, self._some(), limit=10)
+            await self._store.jobs.act(BulkAction.RUN_NOW, self._pick_jobs(), limit=10)
         elif roll < 0.63:
-            await self._store.jobs.act(BulkAction.DELETE, self._some(), limit=10)
+            await self._store.jobs.act(BulkAction.DELETE, self._pick_jobs(), limit=10)
         elif roll < 0.78:
             await self._pause()
         elif roll < 0.90:
@@ -127,7 +129,7 @@ class Operator:
 
     async def _cancel(self) -> None:
         await self._store.jobs.act(
-            BulkAction.CANCEL, self._some(), reason="no longer wanted", limit=10
+            BulkAction.CANCEL, self._pick_jobs(), reason="no longer wanted", limit=10
         )
 
     async def _retry(self) -> None:
@@ -139,25 +141,25 @@ class Operator:
     async def _pause(self) -> None:
         queue = self._dice.pick(QUEUES)
         paused = self._dice.chance(0.5)
-        self._ground.fault(OPERATOR, "pause" if paused else "unpause", queue)
+        self._sim.fault(OPERATOR, "pause" if paused else "unpause", queue)
         await self._store.queues.change(queue, QueueChange(paused=paused))
 
     async def _slots(self) -> None:
         queue, slots = self._dice.pick(QUEUES), self._dice.pick(_SLOTS)
-        self._ground.fault(OPERATOR, "slots", f"{queue} {slots}")
+        self._sim.fault(OPERATOR, "slots", f"{queue} {slots}")
         await self._store.queues.change(queue, QueueChange(slots=slots))
 
     async def _quiet(self) -> None:
         processes = await self._store.processes.all()
         if processes:
             host, quiet = self._dice.pick(processes).host_id, self._dice.chance(0.4)
-            self._ground.fault(OPERATOR, "quiet" if quiet else "unquiet", host)
+            self._sim.fault(OPERATOR, "quiet" if quiet else "unquiet", host)
             await self._store.processes.quiet(host, quiet=quiet)
 
-    def _some(self) -> Selection:
+    def _pick_jobs(self) -> Selection:
         known = self._producer.acked
         if not known:
             return Selection(filter=Filter(queue="nobody"))
-        # Mostly the newest: old ones have long ended.
+        # Mostly the newest jobs: older ones are terminal.
         newest = known[-12:] if self._dice.chance(0.7) else known
         return Selection(ids=(self._dice.pick(newest),))

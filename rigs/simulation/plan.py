@@ -1,7 +1,7 @@
-"""What jobs of a simulated world are asked to do, and how a seed makes them up.
+"""The plans of simulated jobs: what a job does, drawn from the seed.
 
-A plan travels in the payload; ``handlers`` acts it out. Plans are mixed so that every kind of
-ending meets every kind of fault.
+A plan is the payload of a job; ``handlers`` executes it. Plans are mixed so that every outcome is
+combined with every kind of fault.
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ FRESH_KIND = "fresh"
 _KEYS = 6
 
 
-class Deed(StrEnum):
+class Behaviour(StrEnum):
     """How a run behaves."""
 
     QUICK = "quick"
@@ -38,44 +38,44 @@ class Deed(StrEnum):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One job's part. ``times`` is how often it misbehaves before it succeeds."""
+    """The plan of one job. ``times``: how often it fails before it succeeds."""
 
     number: int
-    deed: Deed = Deed.QUICK
+    behaviour: Behaviour = Behaviour.QUICK
     work_s: float = 0.0
     times: int = 0
     shape: int = 0
     parent: str | None = None
 
 
-_DEEDS: tuple[tuple[float, Deed], ...] = (
-    (0.14, Deed.QUICK),
-    (0.30, Deed.SLOW),
-    (0.10, Deed.FLAKY),
-    (0.05, Deed.DOOMED),
-    (0.02, Deed.PERMANENT),
-    (0.07, Deed.ODD),
-    (0.04, Deed.SNOOZE),
-    (0.04, Deed.THROTTLE),
-    (0.04, Deed.OVERTIME),
-    (0.05, Deed.STUBBORN),
-    (0.12, Deed.PARENT),
-    (0.03, Deed.SPAWN),
+_BEHAVIOURS: tuple[tuple[float, Behaviour], ...] = (
+    (0.14, Behaviour.QUICK),
+    (0.30, Behaviour.SLOW),
+    (0.10, Behaviour.FLAKY),
+    (0.05, Behaviour.DOOMED),
+    (0.02, Behaviour.PERMANENT),
+    (0.07, Behaviour.ODD),
+    (0.04, Behaviour.SNOOZE),
+    (0.04, Behaviour.THROTTLE),
+    (0.04, Behaviour.OVERTIME),
+    (0.05, Behaviour.STUBBORN),
+    (0.12, Behaviour.PARENT),
+    (0.03, Behaviour.SPAWN),
 )
 
 
 def new_job(number: int, dice: Dice) -> NewJob:
-    """The request for the ``number``-th job of the world."""
-    deed = _deed(dice)
+    """The request for the ``number``-th job of the simulation."""
+    behaviour = _pick_behaviour(dice)
     plan = Plan(
         number=number,
-        deed=deed,
-        work_s=round(_work_s(deed, dice), 4),
+        behaviour=behaviour,
+        work_s=round(_work_s(behaviour, dice), 4),
         times=1 + dice.index(3),
         shape=dice.index(1_000),
     )
-    queue = "limited" if deed is Deed.THROTTLE else dice.pick(("main", "main", "slow"))
-    fresh = deed is Deed.QUICK and dice.chance(0.15)
+    queue = "limited" if behaviour is Behaviour.THROTTLE else dice.pick(("main", "main", "slow"))
+    fresh = behaviour is Behaviour.QUICK and dice.chance(0.15)
     return NewJob(
         kind=FRESH_KIND if fresh else WORK_KIND,
         queue=queue,
@@ -84,14 +84,14 @@ def new_job(number: int, dice: Dice) -> NewJob:
         delay_s=round(dice.between(0.1, 20), 3) if dice.chance(0.15) else 0.0,
         expires_s=round(dice.between(0.5, 40), 3) if dice.chance(0.08) else None,
         max_attempts=1 + dice.index(5),
-        timeout_s=round(dice.between(0.5, 3), 3) if deed is Deed.OVERTIME else None,
+        timeout_s=round(dice.between(0.5, 3), 3) if behaviour is Behaviour.OVERTIME else None,
         on_dead=Successor(LETTER_KIND, "main") if dice.chance(0.4) else None,
         **_dedupe(dice),
     )
 
 
 def child_job(parent: str, number: int) -> NewJob:
-    """The request for a job that a success carries."""
+    """The request for a successor."""
     plan = Plan(number=number, parent=parent)
     return NewJob(kind=CHILD_KIND, queue="main", payload=msgspec.json.encode(plan))
 
@@ -106,22 +106,22 @@ def _dedupe(dice: Dice) -> dict[str, Any]:
     }
 
 
-def _deed(dice: Dice) -> Deed:
+def _pick_behaviour(dice: Dice) -> Behaviour:
     roll = dice.roll()
-    for likelihood, deed in _DEEDS:
+    for likelihood, behaviour in _BEHAVIOURS:
         if roll < likelihood:
-            return deed
+            return behaviour
         roll -= likelihood
-    return Deed.QUICK
+    return Behaviour.QUICK
 
 
-def _work_s(deed: Deed, dice: Dice) -> float:
-    match deed:
-        case Deed.SLOW:
+def _work_s(behaviour: Behaviour, dice: Dice) -> float:
+    match behaviour:
+        case Behaviour.SLOW:
             return dice.between(1, 30)
-        case Deed.OVERTIME:
+        case Behaviour.OVERTIME:
             return dice.between(2, 8)
-        case Deed.STUBBORN:
+        case Behaviour.STUBBORN:
             return dice.between(1, 10)
         case _:
             return dice.skewed(0, 0.5)

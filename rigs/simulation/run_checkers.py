@@ -1,16 +1,16 @@
-"""The judges of handlers: when they started, and whether two ran the same job at once."""
+"""The checkers of handlers: when they started, and whether two ran the same job at once."""
 
 from dataclasses import dataclass
 
 from forge_jobs.core.status import Event, JobStatus
 from rigs.simulation.checkers import Found, Violation
-from rigs.simulation.final import Final
-from rigs.simulation.history import Fault, History, Moved, Ran, Registered, key_of
+from rigs.simulation.final import FinalState
+from rigs.simulation.history import Fault, HandlerRan, History, Registered, Transitioned, key_of
 
-ENDS_A_PROCESS = ("crash", "exit")
-FREEZES = ("stall", "stop")
-# A process stopped between its last look at the lease and the first step of a handler cannot know.
-_THAWED_US = 50_000
+EXIT_FAULTS = ("crash", "exit")
+FREEZE_FAULTS = ("stall", "stop")
+# A process that is stopped between its lease check and the first step of a handler cannot notice.
+_RESUME_SLACK_US = 50_000
 
 
 @dataclass(slots=True)
@@ -20,17 +20,19 @@ class _Run:
     end: int | None = None
 
 
-def overlapping_runs(history: History, final: Final) -> Found:
-    """Two runs of one job overlap only if the first runner had lost it to the reaper."""
+def overlapping_runs(history: History, final: FinalState) -> Found:
+    """Two runs of one job overlap only if the first run's claim was reaped."""
     who = {record.owner: record.who for record in history.of(Registered)}
     taken: dict[int, list[tuple[int, str]]] = {}
-    for move in history.of(Moved):
-        if move.event is Event.REAP and move.former is not None:
-            taken.setdefault(move.key, []).append((move.at, who.get(move.former, "?")))
+    for transition in history.of(Transitioned):
+        if transition.event is Event.REAP and transition.former is not None:
+            taken.setdefault(transition.key, []).append(
+                (transition.at, who.get(transition.former, "?"))
+            )
     for job, runs in _runs(history).items():
         losses = taken.get(key_of(job), [])
-        for place, first in enumerate(runs):
-            for second in runs[place + 1 :]:
+        for index, first in enumerate(runs):
+            for second in runs[index + 1 :]:
                 if first.end is not None and first.end <= second.start:
                     continue
                 excused = any(
@@ -45,41 +47,48 @@ def overlapping_runs(history: History, final: Final) -> Found:
                     )
 
 
-def started_rightly(history: History, final: Final) -> Found:
-    """A handler starts only while the store says that its job runs in this very process.
+def starts_allowed(history: History, final: FinalState) -> Found:
+    """A handler starts only while the store holds its job as running in this process.
 
-    So a job that was cancelled while it waited never starts, nor one that a stopped process had
-    claimed and lost.
+    So a job that was cancelled while it waited never starts, nor one whose claim a stopped process
+    has lost.
     """
     who: dict[int, str] = {}
-    stands: dict[int, Moved] = {}
-    thawed: dict[str, int] = {}
+    last_transition: dict[int, Transitioned] = {}
+    resumed_at: dict[str, int] = {}
     for record in history.records:
         match record:
             case Registered(owner=owner):
                 who[owner] = record.who
-            case Moved(key=key):
-                stands[key] = record
+            case Transitioned(key=key):
+                last_transition[key] = record
             case Fault(at=at, what="resume"):
-                thawed[record.who] = at
-            case Ran(at=at, id=job, end=""):
-                move = stands.get(key_of(job))
-                if move is None:
+                resumed_at[record.who] = at
+            case HandlerRan(at=at, id=job, end=""):
+                transition = last_transition.get(key_of(job))
+                if transition is None:
                     continue
-                mine = move.target is JobStatus.RUNNING and who.get(move.owner or -1) == record.who
-                if not mine and at - thawed.get(record.who, -_THAWED_US) >= _THAWED_US:
+                mine = (
+                    transition.target is JobStatus.RUNNING
+                    and who.get(transition.owner or -1) == record.who
+                )
+                if (
+                    not mine
+                    and at - resumed_at.get(record.who, -_RESUME_SLACK_US) >= _RESUME_SLACK_US
+                ):
                     yield Violation(
                         "start",
-                        move.key,
-                        f"job {move.key} ({job}) started on {record.who} at {at} while it was "
-                        f"{move.target} of process {move.owner} since {move.at} ({move.event})",
+                        transition.key,
+                        f"job {transition.key} ({job}) started on {record.who} at {at} while it "
+                        f"was {transition.target} of process {transition.owner} since "
+                        f"{transition.at} ({transition.event})",
                     )
             case _:
                 pass
 
 
-def every_run_ended(history: History, final: Final) -> Found:
-    """A handler that started has ended, or its process is gone."""
+def every_run_finished(history: History, final: FinalState) -> Found:
+    """Every handler that started has ended, or its process has."""
     for job, runs in _runs(history).items():
         for run in runs:
             if run.end is None:
@@ -93,15 +102,15 @@ def _runs(history: History) -> dict[str, list[_Run]]:
     open_runs: dict[int, _Run] = {}
     for record in history.records:
         match record:
-            case Ran(at=at, run=number, id=job, end=""):
+            case HandlerRan(at=at, run=number, id=job, end=""):
                 run = _Run(record.who, at)
                 runs.setdefault(job, []).append(run)
                 open_runs[number] = run
-            case Ran(at=at, run=number):
+            case HandlerRan(at=at, run=number):
                 ended = open_runs.pop(number, None)
                 if ended is not None:
                     ended.end = at
-            case Fault(at=at, what=what) if what in ENDS_A_PROCESS:
+            case Fault(at=at, what=what) if what in EXIT_FAULTS:
                 for number, run in list(open_runs.items()):
                     if run.who == record.who:
                         run.end = at

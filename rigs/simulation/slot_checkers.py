@@ -1,64 +1,64 @@
-"""The judges of slots: what was granted, and how many handlers of a queue ran at once."""
+"""The checkers of slots: what was granted, and how many handlers of a queue ran at once."""
 
 from collections import Counter, defaultdict
 
 from forge_jobs.core.status import JobStatus
 from rigs.simulation.checkers import Found, Violation
-from rigs.simulation.final import Final
+from rigs.simulation.final import FinalState
 from rigs.simulation.history import (
     Claimed,
     Fault,
+    HandlerRan,
     History,
-    Moved,
-    Ran,
     Record,
     Registered,
-    Shared,
-    Slotted,
+    ShareChanged,
+    SlotsChanged,
+    Transitioned,
     key_of,
 )
-from rigs.simulation.run_checkers import ENDS_A_PROCESS
+from rigs.simulation.run_checkers import EXIT_FAULTS
 
 
 class _Slots:
-    """The state of shares and runs as the history unfolds."""
+    """The slot shares and running handlers at one point of the history."""
 
     def __init__(self) -> None:
         self.totals: dict[str, int] = {}
         self.held: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._who: dict[int, str] = {}
         self._queue: dict[int, str] = {}
-        self._stands: dict[int, Moved] = {}
+        self._last_transition: dict[int, Transitioned] = {}
         self._runs: dict[int, tuple[str, int]] = {}
 
-    def take(self, record: Record) -> int | None:
-        """Follow one record; the key of the job whose handler started just now."""
+    def apply(self, record: Record) -> int | None:
+        """Apply one record; returns the key of the job whose handler it started."""
         match record:
             case Registered(owner=owner):
                 self._who[owner] = record.who
-            case Slotted(queue=queue, slots=slots):
+            case SlotsChanged(queue=queue, slots=slots):
                 self.totals[queue] = slots
-            case Shared(queue=queue, owner=owner, held=held):
+            case ShareChanged(queue=queue, owner=owner, held=held):
                 self.held[queue][owner] = held
             case Claimed(key=key, queue=queue):
                 self._queue[key] = queue
-            case Moved(key=key):
-                self._stands[key] = record
-            case Fault(what=what) if what in ENDS_A_PROCESS:
+            case Transitioned(key=key):
+                self._last_transition[key] = record
+            case Fault(what=what) if what in EXIT_FAULTS:
                 for run, (who, _) in list(self._runs.items()):
                     if who == record.who:
                         del self._runs[run]
-            case Ran(run=run, id=job, end=""):
+            case HandlerRan(run=run, id=job, end=""):
                 self._runs[run] = (record.who, key_of(job))
                 return key_of(job)
-            case Ran(run=run):
+            case HandlerRan(run=run):
                 self._runs.pop(run, None)
             case _:
                 pass
         return None
 
     def granted(self, queue: str) -> int:
-        """What the store holds for all processes together."""
+        """The slots held for all processes together."""
         return sum(self.held[queue].values())
 
     def queue_of(self, key: int) -> str:
@@ -66,7 +66,7 @@ class _Slots:
         return self._queue.get(key, "")
 
     def running(self, queue: str) -> Counter[int]:
-        """Handlers of that queue whose claim is still good, by the process that owns them."""
+        """Running handlers of that queue with a valid claim, by owner."""
         owners = (
             self._owner(who, key)
             for who, key in self._runs.values()
@@ -76,30 +76,34 @@ class _Slots:
 
     def _owner(self, who: str, key: int) -> int | None:
         """The owner of a job's claim if that is the process which runs it."""
-        move = self._stands.get(key)
-        if move is None or move.owner is None or move.target is not JobStatus.RUNNING:
+        transition = self._last_transition.get(key)
+        if (
+            transition is None
+            or transition.owner is None
+            or transition.target is not JobStatus.RUNNING
+        ):
             return None
-        return move.owner if self._who.get(move.owner) == who else None
+        return transition.owner if self._who.get(transition.owner) == who else None
 
 
-def within_slots(history: History, final: Final) -> Found:
-    """What is held of a queue grows only within its slots, and no process runs more of its handlers
-    than are held for it.
+def within_slots(history: History, final: FinalState) -> Found:
+    """The held slots of a queue grow only within its slots, and no process runs more handlers than
+    the slots held for it.
 
-    More may be held or run only after an operator took slots away, until their jobs have ended.
-    Handlers of a claim that was taken away do not count: the process that runs them is fenced.
+    More may be held or run only after an operator reduced the slots, until those jobs have ended.
+    Handlers of a lost claim do not count: the process that runs them is fenced.
     """
     state = _Slots()
     for record in history.records:
-        before = state.granted(record.queue) if isinstance(record, Shared) else 0
-        started = state.take(record)
-        if isinstance(record, Shared):
+        before = state.granted(record.queue) if isinstance(record, ShareChanged) else 0
+        started = state.apply(record)
+        if isinstance(record, ShareChanged):
             yield from _granted(state, record, before)
         if started is not None:
             yield from _started(state, record.at, state.queue_of(started))
 
 
-def _granted(state: _Slots, record: Shared, before: int) -> Found:
+def _granted(state: _Slots, record: ShareChanged, before: int) -> Found:
     queue = record.queue
     held, total = state.granted(queue), state.totals.get(queue, 0)
     if held > max(before, total):

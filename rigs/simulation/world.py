@@ -1,4 +1,4 @@
-"""A world from its seed to its judgement."""
+"""Runs the simulation of a seed and checks its history."""
 
 import logging
 from collections import Counter
@@ -12,33 +12,38 @@ from forge_jobs.config import EngineSettings
 from forge_jobs.core.decide import Budgets
 from forge_jobs.core.status import TERMINAL
 from forge_jobs.store.store import Store
-from rigs.simulation.bound import BOUND_QUEUE, FIRST_NUMBER, GOVERNOR, Governor, bound_job
-from rigs.simulation.chaos import Climate, Fleet
+from rigs.simulation.all_checkers import check_history
+from rigs.simulation.bound import (
+    BOUND_QUEUE,
+    FIRST_NUMBER,
+    LIMIT_OPERATOR,
+    LimitOperator,
+    bound_job,
+)
+from rigs.simulation.chaos import FailureProfile, Fleet
 from rigs.simulation.checkers import OPERATOR, Violation
 from rigs.simulation.clocks import SimClock, pass_time
-from rigs.simulation.coverage import sightings
+from rigs.simulation.coverage import count_events
 from rigs.simulation.dice import Dice
 from rigs.simulation.effects import Recorder
-from rigs.simulation.faults import CALM, MAX_LATE_S, FaultyStore, Line
-from rigs.simulation.final import Final, read_final
-from rigs.simulation.handlers import Stage
+from rigs.simulation.faults import MAX_LATE_S, NO_FAULTS, FaultyConnection, FaultyStore
+from rigs.simulation.final import FinalState, read_final
+from rigs.simulation.handlers import RunTracker
 from rigs.simulation.history import History
 from rigs.simulation.loop import AnyTask, Realm, Stuck, VirtualLoop
-from rigs.simulation.node import Ground, Node
+from rigs.simulation.node import Node, SimContext
 from rigs.simulation.operators import NORMAL_SLOTS, Operator, Producer
 from rigs.simulation.plan import QUEUES
-from rigs.simulation.verdict import check_history
-from rigs.simulation.watched import watch
+from rigs.simulation.recording_store import record_changes
 
 _LEASES_S = (3.0, 5.0, 15.0)
-_BURIAL_S = 120.0
+_CLEANUP_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What makes a world besides its seed. ``bound`` is how many jobs there are besides that limits
-    and lanes bind; ``drain_s`` bounds how long it may take to come to rest after the last fault, in
-    virtual seconds."""
+    """The size of a simulation. ``bound``: the number of additional jobs with limits and lanes;
+    ``drain_s``: within how many virtual seconds after the last fault every job must be terminal."""
 
     jobs: int = 150
     bound: int = 0
@@ -49,8 +54,8 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A world that has ended."""
+class SimulationResult:
+    """The result of a simulation."""
 
     seed: int
     options: Options
@@ -61,27 +66,27 @@ class Ended:
     steps: int
 
 
-def simulate(seed: int, options: Options | None = None) -> Ended:
-    """Run the world of a seed to its end and judge it."""
+def simulate(seed: int, options: Options | None = None) -> SimulationResult:
+    """Run the simulation of a seed and check it."""
     chosen = options or Options()
     world = _World(seed, chosen)
-    with quiet_logs():
+    with logs_disabled():
         final = world.run()
-    history = world.ground.history
-    return Ended(
+    history = world.sim.history
+    return SimulationResult(
         seed,
         chosen,
         history,
         check_history(history, final),
-        sightings(history),
-        world.ground.loop.time(),
-        world.ground.loop.steps,
+        count_events(history),
+        world.sim.loop.time(),
+        world.sim.loop.steps,
     )
 
 
 @contextmanager
-def quiet_logs() -> Generator[None, None, None]:
-    """A world logs thousands of warnings; that is its purpose, and nobody reads them."""
+def logs_disabled() -> Generator[None, None, None]:
+    """Disable the logs: injected faults cause thousands of expected warnings."""
     log = logging.getLogger("forge_jobs")
     level = log.level
     log.setLevel(logging.CRITICAL + 1)
@@ -91,15 +96,15 @@ def quiet_logs() -> Generator[None, None, None]:
         log.setLevel(level)
 
 
-def lay_ground(
+def make_context(
     seed: int,
     settings: EngineSettings,
     make_store: Callable[[SimClock, Dice], MemoryStore] = MemoryStore,
     *,
     bound: bool = False,
-    apart: bool = False,
-) -> Ground:
-    """A loop, a watched store and an empty history; no actors yet."""
+    server_side: bool = False,
+) -> SimContext:
+    """A loop, a recorded store and an empty history, without actors."""
     loop = VirtualLoop(Dice(f"{seed}:order"))
     history = History()
 
@@ -108,24 +113,25 @@ def lay_ground(
 
     recorder = Recorder(history, now)
     store = make_store(SimClock(loop), Dice(f"{seed}:store"))
-    watch(store, recorder)
-    stage = Stage(history, now)
-    return Ground(loop, Realm("wire"), store, history, recorder, stage, settings, bound, apart)
+    record_changes(store, recorder)
+    runs = RunTracker(history, now)
+    return SimContext(
+        loop, Realm("wire"), store, history, recorder, runs, settings, bound, server_side
+    )
 
 
 async def remove_nodes(
-    ground: Ground, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()
+    sim: SimContext, nodes: Sequence[Node], tasks: Sequence[AnyTask] = ()
 ) -> None:
-    """Let the coroutines of dead processes end, now that nobody looks, instead of leaving them to
-    the garbage collector."""
-    loop = ground.loop
+    """Cancel the coroutines of ended processes instead of leaving them to garbage collection."""
+    loop = sim.loop
     ended = list(tasks)
     for node in nodes:
-        node.line.sever()
+        node.connection.disconnect()
         for realm in node.realms():
             loop.thaw(realm)
             ended.extend(realm.tasks)
-    until_s = loop.time() + _BURIAL_S
+    until_s = loop.time() + _CLEANUP_S
     while loop.time() < until_s and any(not task.done() for task in ended):
         for task in ended:
             task.cancel()
@@ -136,7 +142,7 @@ class _World:
     def __init__(self, seed: int, options: Options) -> None:
         self._options = options
         self._seed = seed
-        self._troubles: list[str] = []
+        self._errors: list[str] = []
         self._tasks: list[AnyTask] = []
         self._fleet: Fleet | None = None
         self._dice = dice = Dice(f"{seed}:world")
@@ -144,100 +150,100 @@ class _World:
             lease_s=dice.pick(_LEASES_S),
             grace_s=dice.between(1, 10),
             strict=dice.chance(0.2),
-            # A suspect would be run alone in a child process, which has no virtual time.
+            # An isolated job would run in a child process, which has no virtual time.
             isolate_after_crashes=1_000_000,
             min_background_finishes=2,
             budgets=Budgets(missing_delay_s=4.0),
         )
-        self.ground = lay_ground(
+        self.sim = make_context(
             seed,
             settings,
             options.make_store,
             bound=options.bound > 0,
-            # Dice of their own: what else happens to a seed stays as it was.
-            apart=Dice(f"{seed}:apart").chance(0.5),
+            # A generator of its own, so that the other draws of a seed do not change.
+            server_side=Dice(f"{seed}:apart").chance(0.5),
         )
 
-    def run(self) -> Final:
-        loop = self.ground.loop
+    def run(self) -> FinalState:
+        loop = self.sim.loop
         try:
             try:
                 loop.run_until_complete(self._live())
             except Stuck as error:
-                self._troubles.append(str(error))
+                self._errors.append(str(error))
                 self._freeze()
             for node in self._nodes():
                 if node.left:
-                    self._troubles.extend(node.left_over())
+                    self._errors.extend(node.unfinished_tasks())
             final = loop.run_until_complete(
-                read_final(self.ground.store, [*self._troubles, *loop.troubles])
+                read_final(self.sim.store, [*self._errors, *loop.errors])
             )
-            self.ground.history.seal()
-            loop.run_until_complete(remove_nodes(self.ground, self._nodes(), self._tasks))
+            self.sim.history.seal()
+            loop.run_until_complete(remove_nodes(self.sim, self._nodes(), self._tasks))
             return final
         finally:
             loop.close()
 
     async def _live(self) -> None:
-        ground, options, dice = self.ground, self._options, self._dice
-        for queue in (*QUEUES, BOUND_QUEUE) if ground.bound else QUEUES:
-            await ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
-            ground.recorder.slotted("world", queue, NORMAL_SLOTS)
-        climate = Climate.draw(dice)
+        sim, options, dice = self.sim, self._options, self._dice
+        for queue in (*QUEUES, BOUND_QUEUE) if sim.bound else QUEUES:
+            await sim.store.queues.ensure(queue, slots=NORMAL_SLOTS)
+            sim.recorder.slots_changed("world", queue, NORMAL_SLOTS)
+        profile = FailureProfile.draw(dice)
         names = [chr(ord("a") + place) for place in range(options.nodes)]
-        self._fleet = fleet = Fleet(ground, Dice(f"{self._seed}:chaos"), climate, names)
-        lines = [self._line("producer"), self._line(OPERATOR)]
-        for line in lines:
-            line.weather = climate.weather
-        stores = [self._store(line) for line in lines]
-        producer = Producer(ground, stores[0], Dice(f"{self._seed}:producer"))
-        operator = Operator(ground, stores[1], Dice(f"{self._seed}:operator"), producer)
-        raging_s = options.minutes * 60
-        parent = self._task(fleet.keep_alive())
-        acts = [
-            self._task(producer.produce(options.jobs, raging_s * 0.8)),
-            self._task(operator.meddle(raging_s)),
-            self._task(fleet.rage(raging_s)),
+        self._fleet = fleet = Fleet(sim, Dice(f"{self._seed}:chaos"), profile, names)
+        connections = [self._connection("producer"), self._connection(OPERATOR)]
+        for connection in connections:
+            connection.rates = profile.rates
+        stores = [self._store(connection) for connection in connections]
+        producer = Producer(sim, stores[0], Dice(f"{self._seed}:producer"))
+        operator = Operator(sim, stores[1], Dice(f"{self._seed}:operator"), producer)
+        faults_s = options.minutes * 60
+        parent = self._task(fleet.restart_nodes())
+        tasks = [
+            self._task(producer.produce(options.jobs, faults_s * 0.8)),
+            self._task(operator.act_at_random(faults_s)),
+            self._task(fleet.inject_faults(faults_s)),
         ]
-        governor = None
-        if ground.bound:
-            lines.append(self._line(GOVERNOR))
-            lines[-1].weather = climate.weather
-            store, dice = self._store(lines[-1]), Dice(f"{self._seed}:{GOVERNOR}")
-            governor = Governor(ground, store, dice)
-            bound = Producer(ground, stores[0], dice, make=bound_job, first=FIRST_NUMBER)
+        limit_operator = None
+        if sim.bound:
+            connections.append(self._connection(LIMIT_OPERATOR))
+            connections[-1].rates = profile.rates
+            store, dice = self._store(connections[-1]), Dice(f"{self._seed}:{LIMIT_OPERATOR}")
+            limit_operator = LimitOperator(sim, store, dice)
+            bound = Producer(sim, stores[0], dice, make=bound_job, first=FIRST_NUMBER)
             bound.acked = producer.acked
-            acts.append(self._task(governor.govern(raging_s)))
-            acts.append(self._task(bound.produce(options.bound, raging_s * 0.8)))
-        for act in acts:
-            await act
-        for line in lines:
-            line.weather = CALM
-        ground.fault("world", "calm")
-        await fleet.calm()
-        # What an impatient operator gave up may still arrive, and must not undo the restoring.
+            tasks.append(self._task(limit_operator.change_limits(faults_s)))
+            tasks.append(self._task(bound.produce(options.bound, faults_s * 0.8)))
+        for task in tasks:
+            await task
+        for connection in connections:
+            connection.rates = NO_FAULTS
+        sim.fault("world", "calm")
+        await fleet.stop_faults()
+        # Late calls of the operator may still arrive, and must not undo the restoring.
         await pass_time(MAX_LATE_S + 1)
         await operator.restore()
-        if governor is not None:
-            await governor.restore()
-        await self._rest()
+        if limit_operator is not None:
+            await limit_operator.restore()
+        await self._wait_until_terminal()
         parent.cancel()
         await fleet.end(timeout_s=30.0)
         await pass_time(1.0)
 
-    async def _rest(self) -> None:
-        """Until every job has ended, or the bound has passed."""
-        loop = self.ground.loop
+    async def _wait_until_terminal(self) -> None:
+        """Wait until every job is terminal, at most ``drain_s``."""
+        loop = self.sim.loop
         until_s = loop.time() + self._options.drain_s
         while loop.time() < until_s:
-            counts = await self.ground.store.metrics.counts()
+            counts = await self.sim.store.metrics.counts()
             if all(count.status in TERMINAL for count in counts):
                 return
             await pass_time(1.0)
 
     def _freeze(self) -> None:
-        """Whatever spins must not disturb the reading."""
-        self.ground.loop.allow_more_steps()
+        """Stop all nodes, so that a tight loop does not disturb reading the final state."""
+        self.sim.loop.allow_more_steps()
         for node in self._nodes():
             node.crash()
 
@@ -245,20 +251,20 @@ class _World:
         return [] if self._fleet is None else self._fleet.all
 
     def _task(self, work: Coroutine[Any, Any, Any]) -> AnyTask:
-        task = self.ground.loop.create_task(work)
+        task = self.sim.loop.create_task(work)
         self._tasks.append(task)
         return task
 
-    def _line(self, who: str) -> Line:
-        ground = self.ground
-        return Line(
+    def _connection(self, who: str) -> FaultyConnection:
+        sim = self.sim
+        return FaultyConnection(
             who,
-            loop=ground.loop,
-            wire=ground.wire,
-            history=ground.history,
+            loop=sim.loop,
+            wire=sim.wire,
+            history=sim.history,
             dice=Dice(f"{self._seed}:{who}:line"),
         )
 
-    def _store(self, line: Line) -> Store:
-        ground = self.ground
-        return FaultyStore(ground.store, line, Realm(line.who), ground.recorder)
+    def _store(self, connection: FaultyConnection) -> Store:
+        sim = self.sim
+        return FaultyStore(sim.store, connection, Realm(connection.who), sim.recorder)

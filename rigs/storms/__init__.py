@@ -1,6 +1,6 @@
-"""Storms: real workers and producers on one store, to whom faults happen at random instants.
+"""Storms: fault injection tests with real worker and producer processes on one store.
 
-``python -m rigs.storms`` runs it (``make storm``). Every actor appends what it does to a file of
-its own; checkers read these histories and the final database, and never ask the code under test
-whether it was right.
+``python -m rigs.storms`` runs them (``make storm``). Every process appends what it does to a
+history file of its own. The checks read these histories and the final database; they do not use the
+code under test.
 """

@@ -1,4 +1,4 @@
-"""The application of the rate storm: handlers that take every permit they can get."""
+"""The application of the rate storm: handlers that acquire permits as fast as they can."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ forge = Forge(os.environ["STORM_URL"])
 
 @forge.task(queue="asking")
 async def ask(seconds: float, ctx: Context) -> None:
-    """Note the time of each permit."""
+    """Record the time of each permit."""
     history = History(Path(os.environ["STORM_FOLDER"]) / f"asker-{os.getpid()}.jsonl")
     end = time.monotonic() + 3 * seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""The judges of the storm. Pure: histories and rows in, findings and figures out."""
+"""The checks of the kill storm. Pure functions: histories and rows in, findings and figures out."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that is judged. ``done_counted``: successes by the database's own count."""
+    """The input of the checks. ``done_counted``: successes by the database's own counters."""
 
     entries: list[Entry]
     rows: list[Row]
@@ -32,8 +32,8 @@ class Evidence:
 
 
 @dataclass
-class Judgement:
-    """Findings by judge; empty lists all round mean that every promise was kept."""
+class CheckReport:
+    """Findings by check; the storm passed if every list is empty."""
 
     findings: dict[str, list[str]] = field(default_factory=dict)
     figures: dict[str, object] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Judgement:
 
 @dataclass
 class Attempt:
-    """One run of a job, as its handler noted it."""
+    """One run of a job, as its handler recorded it."""
 
     name: str
     job: str
@@ -56,24 +56,26 @@ class Attempt:
     end: float | None = None
 
 
-def check(evidence: Evidence) -> Judgement:
-    """Every check over one storm."""
+def check(evidence: Evidence) -> CheckReport:
+    """Run every check on the evidence of one storm."""
     attempts = _attempts(evidence.entries)
     kills = _kills(evidence.entries)
-    judgement = Judgement()
+    report = CheckReport()
     for name, check in {
         "acknowledged jobs lost": _lost(evidence),
         "unexpected jobs": _unexpected(evidence),
-        "batches stored in part": _torn(evidence),
+        "batches stored in part": _partial_batches(evidence),
         "jobs not done in the end": _unfinished(evidence),
-        "double finishes": _double(evidence, attempts),
+        "double finishes": _double_finishes(evidence, attempts),
         "runs without an explanation": _unexplained(attempts, kills),
-        "epochs going backwards": _backwards(attempts),
-        "slow recoveries": _slow(attempts, _kills(evidence.entries, blackout=False), evidence),
+        "epochs going backwards": _decreasing_epochs(attempts),
+        "slow recoveries": _slow_recoveries(
+            attempts, _kills(evidence.entries, blackout=False), evidence
+        ),
     }.items():
-        judgement.findings[name] = list(check)
-    judgement.figures = _figures(evidence, attempts, kills)
-    return judgement
+        report.findings[name] = list(check)
+    report.figures = _figures(evidence, attempts, kills)
+    return report
 
 
 def _attempts(entries: Iterable[Entry]) -> dict[str, list[Attempt]]:
@@ -93,9 +95,9 @@ def _attempts(entries: Iterable[Entry]) -> dict[str, list[Attempt]]:
 
 
 def _kills(entries: Iterable[Entry], blackout: bool | None = None) -> dict[int, float]:
-    """When which process was killed, by the clock right before the signal.
+    """When each process was killed: the time right before the signal.
 
-    After a blackout nobody is there who could start anything: no time is promised then.
+    After a blackout no worker is left to start a job, so no recovery time is checked.
     """
     return {
         entry["victim"]: entry["at"]
@@ -105,7 +107,7 @@ def _kills(entries: Iterable[Entry], blackout: bool | None = None) -> dict[int, 
 
 
 def _killed_at(attempt: Attempt, kills: dict[int, float]) -> float | None:
-    # A child process dies with the worker that started it.
+    # A child process ends with the worker that started it.
     return kills.get(attempt.pid, kills.get(attempt.parent))
 
 
@@ -132,7 +134,7 @@ def _unexpected(evidence: Evidence) -> Iterator[str]:
             yield f"{name} is stored {copies} times"
 
 
-def _torn(evidence: Evidence) -> Iterator[str]:
+def _partial_batches(evidence: Evidence) -> Iterator[str]:
     stored = {row.name for row in evidence.rows}
     for entry in evidence.entries:
         if entry["op"] == "invoke":
@@ -148,7 +150,7 @@ def _unfinished(evidence: Evidence) -> Iterator[str]:
             yield f"{row.name} is {row.status} after {row.attempts} attempts{owner}"
 
 
-def _double(evidence: Evidence, attempts: dict[str, list[Attempt]]) -> Iterator[str]:
+def _double_finishes(evidence: Evidence, attempts: dict[str, list[Attempt]]) -> Iterator[str]:
     done = sum(row.status == "done" for row in evidence.rows)
     if evidence.done_counted != done:
         yield f"the database counted {evidence.done_counted} successes of {done} jobs"
@@ -168,7 +170,7 @@ def _unexplained(attempts: dict[str, list[Attempt]], kills: dict[int, float]) ->
                 yield f"{name} ran again {killed_at - later.start:.3f} s before the kill"
 
 
-def _backwards(attempts: dict[str, list[Attempt]]) -> Iterator[str]:
+def _decreasing_epochs(attempts: dict[str, list[Attempt]]) -> Iterator[str]:
     for name, runs in attempts.items():
         epochs = [run.epoch for run in runs if run.epoch is not None]
         if any(later <= earlier for earlier, later in itertools.pairwise(epochs)):
@@ -178,7 +180,7 @@ def _backwards(attempts: dict[str, list[Attempt]]) -> Iterator[str]:
 def _recoveries(
     attempts: dict[str, list[Attempt]], kills: dict[int, float]
 ) -> Iterator[tuple[str, float]]:
-    """How long jobs that a kill interrupted waited for their next start."""
+    """How long jobs that were interrupted by a kill waited for their next start."""
     for name, runs in attempts.items():
         for earlier, later in itertools.pairwise(runs):
             killed_at = _killed_at(earlier, kills)
@@ -186,7 +188,7 @@ def _recoveries(
                 yield name, later.start - killed_at
 
 
-def _slow(
+def _slow_recoveries(
     attempts: dict[str, list[Attempt]], kills: dict[int, float], evidence: Evidence
 ) -> Iterator[str]:
     for name, waited_s in _recoveries(attempts, kills):

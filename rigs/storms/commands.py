@@ -1,8 +1,9 @@
-"""Many commands that time out, are cancelled, fork twice and ignore signals; nothing may be left.
+"""The command storm: commands time out, are cancelled, double-fork and ignore signals.
 
-1,000 of them in ``make storm``. Every process carries a mark in its environment, by which survivors
-are found wherever they hide; zombies and scratch folders are looked for, too. No database is
-needed; the storm stands under SQLite, which everybody has.
+1,000 of them in ``make storm``. Afterwards no process, zombie or scratch folder may be left. Every
+process has a marker in its environment, by which survivors are found wherever they were reparented.
+The storm fails if no command ran. It uses no database; it is listed under SQLite, which needs no
+server.
 """
 
 import asyncio
@@ -22,50 +23,54 @@ from forge_jobs.core.job import NewJob
 from forge_jobs.engine.running.context import Context, JobInfo, RunEnvironment
 from forge_jobs.handlers import Choice, CmdExecHandler, Command, Text
 from forge_jobs.kit.clock import SYSTEM_CLOCK
-from rigs.storms.order import Order
+from rigs.storms.arguments import StormArguments
 
 BACKENDS = ("sqlite",)
 PROGRAM = Path(__file__).parents[2] / "tests" / "handlers" / "command_program.py"
-ACTS = ("quick", "daemon", "daemon-and-wait", "family", "ignores-sigterm", "exits-on-sigterm")
-AT_ONCE = 8
-# Elsewhere a process that leaves its group cannot be found again; there it is not asked for.
+BEHAVIOURS = ("quick", "daemon", "daemon-and-wait", "family", "ignores-sigterm", "exits-on-sigterm")
+MAX_PARALLEL = 8
+# On other systems a process that left its process group cannot be found, so it is not tested there.
 SURVIVORS_ARE_SEEN = sys.platform == "linux"
 
 
 @dataclass(frozen=True)
-class Options:
-    """How much of it; ``jobs`` are commands."""
+class CommandOptions:
+    """The size of the storm; ``jobs`` are commands."""
 
     jobs: int = 1_000
     seed: int = 0
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether nothing was left."""
-    asked = order.apply(Options(), Options(jobs=50))
-    print(f"Commands: {asked.jobs:,} runs, seed {asked.seed}.", flush=True)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if commands ran and nothing was left."""
+    options = arguments.apply(CommandOptions(), CommandOptions(jobs=50))
+    print(f"Commands: {options.jobs:,} runs, seed {options.seed}.", flush=True)
     began = time.monotonic()
-    with order.folder() as folder:
-        found = asyncio.run(Commands(runs=asked.jobs, seed=asked.seed, folder=folder).run())
-    ends = ", ".join(f"{count} {how}" for how, count in sorted(found.ends.items()))
-    print(f"  {found.ran:,} runs in {time.monotonic() - began:.0f} s: {ends}")
-    print(f"  survivors, zombies, guards, folders left: {len(found.problems)}")
-    for problem in found.problems[:10]:
+    with arguments.folder() as folder:
+        report = asyncio.run(Commands(runs=options.jobs, seed=options.seed, folder=folder).run())
+    ends = ", ".join(f"{count} {how}" for how, count in sorted(report.ends.items()))
+    print(f"  {report.ran:,} runs in {time.monotonic() - began:.0f} s: {ends or 'none'}")
+    print(f"  survivors, zombies, guards, folders left: {len(report.problems)}")
+    for problem in report.problems[:10]:
         print(f"      {problem}")
-    return not found.problems and found.ran == asked.jobs
+    if not report.ran or not report.started:
+        print(f"FAILED: no command was run: check --jobs, and that {PROGRAM.name} can be started")
+        return False
+    return not report.problems and report.ran == options.jobs
 
 
 @dataclass(slots=True)
-class Found:
-    """What a storm of commands left, and how its runs ended."""
+class CommandReport:
+    """What the storm left, and how its runs ended. ``started``: processes that wrote their pid."""
 
     ran: int = 0
+    started: int = 0
     ends: Counter[str] = field(default_factory=Counter[str])
     problems: list[str] = field(default_factory=list[str])
 
 
-class _Silent:
-    """The link of a job that nobody listens to."""
+class _NullLink:
+    """The engine's side of a job context, without an engine."""
 
     stop_reason = None
 
@@ -73,11 +78,11 @@ class _Silent:
         pass
 
     def add_successor(self, job: object) -> None:
-        raise AssertionError("commands carry nothing")
+        raise AssertionError("commands have no successors")
 
 
 class Commands:
-    """A storm of commands; the same seed gives the same commands."""
+    """Runs random commands; the same seed gives the same commands."""
 
     def __init__(self, *, runs: int, seed: int, folder: Path) -> None:
         self._runs = runs
@@ -85,7 +90,7 @@ class Commands:
         self._folder = folder
         self._mark = f"storm-{os.getpid()}-{seed}"
         self._scratch = folder / "scratch"
-        self._around = RunEnvironment(
+        self._environment = RunEnvironment(
             lambda: "HOST",
             7,
             SYSTEM_CLOCK,
@@ -95,45 +100,54 @@ class Commands:
         command = Command(
             sys.executable,
             [str(PROGRAM), "{act}", "{file}"],
-            {"act": Choice(ACTS), "file": Text()},
+            {"act": Choice(BEHAVIOURS), "file": Text()},
             env={"STORM_MARK": self._mark},
         )
         self._handler = CmdExecHandler(commands={"program": command}, grace_s=0.1)
 
-    async def run(self) -> Found:
-        """All runs, a few at once, then the search for what is left."""
-        found = Found()
+    async def run(self) -> CommandReport:
+        """Run all commands, a few in parallel, then search for leftovers."""
+        report = CommandReport()
         self._scratch.mkdir()
         before = tempfile.tempdir
         tempfile.tempdir = str(self._scratch)
         try:
-            turns = asyncio.Semaphore(AT_ONCE)
+            semaphore = asyncio.Semaphore(MAX_PARALLEL)
             plans = [self._plan() for _ in range(self._runs)]
-            await asyncio.gather(*(self._one(turns, found, *plan) for plan in plans))
+            await asyncio.gather(*(self._run_one(semaphore, report, *plan) for plan in plans))
         finally:
             tempfile.tempdir = before
-        found.problems += self._left()
-        return found
+        pids = self._folder / "pids"
+        report.started = len(pids.read_bytes().splitlines()) if pids.exists() else 0
+        report.problems += self._find_leftovers()
+        return report
 
     def _plan(self) -> tuple[str, str, float]:
         if SURVIVORS_ARE_SEEN:
-            act = self._random.choice(ACTS)
+            behaviour = self._random.choice(BEHAVIOURS)
         else:
-            act = self._random.choice(["quick", "family", "ignores-sigterm", "exits-on-sigterm"])
+            behaviour = self._random.choice(
+                ["quick", "family", "ignores-sigterm", "exits-on-sigterm"]
+            )
         end = self._random.choice(["timeout", "cancel", "cancel", "twice"])
-        return act, end, self._random.uniform(0.0, 0.4)
+        return behaviour, end, self._random.uniform(0.0, 0.4)
 
-    async def _one(
-        self, turns: asyncio.Semaphore, found: Found, act: str, end: str, after_s: float
+    async def _run_one(
+        self,
+        semaphore: asyncio.Semaphore,
+        report: CommandReport,
+        behaviour: str,
+        end: str,
+        after_s: float,
     ) -> None:
-        async with turns:
+        async with semaphore:
             info = JobInfo("ID", "cmd_exec", "q", 1, 5, to_datetime(SYSTEM_CLOCK.now()), ())
             payload = {
                 "command": "program",
-                "args": {"act": act, "file": str(self._folder / "pids")},
+                "args": {"act": behaviour, "file": str(self._folder / "pids")},
                 "timeout_secs": 1 if end == "timeout" else 60,
             }
-            ctx = Context(info, _Silent(), self._around)
+            ctx = Context(info, _NullLink(), self._environment)
             running = asyncio.create_task(self._handler.run(ctx, payload))
             if end != "timeout":
                 await asyncio.sleep(after_s)
@@ -143,22 +157,22 @@ class Commands:
                     running.cancel()
             try:
                 outcome = await running
-                found.ends[type(outcome).__name__] += 1
+                report.ends[type(outcome).__name__] += 1
             except asyncio.CancelledError:
-                found.ends["cancelled"] += 1
-            found.ran += 1
+                report.ends["cancelled"] += 1
+            report.ran += 1
 
-    def _left(self) -> list[str]:
+    def _find_leftovers(self) -> list[str]:
         problems = [
             f"survivor: {process.pid} {process.info['cmdline']}"
             for process in psutil.process_iter(["cmdline"])
             if self._is_marked(process)
         ]
-        mine = psutil.Process()
-        for child in mine.children(recursive=True):
+        this_process = psutil.Process()
+        for child in this_process.children(recursive=True):
             try:
-                # A server that other tests share has children of its own, and buries them itself.
-                if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == mine.pid:
+                # A server that other tests share has its own children and reaps them itself.
+                if child.status() == psutil.STATUS_ZOMBIE and child.ppid() == this_process.pid:
                     problems.append(f"zombie: {child.pid}")
                 elif "guard_main" in " ".join(child.cmdline()):
                     problems.append(f"guard: {child.pid}")

@@ -1,7 +1,7 @@
-"""Whether the books tell what the rows tell: counters, minutes and totals against the jobs.
+"""Compares the counters of a store (counts, minutes, totals) with its job rows.
 
-For a store in which nobody cancelled, retried by hand or deleted, and nothing was purged: then
-every number in the books follows from the rows, however many processes were killed on the way.
+For a store without cancelled, manually retried, deleted or purged jobs: then every counter follows
+from the rows, no matter how many processes were killed.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _ENDS = {JobStatus.DONE: "done", JobStatus.DEAD: "dead", JobStatus.CANCELLED: "c
 
 
 def differences(url: str) -> list[str]:
-    """What the books of a store and its rows disagree about, read and folded."""
+    """The differences between counters and rows, before and after the roll-up."""
     return asyncio.run(_differences(url))
 
 
@@ -30,10 +30,10 @@ async def _differences(url: str) -> list[str]:
     await store.open()
     try:
         jobs = await every_job(store)
-        found = await compared(store, jobs, "as found")
+        found = await compare(store, jobs, "as found")
         while await store.metrics.roll_up(limit=1_000):
             pass
-        return [*found, *await compared(store, jobs, "folded")]
+        return [*found, *await compare(store, jobs, "rolled up")]
     finally:
         await store.close()
 
@@ -48,51 +48,53 @@ async def every_job(store: Store) -> list[JobRecord]:
     return jobs
 
 
-async def compared(store: Store, jobs: list[JobRecord], when: str) -> list[str]:
-    """The books of this moment against these rows."""
+async def compare(store: Store, jobs: list[JobRecord], when: str) -> list[str]:
+    """Compare the current counters with these rows."""
     metrics = store.metrics
     counts = await metrics.counts()
     minutes = await metrics.minutes(since=0, until=_FAR)
     totals = await metrics.totals()
-    return [f"{when}: {words}" for words in judged(jobs, counts, minutes, totals)]
+    return [f"{when}: {words}" for words in find_differences(jobs, counts, minutes, totals)]
 
 
-def judged(
+def find_differences(
     jobs: list[JobRecord], counts: list[Count], minutes: list[Minute], totals: list[Minute]
 ) -> Iterator[str]:
-    """Every difference, in words."""
+    """Every difference, as text."""
     rows = Counter((job.queue, job.status) for job in jobs)
-    told = {(count.queue, count.status): count.jobs for count in counts if count.jobs}
-    if told != dict(rows):
-        yield f"counts say {told}, rows say {dict(rows)}"
+    counted = {(count.queue, count.status): count.jobs for count in counts if count.jobs}
+    if counted != dict(rows):
+        yield f"counts say {counted}, rows say {dict(rows)}"
     yield from _minutes(jobs, minutes)
-    if [_plain(part) for part in sum_totals(minutes)] != [_plain(part) for part in totals]:
+    if [_comparable(part) for part in sum_totals(minutes)] != [
+        _comparable(part) for part in totals
+    ]:
         yield "the totals are not the sum of the minutes"
     yield from _flow(jobs, merge_minutes(totals, at=0, queue="", kind=""))
 
 
 def _minutes(jobs: list[JobRecord], minutes: list[Minute]) -> Iterator[str]:
     rows: dict[tuple[int, str, str], Counter[str]] = defaultdict(Counter)
-    took: dict[tuple[int, str, str], list[float]] = defaultdict(list)
+    durations: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     for job in jobs:
         rows[_minute(job.enqueued_at), job.queue, job.kind]["enqueued"] += 1
         if job.finished_at is not None:
             name = (_minute(job.finished_at), job.queue, job.kind)
             rows[name][_ENDS[job.status]] += 1
             if job.status is JobStatus.DONE:
-                took[name].append((job.finished_at - job.enqueued_at) / SECOND)
-    books = {(part.at, part.queue, part.kind): part for part in minutes}
-    for name in sorted({*rows, *books}):
-        part = books.get(name) or Minute(at=name[0], queue=name[1], kind=name[2])
+                durations[name].append((job.finished_at - job.enqueued_at) / SECOND)
+    recorded = {(part.at, part.queue, part.kind): part for part in minutes}
+    for name in sorted({*rows, *recorded}):
+        part = recorded.get(name) or Minute(at=name[0], queue=name[1], kind=name[2])
         for field in ("enqueued", "done", "dead", "cancelled"):
             if getattr(part, field) != rows[name][field]:
                 yield f"{name}: {field} is {getattr(part, field)}, rows say {rows[name][field]}"
-        if part.took.buckets != histogram(took[name]).buckets:
+        if part.took.buckets != histogram(durations[name]).buckets:
             yield f"{name}: total times {part.took.buckets} do not follow from the rows"
 
 
 def _flow(jobs: list[JobRecord], whole: Minute) -> Iterator[str]:
-    """Claims that were neither handed back nor throttled are attempts, and each ended once."""
+    """Claims that were neither released nor throttled are attempts, and each has one finish."""
     attempts = sum(job.attempts for job in jobs)
     spent = whole.started - whole.released - whole.throttled
     if spent != attempts:
@@ -105,7 +107,7 @@ def _flow(jobs: list[JobRecord], whole: Minute) -> Iterator[str]:
         yield f"{whole.ran.count} run times, {whole.waited.count} wait times of {ended} ends"
 
 
-def _plain(part: Minute) -> tuple[object, ...]:
+def _comparable(part: Minute) -> tuple[object, ...]:
     spans = (part.waited, part.ran, part.took)
     counts = [getattr(part, name) for name in Minute.__struct_fields__[3:11]]
     return (part.queue, part.kind, *counts, *(merged([span]).buckets for span in spans))

@@ -1,6 +1,6 @@
-"""The store of a storm, read from outside: who is up, what became of the jobs.
+"""Reads the store of a storm with plain SQL: registered processes and the state of jobs.
 
-Plain SQL over a connection of the rig's own. The library is never asked.
+It uses its own connection and no code of the library.
 """
 
 import json
@@ -20,7 +20,7 @@ Found = list[tuple[object, ...]]
 
 
 class Database(Protocol):
-    """Where the jobs of a storm are. ``query`` answers nothing while there is nobody to ask."""
+    """The database of a storm. ``query`` returns no rows while the database is unavailable."""
 
     url: str
     jobs: str
@@ -55,7 +55,7 @@ class SqliteDatabase:
         try:
             return self._reader.execute(sql).fetchall()
         except sqlite3.OperationalError:
-            # The first actor is still making the tables.
+            # The first process is still creating the tables.
             return []
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class SqliteDatabase:
 
 
 class PostgresDatabase:
-    """One schema. ``addresses`` are tried in turn: the server may be down, or another one."""
+    """One schema. ``addresses`` are tried in order: a server may be down or a standby."""
 
     jobs = (
         "SELECT id, convert_from(payload, 'UTF8'), status, attempts, owner FROM forge.jobs"
@@ -89,7 +89,7 @@ class PostgresDatabase:
                 self._reader = self._connect()
             return self._reader.execute(sql.encode()).fetchall()
         except psycopg.errors.UndefinedTable:
-            # The first actor is still making the tables.
+            # The first process is still creating the tables.
             return []
         except psycopg.Error:
             self.close()
@@ -121,7 +121,7 @@ def states(database: Database) -> dict[str, int]:
 
 
 def pids(database: Database, *, before_s: float) -> set[int]:
-    """Registered workers that have been up for that long."""
+    """The pids of workers that were registered at least ``before_s`` ago."""
     latest = int((time.time() - before_s) * 1_000_000)
     found = database.query(
         f"SELECT pid FROM ({database.processes}) AS p WHERE started_at <= {latest}"
@@ -130,7 +130,7 @@ def pids(database: Database, *, before_s: float) -> set[int]:
 
 
 def rows(database: Database) -> list[Row]:
-    """Every job there is."""
+    """All jobs."""
     return [
         Row(int(str(key)), json.loads(str(payload))["name"], str(status), int(str(attempts)),
             None if status != "running" else int(str(owner)))
@@ -139,19 +139,19 @@ def rows(database: Database) -> list[Row]:
 
 
 def done_counted(database: Database) -> int:
-    """Successes by the database's own count."""
+    """Successes by the database's own counters."""
     counted = database.query(database.counted)
     return int(str(counted[0][0])) if counted else 0
 
 
 def on_server(server: PrivateServer) -> PostgresDatabase:
-    """The jobs of a storm on one server."""
+    """The database of a storm on one server."""
     return PostgresDatabase(server.url(), [server.url()])
 
 
 @contextmanager
 def open_database(backend: str, folder: Path) -> Iterator[Database]:
-    """A fresh store that is gone afterwards (SQLite: with the folder)."""
+    """A new store that is removed afterwards (SQLite: with the folder)."""
     if backend == "sqlite":
         file = SqliteDatabase(folder / "storm.db")
         yield file

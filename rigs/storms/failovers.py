@@ -1,8 +1,8 @@
-"""The failover storm: the primary of a pair with synchronous replication dies while jobs flow, its
-standby is promoted, and a new standby is made where the old primary was.
+"""The failover storm: the primary of a pair with synchronous replication is stopped while jobs run,
+its standby is promoted, and the old primary becomes the new standby.
 
-Clients know both addresses and follow by themselves. No acknowledged job is lost, nothing is run
-twice, no worker exits, and work goes on within five seconds.
+Clients know both addresses and reconnect by themselves. No acknowledged job is lost, no job runs
+twice, no worker exits, and work resumes within five seconds.
 """
 
 import shutil
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rigs.storms.arguments import StormArguments, print_report
 from rigs.storms.checks import check
 from rigs.storms.databases import PostgresDatabase
 from rigs.storms.history import now
-from rigs.storms.order import Order, report
 from rigs.storms.outages import check_outages
 from rigs.storms.restarts import OutageOptions, OutageRig
-from rigs.storms.rig import Say, StormFailed
+from rigs.storms.rig import Log, StormFailed
 from tests.postgres.server import DEFAULTS, PrivateServer
 
 BACKENDS = ("postgres",)
@@ -32,9 +32,9 @@ QUICK = OutageOptions(
 )
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(WHOLE, QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(WHOLE, QUICK)
     print(
         f"Failover storm on {backend}: {options.jobs:,} jobs, {options.restarts} promotions under "
         f"{options.workers} workers and {options.producers} producers, "
@@ -42,13 +42,13 @@ def storm(backend: str, order: Order) -> bool:
         flush=True,
     )
     try:
-        with order.folder() as folder, replicated_pair() as pair:
+        with arguments.folder() as folder, replicated_pair() as pair:
             rig = FailoverRig(options, folder, pair, lambda line: print(line, flush=True))
             evidence = rig.run()
-            judgement = check(evidence)
-            check_outages(judgement, evidence.entries, rig.aftermath())
-            if not report(judgement):
-                raise StormFailed("a promise was broken")
+            report = check(evidence)
+            check_outages(report, evidence.entries, rig.outage_evidence())
+            if not print_report(report):
+                raise StormFailed("a check failed")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
@@ -57,18 +57,18 @@ def storm(backend: str, order: Order) -> bool:
 
 @dataclass
 class Pair:
-    """Two servers, of which one leads."""
+    """A primary and its standby."""
 
     primary: PrivateServer
     standby: PrivateServer
 
     def url(self) -> str:
-        """Both of them, in the form users write."""
+        """A URL with both addresses, as users write it."""
         hosts = sorted(f"127.0.0.1:{one.port}" for one in (self.primary, self.standby))
         return f"postgresql://postgres@{','.join(hosts)}/postgres?target_session_attrs=read-write"
 
     def attach(self) -> None:
-        """Make the standby from the primary; from then on no commit is answered without it."""
+        """Create the standby from the primary; then every commit waits for the standby."""
         self.standby.follow(self.primary)
         self.standby.start()
         self._until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
@@ -76,7 +76,7 @@ class Pair:
         self._until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
 
     def promote(self) -> None:
-        """The primary dies at once; the standby takes its place and waits for nobody."""
+        """Stop the primary immediately and promote the standby, without synchronous replication."""
         self.primary.stop(immediate=True)
         self.standby.sql(
             "ALTER SYSTEM SET synchronous_standby_names = ''", RELOAD, "SELECT pg_promote()"
@@ -87,7 +87,7 @@ class Pair:
         deadline = time.monotonic() + WAIT_S
         while self.primary.sql(question).strip() == "0":
             if time.monotonic() > deadline:
-                raise StormFailed("the standby did not come up")
+                raise StormFailed("the standby did not start")
             time.sleep(0.05)
 
 
@@ -96,7 +96,7 @@ RELOAD = "SELECT pg_reload_conf()"
 
 @contextmanager
 def replicated_pair() -> Iterator[Pair]:
-    """A primary and its synchronous standby, gone afterwards with everything they wrote."""
+    """A primary and its synchronous standby; both are deleted afterwards."""
     folders = [Path(tempfile.mkdtemp(prefix="forge-pg-")) for _ in range(2)]
     servers: list[PrivateServer] = []
     try:
@@ -123,15 +123,15 @@ def free_port() -> int:
 
 
 class FailoverRig(OutageRig):
-    """A pair whose leader changes."""
+    """A pair of servers with promotions."""
 
-    def __init__(self, options: OutageOptions, folder: Path, pair: Pair, say: Say) -> None:
+    def __init__(self, options: OutageOptions, folder: Path, pair: Pair, log: Log) -> None:
         addresses = [pair.primary.url(), pair.standby.url()]
-        super().__init__(options, folder, PostgresDatabase(pair.url(), addresses), say)
+        super().__init__(options, folder, PostgresDatabase(pair.url(), addresses), log)
         self._pair = pair
 
     def outage(self, number: int) -> None:
-        self.say("the primary dies")
+        self.log("stopping the primary")
         self.history.write("down", immediate=True)
         began, cpu = now(), self.worker_cpu()
         self._pair.promote()
@@ -141,10 +141,11 @@ class FailoverRig(OutageRig):
             seconds=now() - began,
             cpu=self.worker_cpu() - cpu,
             attempts=None,
-            processes=len(self.living(self.workers)) + len(self.living(self.producers)),
+            processes=len(self.running_actors(self.workers))
+            + len(self.running_actors(self.producers)),
             waiting=self.work_left(),
         )
-        self.say("the standby leads")
-        self.pass_time(self.options.down_s)
+        self.log("the standby is promoted")
+        self.wait(self.options.down_s)
         self._pair.attach()
-        self.say("there is a standby again")
+        self.log("the new standby is attached")

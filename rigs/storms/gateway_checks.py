@@ -1,7 +1,8 @@
-"""The judge of the gateway storm. Pure: what Telegram saw and what lives noted in, findings out.
+"""The checks of the gateway storm. Pure functions: Telegram's state and the histories in, findings
+out.
 
-The one repetition towards a user that is documented: the process died after it had begun to request
-a message and before the database held it for sent. Whatever else comes twice is a finding.
+One repetition of a message is documented: the process was killed after it had started the request
+and before the finish of the send job was committed. Any other repetition is a finding.
 """
 
 import itertools
@@ -10,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rigs.storms.checks import Judgement
+from rigs.storms.checks import CheckReport
 
 Entry = dict[str, Any]
 # A chat of one bot.
-Place = tuple[str, int]
+ChatKey = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,26 @@ class StoredUpdate:
 
 @dataclass(frozen=True)
 class GatewayEvidence:
-    """``wanted`` are the texts each chat must get, in order; ``got`` those that Telegram was given.
+    """``wanted`` are the texts that each chat must get, in order; ``got`` those that Telegram got.
 
-    ``waiting`` and ``expired`` are updates that Telegram could not deliver. ``unended`` are jobs
-    that have not come to their end.
+    ``waiting`` and ``expired`` are updates that Telegram could not deliver. ``unfinished`` are jobs
+    in an unexpected state at the end.
     """
 
     entries: list[Entry]
-    wanted: Mapping[Place, Sequence[str]]
-    got: Mapping[Place, Sequence[str]]
+    wanted: Mapping[ChatKey, Sequence[str]]
+    got: Mapping[ChatKey, Sequence[str]]
     waiting: Sequence[str] = ()
     expired: Sequence[str] = ()
     updates: Sequence[StoredUpdate] = ()
-    unended: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
     sent: int = 0
     seconds: float = 0.0
 
 
 @dataclass
-class _Message:
-    """The notes of all lives about one message."""
+class _MessageLog:
+    """The history entries of all gateway processes about one message."""
 
     requests: list[Entry] = field(default_factory=list[Entry])
     claims: list[Entry] = field(default_factory=list[Entry])
@@ -55,42 +56,47 @@ class _Message:
     refusals: list[Entry] = field(default_factory=list[Entry])
 
 
-_NOTES = {"sending": "requests", "claimed": "claims", "settled": "marks", "unsent": "refusals"}
+_OPERATIONS = {
+    "sending": "requests",
+    "claimed": "claims",
+    "finished": "marks",
+    "unsent": "refusals",
+}
 
 
-def check_gateway(evidence: GatewayEvidence) -> Judgement:
+def check_gateway(evidence: GatewayEvidence) -> CheckReport:
     """Every check over one storm."""
-    notes = _notes(evidence.entries)
-    deaths = _deaths(evidence.entries)
+    messages = _messages(evidence.entries)
+    kills = _deaths(evidence.entries)
     copies = Counter(
         f"{slug}/{chat}/{text}" for (slug, chat), texts in evidence.got.items() for text in texts
     )
-    judgement = Judgement()
+    report = CheckReport()
     for name, check in {
         "updates lost": _lost(evidence),
         "updates Telegram still has": iter([*evidence.waiting, *evidence.expired]),
         "updates stored twice": _stored_twice(evidence),
-        "jobs not at their end": iter(evidence.unended),
-        "answers out of order": _disordered(evidence),
-        "messages nobody asked for": _unasked(evidence),
-        "undocumented repetitions": _repeated(notes, deaths, copies),
+        "jobs not finished": iter(evidence.unfinished),
+        "answers out of order": _out_of_order(evidence),
+        "unexpected messages": _unexpected(evidence),
+        "undocumented repetitions": _repeated(messages, kills, copies),
     }.items():
-        judgement.findings[name] = list(check)
-    judgement.figures = _figures(evidence, copies)
-    return judgement
+        report.findings[name] = list(check)
+    report.figures = _figures(evidence, copies)
+    return report
 
 
-def _notes(entries: list[Entry]) -> dict[str, _Message]:
-    found: dict[str, _Message] = defaultdict(_Message)
+def _messages(entries: list[Entry]) -> dict[str, _MessageLog]:
+    found: dict[str, _MessageLog] = defaultdict(_MessageLog)
     for entry in entries:
-        if entry["op"] in _NOTES:
-            getattr(found[entry["label"]], _NOTES[entry["op"]]).append(entry)
+        if entry["op"] in _OPERATIONS:
+            getattr(found[entry["label"]], _OPERATIONS[entry["op"]]).append(entry)
     return found
 
 
 def _deaths(entries: list[Entry]) -> dict[int, float]:
     """When which process was killed, by itself at its step or from outside."""
-    found = {entry["pid"]: entry["at"] for entry in entries if entry["op"] == "struck"}
+    found = {entry["pid"]: entry["at"] for entry in entries if entry["op"] == "killed"}
     return found | {entry["victim"]: entry["at"] for entry in entries if entry["op"] == "kill"}
 
 
@@ -110,17 +116,17 @@ def _stored_twice(evidence: GatewayEvidence) -> Iterator[str]:
             yield f"{slug}: update {number} is stored {copies} times"
 
 
-def _disordered(evidence: GatewayEvidence) -> Iterator[str]:
-    """A repetition comes at once or not at all: nothing may overtake it."""
+def _out_of_order(evidence: GatewayEvidence) -> Iterator[str]:
+    """A repetition is sent immediately: no later message may be sent before it."""
     for (slug, chat), texts in evidence.got.items():
-        schemas = {text: at for at, text in enumerate(evidence.wanted.get((slug, chat), ()))}
-        order = [schemas[text] for text in texts if text in schemas]
+        positions = {text: at for at, text in enumerate(evidence.wanted.get((slug, chat), ()))}
+        order = [positions[text] for text in texts if text in positions]
         for earlier, later in itertools.pairwise(order):
             if later < earlier:
                 yield f"{slug}, chat {chat}: answer {later} came after answer {earlier}"
 
 
-def _unasked(evidence: GatewayEvidence) -> Iterator[str]:
+def _unexpected(evidence: GatewayEvidence) -> Iterator[str]:
     for (slug, chat), texts in evidence.got.items():
         wanted = evidence.wanted.get((slug, chat), ())
         for text in texts:
@@ -129,30 +135,30 @@ def _unasked(evidence: GatewayEvidence) -> Iterator[str]:
 
 
 def _repeated(
-    notes: dict[str, _Message], deaths: dict[int, float], copies: Counter[str]
+    messages: dict[str, _MessageLog], kills: dict[int, float], copies: Counter[str]
 ) -> Iterator[str]:
-    for label in {**notes, **copies}:
-        message = notes.get(label, _Message())
+    for label in {**messages, **copies}:
+        message = messages.get(label, _MessageLog())
         if copies[label] > len(message.requests):
             yield f"{label} came {copies[label]} times after {len(message.requests)} requests"
         for request in message.requests:
             if not any(_is_before(claim, request) for claim in message.claims):
                 yield f"{label} was sent although no send of it was stored"
         for earlier, later in itertools.pairwise(message.requests):
-            why = _undocumented(message, earlier, later, deaths)
+            why = _undocumented(message, earlier, later, kills)
             if why:
                 yield f"{label} was sent again {why}"
 
 
 def _undocumented(
-    message: _Message, earlier: Entry, later: Entry, deaths: dict[int, float]
+    message: _MessageLog, earlier: Entry, later: Entry, kills: dict[int, float]
 ) -> str | None:
     """Why nothing explains the later request of the two; None if something does."""
     if any(mark["at"] <= later["at"] for mark in message.marks):
         return "after it had been marked as sent"
     if any(_is_same(one, earlier) and one["at"] <= later["at"] for one in message.refusals):
         return None
-    died_at = deaths.get(earlier["pid"])
+    died_at = kills.get(earlier["pid"])
     if died_at is None or not earlier["at"] <= died_at <= later["at"]:
         return "while the process that had sent it was alive"
     return None
@@ -167,15 +173,15 @@ def _is_same(one: Entry, request: Entry) -> bool:
 
 
 def _figures(evidence: GatewayEvidence, copies: Counter[str]) -> dict[str, object]:
-    struck = Counter(entry["step"] for entry in evidence.entries if entry["op"] == "struck")
+    wrapper = Counter(entry["step"] for entry in evidence.entries if entry["op"] == "killed")
     outside = sum(entry["op"] == "kill" for entry in evidence.entries)
     return {
         "updates sent": evidence.sent,
         "updates stored": len(evidence.updates),
         "messages that arrived": sum(copies.values()),
         "documented repetitions": sum(count - 1 for count in copies.values()),
-        "kills at a step": sum(struck.values()),
+        "kills at a step": sum(wrapper.values()),
         "kills at no step": outside,
-        "by step": ", ".join(f"{name} {count}" for name, count in sorted(struck.items())),
+        "by step": ", ".join(f"{name} {count}" for name, count in sorted(wrapper.items())),
         "seconds": round(evidence.seconds),
     }

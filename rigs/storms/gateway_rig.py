@@ -1,7 +1,7 @@
-"""Gives the lives of a gateway a Telegram, a service behind it and users, and lets them be killed.
+"""The rig of the gateway storm: gateways that are killed, a fake Telegram, a service and users.
 
-Telegram is the project's own fake with its real rules of delivery. It runs in this process and so
-does the service of the http bots; both outlive every gateway.
+The fake Telegram has the real delivery rules. It runs in this process, and so does the service of
+the http bots; both keep running while gateways are killed.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from starlette.routing import Route
 from forge_jobs import JobRecord, open_storage
 from rigs.storms.counters import every_job
 from rigs.storms.databases import Database
-from rigs.storms.gateway_checks import GatewayEvidence, Place, StoredUpdate
+from rigs.storms.gateway_checks import ChatKey, GatewayEvidence, StoredUpdate
 from rigs.storms.history import History, now, read_all
-from rigs.storms.rig import ROOT, Say, StormFailed
+from rigs.storms.rig import ROOT, Log, StormFailed
 from telegram_gateway.fake import FakeBot, FakeTelegram, fake_telegram
-from tests.gateway.fake_api import served
+from tests.gateway.fake_api import serve_app
 
 SECRET = "S" * 40
 TOKEN = "{number}:AAabcdefghijklmnopqrstuvwxyz_storm"
-GONE = "gone"
-REFUSE = "refuse"
+DEAD_TEXT = "gone"
+REFUSED_PREFIX = "refuse"
 # SQLite sees a death at once; on Postgres every round waits for the lease of the dead.
 LEASE_S = {True: 10, False: 2}
 TERMINAL = ("done", "dead", "cancelled")
-# Dying updates have chats of their own: their notices stand in no order with answers.
-ALONE = 1_000_000
+# Refused updates have chats of their own: the order of notices and replies is not defined.
+FIRST_REFUSED_CHAT = 1_000_000
 
 
-class Lives:
-    """The process that holds the door and forks one gateway after the other."""
+class GatewayProcesses:
+    """The process that holds the listening socket and forks one gateway after the other."""
 
-    def __init__(self, folder: Path, say: Say) -> None:
+    def __init__(self, folder: Path, say: Log) -> None:
         self._folder = folder
         self._say = say
         self._parent: asyncio.subprocess.Process | None = None
@@ -55,35 +55,35 @@ class Lives:
         self.pid: int | None = None
 
     async def open(self) -> None:
-        with (self._folder / "lives.log").open("ab") as log:
+        with (self._folder / "gateways.log").open("ab") as log:
             self._parent = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "rigs.storms.gateway_lives",
+                sys.executable, "-m", "rigs.storms.gateway_process",
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
                 cwd=ROOT,
             )  # fmt: skip
-        self.port = (await self._heard(120))["port"]
+        self.port = (await self._read_reply(120))["port"]
 
-    async def begin(self, environment: dict[str, str], **order: Any) -> None:
-        """A new gateway; the one before it has ended."""
+    async def start(self, environment: dict[str, str], **order: Any) -> None:
+        """Start a new gateway; the previous one has ended."""
         assert self._parent is not None
         assert self._parent.stdin is not None
         self._count += 1
-        whole = {
-            "life": self._count, "folder": str(self._folder), "environment": environment,
+        original = {
+            "number": self._count, "folder": str(self._folder), "environment": environment,
             "step": None, "hits": 1, "armed": False, "sabotage": None, **order,
         }  # fmt: skip
-        self._parent.stdin.write(json.dumps(whole).encode() + b"\n")
+        self._parent.stdin.write(json.dumps(original).encode() + b"\n")
         await self._parent.stdin.drain()
-        self.pid = (await self._heard(60))["pid"]
+        self.pid = (await self._read_reply(60))["pid"]
 
-    async def ended(self, within_s: float) -> int:
-        """How the gateway ended; TimeoutError if it has not."""
-        status = (await self._heard(within_s))["status"]
+    async def wait_exit(self, within_s: float) -> int:
+        """Wait for the exit status of the gateway; TimeoutError if it does not exit."""
+        status = (await self._read_reply(within_s))["status"]
         self.pid = None
         return int(status)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send the living gateway a signal."""
+        """Send a signal to the running gateway."""
         if self.pid is not None:
             os.kill(self.pid, number)
 
@@ -101,31 +101,31 @@ class Lives:
             self._parent.kill()
             await self._parent.wait()
 
-    def last_words(self) -> str:
-        """The end of what the gateways printed."""
-        return (self._folder / "lives.log").read_text(errors="replace")[-3_000:]
+    def log_tail(self) -> str:
+        """The end of the gateways' log."""
+        return (self._folder / "gateways.log").read_text(errors="replace")[-3_000:]
 
-    async def _heard(self, within_s: float) -> Any:
+    async def _read_reply(self, within_s: float) -> Any:
         assert self._parent is not None
         assert self._parent.stdout is not None
         async with asyncio.timeout(within_s):
             line = await self._parent.stdout.readline()
         if not line:
-            raise StormFailed(f"the gateways ended by themselves:\n{self.last_words()}")
+            raise StormFailed(f"the parent of the gateways exited:\n{self.log_tail()}")
         return json.loads(line)
 
 
 class Users:
-    """Write to bots, and remember which answers are due."""
+    """Sends messages to bots as users, and tracks which replies are expected."""
 
     def __init__(self, fake: FakeTelegram, bots: dict[str, FakeBot]) -> None:
         self._fake = fake
         self._bots = bots
         self.sent = 0
-        self.wanted: dict[Place, list[str]] = defaultdict(list)
+        self.wanted: dict[ChatKey, list[str]] = defaultdict(list)
 
     def say(self, slug: str, chat: int) -> str:
-        """One message whose answer is the same text; its label."""
+        """Send one message whose reply is the same text; returns its label."""
         self.sent += 1
         text = f"text {self.sent}"
         self._fake.say(self._bots[slug], text, chat=chat)
@@ -133,15 +133,15 @@ class Users:
         return f"{slug}/{chat}/{text}"
 
     def say_refused(self, slug: str) -> str:
-        """One message that the service refuses: a notice is due."""
+        """Send one message that the service refuses, so that a notice is expected."""
         self.sent += 1
-        chat = ALONE + self.sent
-        self._fake.say(self._bots[slug], f"{REFUSE} {self.sent}", chat=chat)
-        self.wanted[slug, chat].append(GONE)
-        return f"{slug}/{chat}/{GONE}"
+        chat = FIRST_REFUSED_CHAT + self.sent
+        self._fake.say(self._bots[slug], f"{REFUSED_PREFIX} {self.sent}", chat=chat)
+        self.wanted[slug, chat].append(DEAD_TEXT)
+        return f"{slug}/{chat}/{DEAD_TEXT}"
 
-    def got(self) -> dict[Place, list[str]]:
-        """What the bots' messages say, by chat, in order."""
+    def got(self) -> dict[ChatKey, list[str]]:
+        """The texts of the bots' messages, by chat, in order."""
         return {
             (slug, chat): found.texts()
             for slug, bot in self._bots.items()
@@ -149,7 +149,7 @@ class Users:
         }
 
     def missing(self) -> int:
-        """How many answers have not come."""
+        """How many replies are missing."""
         got = self.got()
         return sum(
             len(set(texts) - set(got.get(place, ()))) for place, texts in self.wanted.items()
@@ -166,11 +166,11 @@ class GatewayRig:
     """One storm in one folder; made by ``gateway_rig``."""
 
     def __init__(
-        self, folder: Path, database: Database, users: Users, lives: Lives, say: Say
+        self, folder: Path, database: Database, users: Users, processes: GatewayProcesses, say: Log
     ) -> None:
         self.folder = folder
         self.users = users
-        self.lives = lives
+        self.processes = processes
         self.say = say
         self.environment: dict[str, str] = {}
         self.sabotage: str | None = None
@@ -178,54 +178,54 @@ class GatewayRig:
         self._history = History(folder / "rig.jsonl")
         self._began = now()
 
-    async def begin(self, step: str | None = None, *, hits: int = 1, armed: bool = False) -> None:
-        """The next gateway."""
-        await self.lives.begin(
+    async def start(self, step: str | None = None, *, hits: int = 1, armed: bool = False) -> None:
+        """Start the next gateway."""
+        await self.processes.start(
             self.environment, step=step, hits=hits, armed=armed, sabotage=self.sabotage
         )
 
-    async def killed(self, within_s: float) -> bool:
+    async def wait_killed(self, within_s: float) -> bool:
         """Wait until the gateway reaches its step; if it does not, kill it from here."""
         try:
-            status = await self.lives.ended(within_s)
+            status = await self.processes.wait_exit(within_s)
             by_itself = True
         except TimeoutError:
-            self._history.write("kill", victim=self.lives.pid)
-            self.lives.signal(signal.SIGKILL)
-            status = await self.lives.ended(60)
+            self._history.write("kill", victim=self.processes.pid)
+            self.processes.signal(signal.SIGKILL)
+            status = await self.processes.wait_exit(60)
             by_itself = False
         if status != -signal.SIGKILL:
-            raise StormFailed(f"a gateway ended with {status}:\n{self.lives.last_words()}")
+            raise StormFailed(f"a gateway ended with {status}:\n{self.processes.log_tail()}")
         return by_itself
 
-    async def up(self) -> None:
-        """Wait until the gateway answers; before that it would not know what a signal means."""
+    async def wait_ready(self) -> None:
+        """Wait until the gateway responds; before that its signal handlers are not installed."""
         async with asyncio.timeout(60):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.lives.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.processes.port)
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: storm\r\nconnection: close\r\n\r\n")
             await reader.read()
             writer.close()
 
-    async def stopped(self) -> None:
-        """Let the gateway end in good order."""
-        await self.up()
-        self.lives.signal(signal.SIGTERM)
-        status = await self.lives.ended(60)
+    async def stop(self) -> None:
+        """Stop the gateway gracefully."""
+        await self.wait_ready()
+        self.processes.signal(signal.SIGTERM)
+        status = await self.processes.wait_exit(60)
         if status != 0:
-            raise StormFailed(f"a gateway stopped with {status}:\n{self.lives.last_words()}")
+            raise StormFailed(f"a gateway stopped with {status}:\n{self.processes.log_tail()}")
 
-    async def until(self, found: Callable[[], bool], within_s: float, what: str) -> bool:
-        """Wait for it; False, and words, if it does not come."""
+    async def wait_until(self, found: Callable[[], bool], within_s: float, what: str) -> bool:
+        """Wait for a condition; logs and returns False on a timeout."""
         end = now() + within_s
         while not found():
             if now() > end:
-                self.say(f"  {what}: not within {within_s:.0f} s\n{self.lives.last_words()}")
+                self.say(f"  {what}: not within {within_s:.0f} s\n{self.processes.log_tail()}")
                 return False
             await asyncio.sleep(0.05)
         return True
 
     async def evidence(self) -> GatewayEvidence:
-        """What the judge gets; the gateway has ended."""
+        """The input of the checks; the gateway has ended."""
         jobs = await self._jobs()
         return GatewayEvidence(
             entries=read_all(self.folder),
@@ -234,7 +234,9 @@ class GatewayRig:
             waiting=self.users.waiting(),
             expired=self.users.expired(),
             updates=[_stored(job) for job in jobs if job.kind.startswith("update.")],
-            unended=[f"{job.kind} {job.id} is {job.status}" for job in jobs if not _is_over(job)],
+            unfinished=[
+                f"{job.kind} {job.id} is {job.status}" for job in jobs if not _is_over(job)
+            ],
             sent=self.users.sent,
             seconds=now() - self._began,
         )
@@ -254,7 +256,7 @@ def _stored(job: JobRecord) -> StoredUpdate:
 
 
 def _is_over(job: JobRecord) -> bool:
-    """Only updates may die, and only those that their service refuses."""
+    """Whether the job is done, or dead as an update that the service refused."""
     return job.status == "done" or (job.status == "dead" and job.kind.startswith("update.http."))
 
 
@@ -264,17 +266,17 @@ async def gateway_rig(
     database: Database,
     slugs: Sequence[str],
     *,
-    say: Say = print,
+    say: Log = print,
     attempts: int = 5,
     mode: str = "webhook",
 ) -> AsyncGenerator[GatewayRig, None]:
-    """Telegram, the service and the door are there until the block ends; no gateway lives yet.
+    """Telegram, the service and the listening socket until the block ends; no gateway runs yet.
 
-    Bots whose name begins with ``shop`` ask the service, all others echo. ``mode`` is how they all
-    get their updates.
+    Bots whose name begins with ``shop`` call the service, all others echo. ``mode`` is how all of
+    them receive updates.
     """
-    lives = Lives(folder, say)
-    # A killed gateway leaves half requests behind; the servers here need not tell of each.
+    processes = GatewayProcesses(folder, say)
+    # A killed gateway leaves incomplete requests; the servers here should not log each one.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     async with _service() as service, fake_telegram(local=True) as fake:
         tokens = {
@@ -282,15 +284,15 @@ async def gateway_rig(
         }
         bots = {slug: fake.bot(token) for slug, token in tokens.items()}
         try:
-            await lives.open()
-            rig = GatewayRig(folder, database, Users(fake, bots), lives, say)
+            await processes.open()
+            rig = GatewayRig(folder, database, Users(fake, bots), processes, say)
             common = f"async: true, requireAuth: false, maxAttempts: {attempts}, mode: {mode}"
             rig.environment = _environment(folder, database.url, fake.base, service, tokens, common)
             for slug, bot in bots.items() if mode == "webhook" else ():
-                await _set_webhook(fake, bot, f"http://127.0.0.1:{lives.port}/bot/{slug}")
+                await _set_webhook(fake, bot, f"http://127.0.0.1:{processes.port}/bot/{slug}")
             yield rig
         finally:
-            await lives.close()
+            await processes.close()
 
 
 async def _set_webhook(fake: FakeTelegram, bot: FakeBot, url: str) -> None:
@@ -305,10 +307,10 @@ def _environment(
     lines = ["bots:"]
     for slug in tokens:
         if slug.startswith("shop"):
-            # A starved service may answer too late. Its retry must not be overtaken here; without
-            # "strict" that is allowed, so only the echoes show that a crash alone changes no order.
+            # On a busy machine the service may time out, and the retry must keep its order here.
+            # Without "strict" it need not, so only the echo bots test the order after a crash.
             target = f"http: {{url: '{service}/update', network: private, timeout: 60s}}"
-            more = f"ordering: strict, deadMessage: {GONE}"
+            more = f"ordering: strict, deadMessage: {DEAD_TEXT}"
             lines.append(f"  {slug}: {{handler: http, {common}, {target}, {more}}}")
         else:
             lines.append(f"  {slug}: {{handler: echo, {common}}}")
@@ -329,14 +331,16 @@ def _environment(
 
 @asynccontextmanager
 async def _service() -> AsyncGenerator[str, None]:
-    """Answers with the text it was sent, or refuses for good."""
+    """A service that answers with the text of the update, or refuses it permanently."""
 
     async def answer(request: Request) -> Response:
         update: Any = msgspec.json.decode(await request.body())
         text = update["message"]["text"]
         return (
-            Response(status_code=422) if text.startswith(REFUSE) else JSONResponse({"text": text})
+            Response(status_code=422)
+            if text.startswith(REFUSED_PREFIX)
+            else JSONResponse({"text": text})
         )
 
-    async with served(Starlette(routes=[Route("/update", answer, methods=["POST"])])) as base:
+    async with serve_app(Starlette(routes=[Route("/update", answer, methods=["POST"])])) as base:
         yield base

@@ -1,4 +1,4 @@
-"""Gateways that break one promise each: what the judge of the gateway storm must notice."""
+"""Sabotages of the gateway, each breaking one guarantee, which the storm's checks must detect."""
 
 import asyncio
 from typing import Any
@@ -6,28 +6,28 @@ from typing import Any
 from telegram_gateway.config import Ordering
 from telegram_gateway.handlers.echo import Echo
 from telegram_gateway.queueing import BotQueue
-from telegram_gateway.update_receiver import UpdateReceiver, UpdateVerdict
+from telegram_gateway.update_receiver import ReceiveStatus, UpdateReceiver
 
 
 def _acknowledge_early() -> None:
-    """200 first, the database later: a crash in between loses the update."""
-    whole = UpdateReceiver.take
-    later: set[asyncio.Task[UpdateVerdict]] = set()
+    """Respond 200 before storing: a crash in between loses the update."""
+    original = UpdateReceiver.receive
+    later: set[asyncio.Task[ReceiveStatus]] = set()
 
-    async def take(self: UpdateReceiver, runtime: Any, body: bytes) -> UpdateVerdict:
-        async def at_leisure() -> UpdateVerdict:
+    async def receive(self: UpdateReceiver, runtime: Any, body: bytes) -> ReceiveStatus:
+        async def at_leisure() -> ReceiveStatus:
             await asyncio.sleep(0.2)
-            return await whole(self, runtime, body)
+            return await original(self, runtime, body)
 
         later.add(asyncio.create_task(at_leisure()))
-        return UpdateVerdict.ACCEPTED
+        return ReceiveStatus.ACCEPTED
 
-    UpdateReceiver.take = take
+    UpdateReceiver.receive = receive
 
 
-def _forget_lanes() -> None:
-    """Updates of one chat run side by side; the second one is answered first."""
-    whole = Echo.answer
+def _ignore_lanes() -> None:
+    """Run updates of one chat in parallel; the second one is answered first."""
+    original = Echo.answer
     overtaken = asyncio.Event()
     seen: list[int] = []
 
@@ -38,21 +38,21 @@ def _forget_lanes() -> None:
             await asyncio.sleep(0.5)
         else:
             overtaken.set()
-        return await whole(self, update, attempt)
+        return await original(self, update, attempt)
 
-    taken: Any = BotQueue.take_in
+    taken: Any = BotQueue.enqueue_update
 
-    async def take_in(self: Any, update: Any) -> Any:
+    async def enqueue_update(self: Any, update: Any) -> Any:
         object.__setattr__(self.bot, "ordering", Ordering.NONE)
         return await taken(self, update)
 
     Echo.answer = answer
-    BotQueue.take_in = take_in
+    BotQueue.enqueue_update = enqueue_update
 
 
-def _forget_keys() -> None:
-    """An update that comes again is stored again."""
-    whole: Any = BotQueue._update_task
+def _ignore_dedupe_keys() -> None:
+    """Store a redelivered update again."""
+    original: Any = BotQueue._update_task
 
     class Keyless:
         def __init__(self, task: Any) -> None:
@@ -62,25 +62,25 @@ def _forget_keys() -> None:
             return self._task.using(**options)
 
     def update_task(self: Any, forge: Any) -> Any:
-        return Keyless(whole(self, forge))
+        return Keyless(original(self, forge))
 
     BotQueue._update_task = update_task
 
 
 def _send_in_the_handler() -> None:
-    """The message goes out before the update's end is stored, as the original did it."""
+    """Send the message before the finish of the update is stored."""
 
     async def answered(self: Any, update: Any, ctx: Any) -> list[Any]:
         for call in await self._handler.answer(update, ctx.job.attempts):
             await self._outgoing.send_now(call)
         return []
 
-    BotQueue._answered = answered
+    BotQueue._run_handler = answered
 
 
 SABOTAGES = {
     "early": _acknowledge_early,
-    "unordered": _forget_lanes,
-    "keyless": _forget_keys,
+    "unordered": _ignore_lanes,
+    "keyless": _ignore_dedupe_keys,
     "inside": _send_in_the_handler,
 }

@@ -1,8 +1,8 @@
-"""Where a gateway can be killed, from the socket to the sent message, and how to be there in time.
+"""The steps at which a gateway is killed, from the socket to the sent message.
 
-The product knows nothing of this. A life of the storm (``gateway_lives``) puts a wrapper around the
-one call that stands for its step; when the step is reached the wrapper kills the process with
-SIGKILL, so that nothing is tidied up and nothing is written any more.
+The gateway's code is unchanged. A gateway process of the storm (``gateway_process``) wraps the one
+function of its step; when the step is reached, the wrapper kills the process with SIGKILL, so that
+no cleanup runs.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from telegram_gateway.webhook import Webhook
 STORES = (SqliteJobs, PostgresJobs)
 
 
-class Strike:
-    """Kills this process when its step is reached for the ``hits``-th time; once it is armed."""
+class KillPoint:
+    """Kills this process when its step is reached for the ``hits``-th time after arming."""
 
     def __init__(self, history: History, step: str, hits: int, *, armed: bool) -> None:
         self._history = history
@@ -52,111 +52,113 @@ class Strike:
             return
         self._hits -= 1
         if self._hits < 1:
-            self._history.write("struck", step=self._step)
+            self._history.write("killed", step=self._step)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One of them. ``again``: the user may get a message twice when the process dies here.
+    """One step. ``may_repeat``: a kill here may send a message twice.
 
-    ``starting``: reached at the beginning of a life (later, connections are kept and used again).
-    ``dying``: only an update that dies comes here.
+    ``starting``: reached at startup only (later, connections are reused). ``dead_only``: reached
+    only by an update that becomes dead.
     """
 
     name: str
-    words: str
-    install: Callable[[Strike], None]
-    again: bool = False
+    description: str
+    install: Callable[[KillPoint], None]
+    may_repeat: bool = False
     starting: bool = False
-    dying: bool = False
+    dead_only: bool = False
 
 
-Fits = Callable[..., bool]
+Predicate = Callable[..., bool]
 
 
 def _always(*_: Any) -> bool:
     return True
 
 
-def before(owner: Any, name: str, strike: Callable[[], None], fits: Fits = _always) -> None:
-    """Strike when the call begins; ``fits`` gets its arguments."""
-    whole: Any = getattr(owner, name)
+def before(owner: Any, name: str, kill: Callable[[], None], matches: Predicate = _always) -> None:
+    """Kill when the call starts; ``matches`` gets its arguments."""
+    original: Any = getattr(owner, name)
 
-    @functools.wraps(whole)
-    def struck(*args: Any, **named: Any) -> Any:
-        if fits(*args, *named.values()):
-            strike()
-        return whole(*args, **named)
+    @functools.wraps(original)
+    def wrapper(*args: Any, **named: Any) -> Any:
+        if matches(*args, *named.values()):
+            kill()
+        return original(*args, **named)
 
-    setattr(owner, name, struck)
+    setattr(owner, name, wrapper)
 
 
-def after(owner: Any, name: str, strike: Callable[[], None], fits: Fits = _always) -> None:
-    """Strike when the call is through; ``fits`` gets its answer and its arguments."""
-    whole: Any = getattr(owner, name)
-    if inspect.iscoroutinefunction(whole):
+def after(owner: Any, name: str, kill: Callable[[], None], matches: Predicate = _always) -> None:
+    """Kill when the call has returned; ``matches`` gets its result and its arguments."""
+    original: Any = getattr(owner, name)
+    if inspect.iscoroutinefunction(original):
 
-        @functools.wraps(whole)
+        @functools.wraps(original)
         async def later(*args: Any, **named: Any) -> Any:
-            answer = await whole(*args, **named)
-            if fits(answer, *args, *named.values()):
-                strike()
+            answer = await original(*args, **named)
+            if matches(answer, *args, *named.values()):
+                kill()
             return answer
 
         setattr(owner, name, later)
         return
 
-    @functools.wraps(whole)
-    def struck(*args: Any, **named: Any) -> Any:
-        answer = whole(*args, **named)
-        if fits(answer, *args, *named.values()):
-            strike()
+    @functools.wraps(original)
+    def wrapper(*args: Any, **named: Any) -> Any:
+        answer = original(*args, **named)
+        if matches(answer, *args, *named.values()):
+            kill()
         return answer
 
-    setattr(owner, name, struck)
+    setattr(owner, name, wrapper)
 
 
-def on_the_wire(owner: Any, name: str, strike: Callable[[], None], fits: Fits = _always) -> None:
-    """Strike when a statement was sent and its answer has not come; it may or may not commit."""
-    whole: Any = getattr(owner, name)
+def on_the_wire(
+    owner: Any, name: str, kill: Callable[[], None], matches: Predicate = _always
+) -> None:
+    """Kill when a statement was sent and its reply has not arrived; it may or may not commit."""
+    original: Any = getattr(owner, name)
 
-    @functools.wraps(whole)
-    async def struck(*args: Any, **named: Any) -> Any:
-        if not fits(*args, *named.values()):
-            return await whole(*args, **named)
-        asked = asyncio.ensure_future(whole(*args, **named))
+    @functools.wraps(original)
+    async def wrapper(*args: Any, **named: Any) -> Any:
+        if not matches(*args, *named.values()):
+            return await original(*args, **named)
+        pending = asyncio.ensure_future(original(*args, **named))
         for _ in range(3):
-            await asyncio.wait([asked], timeout=0)
-        strike()
-        return await asked
+            await asyncio.wait([pending], timeout=0)
+        kill()
+        return await pending
 
-    setattr(owner, name, struck)
-
-
-# ------------------------------------------------------------------------------- the door
+    setattr(owner, name, wrapper)
 
 
-def _sweeping(strike: Strike) -> None:
-    before(Janitor, "once", strike)
+# ------------------------------------------------------------------------------- the webhook
 
 
-def _swept(strike: Strike) -> None:
-    after(Janitor, "once", strike)
+def _janitor_starting(kill: KillPoint) -> None:
+    before(Janitor, "run_once", kill)
 
 
-def _accepted(strike: Strike) -> None:
-    after(uvicorn.protocols.http.auto.AutoHTTPProtocol, "connection_made", strike)
+def _janitor_done(kill: KillPoint) -> None:
+    after(Janitor, "run_once", kill)
 
 
-def _known(strike: Strike) -> None:
-    before(Webhook, "_from_telegram", strike)
+def _accepted(kill: KillPoint) -> None:
+    after(uvicorn.protocols.http.auto.AutoHTTPProtocol, "connection_made", kill)
 
 
-def _half_read(strike: Strike) -> None:
+def _authenticated(kill: KillPoint) -> None:
+    before(Webhook, "_receive_update", kill)
+
+
+def _half_read(kill: KillPoint) -> None:
     """The first half of a body arrives and is read; the second one never is."""
     protocol: Any = uvicorn.protocols.http.auto.AutoHTTPProtocol
-    whole = protocol.data_received
+    original = protocol.data_received
     # Connections whose head has come alone.
     headed: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -164,56 +166,56 @@ def _half_read(strike: Strike) -> None:
         head, end, body = data.partition(b"\r\n\r\n")
         if self in headed:
             head, end, body = b"", b"", data
-        elif not (strike.armed and head.startswith(b"POST /bot/")):
-            whole(self, data)
+        elif not (kill.armed and head.startswith(b"POST /bot/")):
+            original(self, data)
             return
         headed.discard(self)
         half = len(body) // 2
-        whole(self, head + end + body[:half])
+        original(self, head + end + body[:half])
         if not body:
             headed.add(self)
             return
 
         def rest() -> None:
-            strike()
-            whole(self, body[half:])
+            kill()
+            original(self, body[half:])
 
         asyncio.get_running_loop().call_later(0.02, rest)
 
     protocol.data_received = halved
 
 
-def _read(strike: Strike) -> None:
-    before(UpdateReceiver, "take", strike)
+def _read(kill: KillPoint) -> None:
+    before(UpdateReceiver, "receive", kill)
 
 
-def _inserting(strike: Strike) -> None:
+def _inserting(kill: KillPoint) -> None:
     """SQLite: within the transaction. Postgres: its one statement is on its way."""
-    after(Enqueue, "__call__", strike)
-    after(Enqueue, "run_batch", strike)
-    on_the_wire(Enqueuer, "_ask", strike)
+    after(Enqueue, "__call__", kill)
+    after(Enqueue, "run_batch", kill)
+    on_the_wire(Enqueuer, "_ask", kill)
 
 
-def _stored(strike: Strike) -> None:
-    after(BotQueue, "take_in", strike)
+def _stored(kill: KillPoint) -> None:
+    after(BotQueue, "enqueue_update", kill)
 
 
-def _acknowledged(strike: Strike) -> None:
-    """200 is written; nobody may claim the update before that."""
+def _acknowledged(kill: KillPoint) -> None:
+    """200 is written; the update must not be claimed before that."""
     for store in STORES:
-        _claim_no_updates(store, strike)
-    after(RequestResponseCycle, "send", strike, _is_end_of_webhook)
+        _claim_no_updates(store, kill)
+    after(RequestResponseCycle, "send", kill, _is_end_of_webhook)
 
 
-def _claim_no_updates(store: Any, strike: Strike) -> None:
-    whole = store.exchange
+def _claim_no_updates(store: Any, kill: KillPoint) -> None:
+    original = store.exchange
 
     async def exchange(self: Any, request: Exchange) -> Any:
-        if strike.armed:
+        if kill.armed:
             want = [one for one in request.want if not one.queue.startswith("updates.")]
             named = {name: getattr(request, name) for name in Exchange.__struct_fields__}
             request = Exchange(**{**named, "want": want})
-        return await whole(self, request)
+        return await original(self, request)
 
     store.exchange = exchange
 
@@ -226,103 +228,111 @@ def _is_end_of_webhook(_: None, cycle: Any, message: Any) -> bool:
 # ------------------------------------------------------------------------------- the queue
 
 
-def _claimed(strike: Strike) -> None:
+def _claimed(kill: KillPoint) -> None:
     for store in STORES:
-        after(store, "exchange", strike, lambda answer, *_: _has(answer.claims, "update."))
+        after(store, "exchange", kill, lambda answer, *_: _has(answer.claims, "update."))
 
 
-def _running(strike: Strike) -> None:
-    before(Echo, "answer", strike)
-    after(AsyncHTTP11Connection, "_send_request_body", strike, lambda _, __, ask: not _is_api(ask))
+def _running(kill: KillPoint) -> None:
+    before(Echo, "answer", kill)
+    after(AsyncHTTP11Connection, "_send_request_body", kill, lambda _, __, ask: not _is_api(ask))
 
 
-def _worked(strike: Strike) -> None:
-    after(BotQueue, "_answered", strike)
+def _handled(kill: KillPoint) -> None:
+    after(BotQueue, "_run_handler", kill)
 
 
-def _on_finish(strike: Strike) -> None:
+def _finishing(kill: KillPoint) -> None:
     """The update's end and its answers are written and not committed."""
-    after(ExchangeOperation, "__call__", strike, lambda _, one, *__: _ends(one._request, "update."))
-    after(Exchanger, "_in_steps", strike, lambda _, __, ___, ask, *____: _ends(ask, "update."))
+    after(
+        ExchangeOperation,
+        "__call__",
+        kill,
+        lambda _, one, *__: _has_finish_with_jobs(one._request, "update."),
+    )
+    after(
+        Exchanger,
+        "_in_steps",
+        kill,
+        lambda _, __, ___, ask, *____: _has_finish_with_jobs(ask, "update."),
+    )
 
 
-def _ended(strike: Strike) -> None:
+def _finished(kill: KillPoint) -> None:
     for store in STORES:
-        after(store, "exchange", strike, lambda _, __, ask: _ends(ask, "update."))
+        after(store, "exchange", kill, lambda _, __, ask: _has_finish_with_jobs(ask, "update."))
 
 
-def _dying(strike: Strike) -> None:
+def _dead_finishing(kill: KillPoint) -> None:
     """The update's death and its notice are written and not committed."""
-    after(ExchangeOperation, "__call__", strike, lambda _, one, *__: _dies(one._request))
-    after(Exchanger, "_in_steps", strike, lambda _, __, ___, ask, *____: _dies(ask))
+    after(ExchangeOperation, "__call__", kill, lambda _, one, *__: _has_dead(one._request))
+    after(Exchanger, "_in_steps", kill, lambda _, __, ___, ask, *____: _has_dead(ask))
 
 
-def _died(strike: Strike) -> None:
+def _dead_finished(kill: KillPoint) -> None:
     for store in STORES:
-        after(store, "exchange", strike, lambda _, __, ask: _dies(ask))
+        after(store, "exchange", kill, lambda _, __, ask: _has_dead(ask))
 
 
-def _noticed(strike: Strike) -> None:
+def _notice_run(kill: KillPoint) -> None:
     """The notice has run; its message is not stored."""
     for store in STORES:
-        before(store, "exchange", strike, lambda _, ask: _has(ask.finish, "notice."))
+        before(store, "exchange", kill, lambda _, ask: _has(ask.finish, "notice."))
 
 
 # ------------------------------------------------------------------------------- the message
 
 
-def _sending(strike: Strike) -> None:
-    before(BotApi, "call", strike, _is_message)
+def _sending(kill: KillPoint) -> None:
+    before(BotApi, "call", kill, _is_message)
 
 
-def _half_written(strike: Strike) -> None:
-    after(AsyncHTTP11Connection, "_send_request_headers", strike, lambda _, __, ask: _is_send(ask))
+def _half_written(kill: KillPoint) -> None:
+    after(AsyncHTTP11Connection, "_send_request_headers", kill, lambda _, __, ask: _is_send(ask))
 
 
-def _written(strike: Strike) -> None:
+def _written(kill: KillPoint) -> None:
     """Telegram has time to act on the request; its answer lies in the socket, unread."""
     connection: Any = AsyncHTTP11Connection
-    whole = connection._send_request_body
+    original = connection._send_request_body
 
     async def send(self: Any, request: Any) -> None:
-        await whole(self, request)
-        if strike.armed and _is_send(request):
+        await original(self, request)
+        if kill.armed and _is_send(request):
             await asyncio.sleep(0.05)
-            strike()
+            kill()
 
     connection._send_request_body = send
 
 
-def _told(strike: Strike) -> None:
-    after(BotApi, "call", strike, lambda _, *args: _is_message(*args))
+def _answered(kill: KillPoint) -> None:
+    after(BotApi, "call", kill, lambda _, *args: _is_message(*args))
 
 
-def _marking(strike: Strike) -> None:
+def _send_finishing(kill: KillPoint) -> None:
     """SQLite: marked and not committed. Postgres: the statement is on its way."""
-    after(
-        ExchangeOperation, "__call__", strike, lambda _, one, *__: _has_end(one._request, "send.")
-    )
-    on_the_wire(Exchanger, "exchange", strike, lambda _, ask: _has_end(ask, "send."))
+    after(ExchangeOperation, "__call__", kill, lambda _, one, *__: _has_done(one._request, "send."))
+    on_the_wire(Exchanger, "exchange", kill, lambda _, ask: _has_done(ask, "send."))
 
 
-def _marked(strike: Strike) -> None:
+def _send_finished(kill: KillPoint) -> None:
     for store in STORES:
-        after(store, "exchange", strike, lambda _, __, ask: _has_end(ask, "send."))
+        after(store, "exchange", kill, lambda _, __, ask: _has_done(ask, "send."))
 
 
 def _has(found: Any, kind: str) -> bool:
     return any(one.kind.startswith(kind) for one in found)
 
 
-def _has_end(ask: Exchange, kind: str) -> bool:
+def _has_done(ask: Exchange, kind: str) -> bool:
     return any(one.kind.startswith(kind) and one.status is JobStatus.DONE for one in ask.finish)
 
 
-def _ends(ask: Exchange, kind: str) -> bool:
+def _has_finish_with_jobs(ask: Exchange, kind: str) -> bool:
     return any(one.kind.startswith(kind) and one.jobs for one in ask.finish)
 
 
-def _dies(ask: Exchange) -> bool:
+def _has_dead(ask: Exchange) -> bool:
     return any(
         one.kind.startswith("update.") and one.status is JobStatus.DEAD for one in ask.finish
     )
@@ -343,28 +353,48 @@ def _is_send(ask: Any) -> bool:
 STEPS = {
     step.name: step
     for step in (
-        Step("sweeping", "store open, before the janitor's pass", _sweeping, starting=True),
-        Step("swept", "janitor's pass over, before workers and listener", _swept, starting=True),
+        Step(
+            "janitor-starting",
+            "store open, before the janitor's pass",
+            _janitor_starting,
+            starting=True,
+        ),
+        Step(
+            "janitor-done",
+            "janitor's pass over, before workers and listener",
+            _janitor_done,
+            starting=True,
+        ),
         Step("accepted", "connection accepted", _accepted, starting=True),
-        Step("known", "secret checked, body not read", _known),
+        Step("authenticated", "secret checked, body not read", _authenticated),
         Step("half-read", "half of the body read", _half_read),
-        Step("read", "body read, not judged", _read),
+        Step("read", "body read, not checked", _read),
         Step("inserting", "update written, not committed", _inserting),
         Step("stored", "update committed, no 200", _stored),
         Step("acknowledged", "200 written, update not claimed", _acknowledged),
         Step("claimed", "update claimed, handler not begun", _claimed),
         Step("running", "handler begun; the service was asked", _running),
-        Step("worked", "handler done, nothing of it written", _worked),
-        Step("ending", "end and answers written, not committed", _on_finish),
-        Step("ended", "end and answers committed, nothing sent", _ended),
-        Step("dying", "death and notice written, not committed", _dying, dying=True),
-        Step("died", "death and notice committed", _died, dying=True),
-        Step("noticed", "notice made, its message not stored", _noticed, dying=True),
+        Step("handled", "handler done, nothing of it written", _handled),
+        Step("finishing", "finish and replies written, not committed", _finishing),
+        Step("finished", "finish and replies committed, nothing sent", _finished),
+        Step(
+            "dead-finishing",
+            "death and notice written, not committed",
+            _dead_finishing,
+            dead_only=True,
+        ),
+        Step("dead-finished", "death and notice committed", _dead_finished, dead_only=True),
+        Step("notice-run", "notice made, its message not stored", _notice_run, dead_only=True),
         Step("sending", "message claimed, not requested", _sending),
         Step("half-written", "head of the request written", _half_written),
-        Step("written", "request written, no answer read", _written, again=True),
-        Step("told", "answer read, message not marked as sent", _told, again=True),
-        Step("marking", "mark written, not committed", _marking, again=True),
-        Step("marked", "mark committed", _marked),
+        Step("written", "request written, no answer read", _written, may_repeat=True),
+        Step("answered", "response read, send job not finished", _answered, may_repeat=True),
+        Step(
+            "send-finishing",
+            "finish of the send job written, not committed",
+            _send_finishing,
+            may_repeat=True,
+        ),
+        Step("send-finished", "finish of the send job committed", _send_finished),
     )
 }

@@ -1,4 +1,4 @@
-"""What every actor writes down: JSON lines in a file of its own that survive kill -9."""
+"""The history of a process: JSON lines in a file of its own that survive kill -9."""
 
 import json
 import os
@@ -11,16 +11,16 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now() -> float:
-    """Seconds since the machine was started: one clock for all processes."""
+    """Seconds since boot: one clock for all processes."""
     return time.clock_gettime(_CLOCK)
 
 
 class History:
-    """Appends lines; each is one write, so that a kill leaves whole lines or a cut last one."""
+    """Appends lines with one write each, so that a kill can truncate only the last line."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        # A predecessor that was killed in the middle of a write must not spoil our first line.
+        # A predecessor that was killed during a write must not damage the first line.
         os.write(self._descriptor, b"\n")
 
     def write(self, op: str, **fields: Any) -> None:
@@ -29,7 +29,7 @@ class History:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of one history."""
+    """The complete lines of one history."""
     for line in path.read_bytes().splitlines():
         try:
             entry = json.loads(line) if line else None
@@ -40,6 +40,6 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_all(folder: Path) -> list[dict[str, Any]]:
-    """Everybody's lines in order of time."""
+    """The lines of all histories, ordered by time."""
     entries = [entry for path in sorted(folder.glob("*.jsonl")) for entry in read(path)]
     return sorted(entries, key=lambda entry: entry["at"])

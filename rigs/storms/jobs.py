@@ -1,4 +1,4 @@
-"""The application of the storm: handlers that note when they start and end."""
+"""The application of the kill storm: handlers that record when they start and end."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ _history: list[History] = []
 def note(op: str, name: str, ctx: Context) -> None:
     if not _history:
         _history.append(History(FOLDER / f"runner-{os.getpid()}.jsonl"))
-    # The claim's epoch is no business of handlers; a child process does not even know it.
+    # The epoch is not part of the handler's context; a child process does not have it.
     claim = getattr(ctx._link, "job", None)
     _history[0].write(
         op,

@@ -1,27 +1,27 @@
-"""The kill storm: workers and producers are killed at random instants of their lives.
+"""The kill storm: workers and producers are killed at random instants.
 
-Nothing acknowledged is lost, nothing is finished twice, no run is without an explanation, and what
-a kill interrupted starts again within the lease and five seconds.
+No acknowledged job is lost, no claim is finished twice, every repeated run follows a kill, and
+interrupted jobs start again within the lease and five seconds.
 """
 
 import time
 from dataclasses import dataclass
 
 from rigs.storms import counters
+from rigs.storms.arguments import StormArguments, print_report
 from rigs.storms.checks import check
 from rigs.storms.databases import open_database
 from rigs.storms.history import now
-from rigs.storms.order import Order, report
 from rigs.storms.rig import Actor, Options, Rig, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
-# How many victims may be killed while they still start.
-UNBORN_SHARE = 0.2
+# The share of kills that may hit a process while it starts.
+STARTING_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class KillOptions(Options):
-    """How many kills, and how many seconds lie between two of them on average."""
+    """The number of kills, and the mean seconds between two of them."""
 
     kills: int = 100
     every_s: float = 0.9
@@ -36,9 +36,9 @@ QUICK = KillOptions(
 )
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(KillOptions(), QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(KillOptions(), QUICK)
     print(
         f"Kill storm on {backend}: {options.jobs:,} jobs, {options.kills} kills over "
         f"{options.workers} workers and {options.producers} producers, "
@@ -46,12 +46,12 @@ def storm(backend: str, order: Order) -> bool:
         flush=True,
     )
     try:
-        with order.folder() as folder, open_database(backend, folder) as database:
+        with arguments.folder() as folder, open_database(backend, folder) as database:
             rig = KillRig(options, folder, database, lambda line: print(line, flush=True))
-            judgement = check(rig.run())
-            judgement.findings["books unlike the rows"] = counters.differences(database.url)
-            if not report(judgement):
-                raise StormFailed("a promise was broken")
+            report = check(rig.run())
+            report.findings["counters unlike the rows"] = counters.differences(database.url)
+            if not print_report(report):
+                raise StormFailed("a check failed")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
@@ -59,51 +59,55 @@ def storm(backend: str, order: Order) -> bool:
 
 
 class KillRig(Rig[KillOptions]):
-    """Kills."""
+    """Kills workers and producers."""
 
     _blacked_out = False
 
-    def rage(self) -> None:
+    def inject_faults(self) -> None:
         limit_s = 60 + 6 * self.options.flow_s
         deadline = now() + limit_s
-        self.wake(limit_s)
+        self.start_actors(limit_s)
         next_kill = now()
         while self.faults < self.options.kills or not self.producers_finished():
-            self.look_after()
+            self.supervise()
             if self.faults < self.options.kills and now() >= next_kill:
                 self._kill_some()
-                next_kill = now() + self.chance.uniform(0, 2 * self.options.every_s)
+                next_kill = now() + self.rng.uniform(0, 2 * self.options.every_s)
             if now() > deadline:
-                raise StormFailed("the storm did not come to its end in time")
+                raise StormFailed("the storm did not finish in time")
             time.sleep(0.01)
 
     def _kill_some(self) -> None:
-        """One victim at a random instant of its life; in the middle of the storm all workers.
+        """Kill one random process; in the middle of the storm, all workers at once.
 
-        A promise about the time until a job starts again needs somebody to start it, so a single
-        worker is only killed while another one has been up for longer than a lease.
+        The bound on recovery time needs a live worker, so a single worker is only killed while
+        another one has been registered for longer than a lease.
         """
         if self.faults >= self.options.kills // 2 and not self._blacked_out:
             self._blacked_out = True
-            for actor in self.living(self.workers):
+            for actor in self.running_actors(self.workers):
                 self._kill(actor, blackout=True)
             return
-        awake = self.registered(before_s=0)
-        settled = self.registered(before_s=self.options.lease_s + 0.5)
-        unborn = self.chance.random() < UNBORN_SHARE
-        victims = [actor for actor in self.living(self.producers) if unborn or self.spoke(actor)]
-        for actor in self.living(self.workers):
+        up = self.registered(before_s=0)
+        established = self.registered(before_s=self.options.lease_s + 0.5)
+        while_starting = self.rng.random() < STARTING_SHARE
+        victims = [
+            actor
+            for actor in self.running_actors(self.producers)
+            if while_starting or self.has_enqueued(actor)
+        ]
+        for actor in self.running_actors(self.workers):
             assert actor.process is not None
             pid = actor.process.pid
-            if settled - {pid} and (unborn or pid in awake):
+            if established - {pid} and (while_starting or pid in up):
                 victims.append(actor)
         if victims:
-            self._kill(self.chance.choice(victims), blackout=False)
+            self._kill(self.rng.choice(victims), blackout=False)
 
     def _kill(self, victim: Actor, *, blackout: bool) -> None:
         assert victim.process is not None
         pid = victim.process.pid
         self.history.write("kill", victim=pid, actor=victim.name, blackout=blackout)
         victim.process.kill()
-        victim.dying = True
+        victim.killed = True
         self.faults += 1

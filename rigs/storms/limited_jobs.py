@@ -1,4 +1,4 @@
-"""The application of the limit storms: handlers that note when they start and end."""
+"""The application of the limit storms: handlers that record when they start and end."""
 
 import asyncio
 import os
@@ -35,29 +35,29 @@ async def rated() -> None:
 
 
 @forge.task(queue="lined", max_attempts=ATTEMPTS, retry=Retry(base="50ms", max="200ms"))
-async def lined(lane: str, place: int, ms: float, fails: int) -> None:
-    """Fails as often as it is told to; how often it has is read from its own history."""
-    mark = Path(os.environ["STORM_FOLDER"]) / f"fails-{lane}-{place}"
-    failed = mark.stat().st_size if mark.exists() else 0
-    note("start", sort="lined", group=lane, place=place)
+async def lined(lane: str, position: int, ms: float, failures: int) -> None:
+    """Fails ``failures`` times; the count so far is the size of a file."""
+    failures_file = Path(os.environ["STORM_FOLDER"]) / f"fails-{lane}-{position}"
+    failed = failures_file.stat().st_size if failures_file.exists() else 0
+    note("start", sort="lined", group=lane, position=position)
     await asyncio.sleep(ms / 1000)
-    note("end", sort="lined", group=lane, place=place)
-    if failed < fails:
-        with mark.open("ab") as file:
+    note("end", sort="lined", group=lane, position=position)
+    if failed < failures:
+        with failures_file.open("ab") as file:
             file.write(b"x")
         raise RuntimeError("once more")
 
 
 @forge.task(queue="keyed", max_attempts=ATTEMPTS, concurrency=1, per="args.key")
 async def parked(key: str, sent_at: float, seconds: float = 0.0) -> None:
-    """For the storm of waiting jobs: notes when it began."""
+    """For the waiting storm: records when it started."""
     note("start", sort="parked", group=key, sent_at=sent_at)
     await asyncio.sleep(seconds)
 
 
 @forge.task(queue="told", scopes=["told"])
 async def refused(seconds: float, ctx: Context) -> None:
-    """Hits the limit of its scope once."""
+    """Throttles its scope once."""
     if ctx.job.attempts == 1 and not _refused:
         _refused.append(True)
         note("refused")

@@ -1,8 +1,8 @@
-"""The limit storm: keys, rates and lanes while workers are killed.
+"""The limit storm: concurrency keys, rates and lanes while workers are killed.
 
-A key that is limited to one never runs twice at once, a rate stays within one burst, jobs of a
-serial lane never overlap and start in the order of enqueueing, and in a strict lane nothing starts
-before everything older has ended.
+A key with concurrency 1 never runs two jobs at once, a rate is exceeded by at most one burst, jobs
+of a serial lane never overlap and start in the order of enqueueing, and in a strict lane no job
+starts before every older one has ended.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from forge_jobs import Forge
+from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database, pids, states
 from rigs.storms.history import History, now, read_all
-from rigs.storms.order import Order
 from rigs.storms.rig import ROOT, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
 RATE = 100
-# A start is counted when the job is claimed; its handler may begin this much later.
-AHEAD_S = 0.3
+# The store counts a start when the job is claimed; its handler may start this much later.
+MAX_CLAIM_DELAY_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,17 @@ QUICK = LimitOptions(
 
 @dataclass(frozen=True)
 class Run:
-    """One call of a handler; ``end`` is that of its process if it was killed meanwhile."""
+    """One run of a handler; ``end`` is the time of the kill if its process was killed."""
 
     group: str
-    place: int
+    position: int
     start: float
     end: float
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(LimitOptions(), QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(LimitOptions(), QUICK)
     print(
         f"Limit storm on {backend}: {options.jobs:,} jobs of {options.keys} keys limited to one, "
         f"{options.lanes} lanes of {options.depth}, {RATE}/s over {options.rated_s:g} s, "
@@ -73,8 +73,8 @@ def storm(backend: str, order: Order) -> bool:
         flush=True,
     )
     try:
-        with order.folder() as folder, open_database(backend, folder) as database:
-            asyncio.run(_Rig(options, folder, database).run())
+        with arguments.folder() as folder, open_database(backend, folder) as database:
+            asyncio.run(LimitRig(options, folder, database).run())
             check_limits(read_all(folder), options)
     except StormFailed as failure:
         print(f"FAILED: {failure}")
@@ -82,23 +82,23 @@ def storm(backend: str, order: Order) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------------ the judges
+# ------------------------------------------------------------------------------------ the checks
 
 
 def check_limits(entries: list[dict[str, Any]], options: LimitOptions) -> None:
-    """StormFailed for the first promise that was broken."""
+    """Raises StormFailed for the first check that fails."""
     runs = _runs(entries)
     print(f"  runs: {', '.join(f'{len(of):,} {sort}' for sort, of in sorted(runs.items()))}")
-    _never_together(runs["keyed"], "key")
-    _never_together(runs["lined"], "lane")
+    _check_exclusive(runs["keyed"], "key")
+    _check_exclusive(runs["lined"], "lane")
     if len(runs["keyed"]) < options.jobs:
         raise StormFailed(f"only {len(runs['keyed']):,} runs of {options.jobs:,} keyed jobs")
     for lane, of in _by_group(runs["lined"]).items():
         if lane.startswith("strict"):
-            _never_overtakes(lane, of)
+            _check_strict_order(lane, of)
         else:
-            _starts_in_order(lane, of)
-    _within_rate(sorted(run.start for run in runs["rated"]), options)
+            _check_start_order(lane, of)
+    _check_rate(sorted(run.start for run in runs["rated"]), options)
 
 
 def _runs(entries: Iterable[dict[str, Any]]) -> dict[str, list[Run]]:
@@ -131,7 +131,7 @@ def _by_group(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return groups
 
 
-def _never_together(runs: Iterable[Run], what: str) -> None:
+def _check_exclusive(runs: Iterable[Run], what: str) -> None:
     for group, of in _by_group(runs).items():
         for before, after in itertools.pairwise(of):
             if after.start < before.end:
@@ -139,76 +139,76 @@ def _never_together(runs: Iterable[Run], what: str) -> None:
                 raise StormFailed(f"{what} {group} ran twice at once for {early_ms:.1f} ms")
 
 
-def _never_overtakes(lane: str, runs: list[Run]) -> None:
+def _check_strict_order(lane: str, runs: list[Run]) -> None:
     first: dict[int, float] = {}
     last: dict[int, float] = {}
     for run in runs:
-        first.setdefault(run.place, run.start)
-        last[run.place] = max(last.get(run.place, 0.0), run.end)
-    for place in sorted(first)[1:]:
-        if first[place] < last[place - 1]:
-            raise StormFailed(f"{lane}: job {place} started before job {place - 1} had ended")
+        first.setdefault(run.position, run.start)
+        last[run.position] = max(last.get(run.position, 0.0), run.end)
+    for position in sorted(first)[1:]:
+        if first[position] < last[position - 1]:
+            raise StormFailed(f"{lane}: job {position} started before job {position - 1} had ended")
 
 
-def _starts_in_order(lane: str, runs: list[Run]) -> None:
+def _check_start_order(lane: str, runs: list[Run]) -> None:
     first: dict[int, float] = {}
     for run in runs:
-        first.setdefault(run.place, run.start)
-    order = sorted(first, key=lambda place: first[place])
+        first.setdefault(run.position, run.start)
+    order = sorted(first, key=lambda position: first[position])
     if order != sorted(order):
         raise StormFailed(f"{lane}: jobs started first in the order {order}")
 
 
-def _within_rate(times: list[float], options: LimitOptions) -> None:
+def _check_rate(times: list[float], options: LimitOptions) -> None:
     span_s = times[-1] - times[0]
-    allowed = RATE + RATE * (span_s + AHEAD_S) + 1
-    worst, least = 0.0, 0.0
+    allowed = RATE + RATE * (span_s + MAX_CLAIM_DELAY_S) + 1
+    worst, min_share = 0.0, 0.0
     for count, at in enumerate(times):
         due = (at - times[0]) * RATE
-        worst = max(worst, count + 1 - due - least)
-        least = min(least, count + 1 - due)
+        worst = max(worst, count + 1 - due - min_share)
+        min_share = min(min_share, count + 1 - due)
     print(f"  {len(times)} rated starts in {span_s:.1f} s, allowed {allowed:.0f}; "
           f"most beyond the rate in any span: {worst:.0f}")  # fmt: skip
     if len(times) > allowed:
         raise StormFailed(f"{len(times)} starts in {span_s:.1f} s are more than {allowed:.0f}")
-    if worst > RATE + RATE * AHEAD_S + 1:
+    if worst > RATE + RATE * MAX_CLAIM_DELAY_S + 1:
         raise StormFailed(f"some span had {worst:.0f} starts beyond the rate")
     if span_s < options.rated_s / 2:
-        raise StormFailed("the rate did not hold anything back: nothing was shown")
+        raise StormFailed("the rate delayed nothing: the run proves nothing")
 
 
 # --------------------------------------------------------------------------------------- the rig
 
 
-class _Rig:
+class LimitRig:
     def __init__(self, options: LimitOptions, folder: Path, database: Database) -> None:
         self._options = options
         self._folder = folder
         self._database = database
-        self._chance = random.Random(options.seed)
+        self._rng = random.Random(options.seed)
         self._workers: list[subprocess.Popen[bytes]] = []
         self._history = History(folder / "killer.jsonl")
 
     async def run(self) -> None:
         options = self._options
-        await asyncio.to_thread(self._fill)
+        await asyncio.to_thread(self._enqueue_jobs)
         try:
             with (self._folder / "workers.log").open("ab") as log:
                 for _ in range(options.workers):
-                    self._join(log)
-                await self._until_up()
+                    self._start_worker(log)
+                await self._wait_until_up()
                 for _ in range(options.kills):
-                    await asyncio.sleep(self._chance.uniform(0.5, 1.5) * options.every_s)
+                    await asyncio.sleep(self._rng.uniform(0.5, 1.5) * options.every_s)
                     self._kill_one()
-                    self._join(log)
-                await self._until_done()
+                    self._start_worker(log)
+                await self._wait_until_done()
         finally:
             for worker in self._workers:
                 worker.kill()
                 worker.wait()
 
-    def _fill(self) -> None:
-        """Everything is enqueued before it begins, through the tasks themselves."""
+    def _enqueue_jobs(self) -> None:
+        """Enqueue everything before the workers start, through the tasks."""
         os.environ["STORM_URL"] = self._database.url
         os.environ["STORM_FOLDER"] = str(self._folder)
         command = [sys.executable, "-m", "rigs.storms.limits", *self._sizes()]
@@ -219,7 +219,7 @@ class _Rig:
         numbers = (options.jobs, options.keys, options.lanes, options.depth, options.seed)
         return [*map(str, numbers), str(options.rated_s)]
 
-    def _join(self, log: Any) -> None:
+    def _start_worker(self, log: Any) -> None:
         environment = {
             **os.environ,
             "STORM_URL": self._database.url,
@@ -237,51 +237,51 @@ class _Rig:
     def _kill_one(self) -> None:
         up = pids(self._database, before_s=0)
         alive = [worker for worker in self._workers if worker.pid in up] or self._workers
-        victim = self._chance.choice(alive)
+        victim = self._rng.choice(alive)
         self._workers.remove(victim)
         self._history.write("kill", victim=victim.pid)
         victim.kill()
         victim.wait()
 
-    async def _until_up(self) -> None:
+    async def _wait_until_up(self) -> None:
         end = time.monotonic() + 60
         while len(pids(self._database, before_s=0)) < self._options.workers:
             if time.monotonic() > end:
-                raise StormFailed(f"the workers did not come up:\n{self._last_words()}")
+                raise StormFailed(f"the workers did not start:\n{self._log_tail()}")
             await asyncio.sleep(0.05)
 
-    async def _until_done(self) -> None:
+    async def _wait_until_done(self) -> None:
         end = time.monotonic() + self._options.drain_s
-        said = 0.0
+        logged_at = 0.0
         while time.monotonic() < end:
             left = states(self._database)
             waiting = sum(left.values()) - left.get("done", 0)
             if left and waiting == 0:
                 return
-            if time.monotonic() - said > 5:
-                said = time.monotonic()
+            if time.monotonic() - logged_at > 5:
+                logged_at = time.monotonic()
                 print(f"  {now():.0f}: {left}", flush=True)
             await asyncio.sleep(0.2)
-        raise StormFailed(f"still unfinished: {states(self._database)}\n{self._last_words()}")
+        raise StormFailed(f"still unfinished: {states(self._database)}\n{self._log_tail()}")
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         return (self._folder / "workers.log").read_text(errors="replace")[-3_000:]
 
 
 def fill(jobs: int, keys: int, lanes: int, depth: int, seed: int, rated_s: float) -> None:
-    """Store everything, lanes by turns, each in its own order."""
+    """Enqueue everything: one job of every lane, then the next ones."""
     from rigs.storms.limited_jobs import keyed, lined, rated
 
-    chance = random.Random(seed)
-    calls = [(f"key-{chance.randrange(keys)}", chance.uniform(0, 4)) for _ in range(jobs)]
+    rng = random.Random(seed)
+    calls = [(f"key-{rng.randrange(keys)}", rng.uniform(0, 4)) for _ in range(jobs)]
     keyed.enqueue_many(calls)
     rated.enqueue_many([() for _ in range(int(RATE * (rated_s + 1)))])
-    for place in range(depth):
+    for position in range(depth):
         for number in range(lanes):
             order = "strict" if number % 2 else "serial"
             lane = f"{order}-{number}"
-            fails = chance.choice((0, 0, 0, 0, 1, 2))
-            lined.using(lane=lane, order=order).enqueue(lane, place, chance.uniform(0, 8), fails)
+            failures = rng.choice((0, 0, 0, 0, 1, 2))
+            lined.using(lane=lane, order=order).enqueue(lane, position, rng.uniform(0, 8), failures)
 
 
 def _forge() -> Forge:

@@ -1,9 +1,9 @@
-"""A producer of the storm: enqueues its share, one way after the other; killed, it goes on.
+"""A producer of the storm: enqueues its share in several ways; after a kill it continues.
 
-``python -m rigs.storms.producer NAME JOBS SEED SECONDS``. Its history says what was begun
-(*invoke*) and what was acknowledged (*ok*). After a restart a begun call without an answer is
-*unknown*: with a dedupe key it is repeated, without one it is left alone. The same holds for a call
-whose error says that its effect is unknown. One that certainly had none (*refused*) is repeated.
+``python -m rigs.storms.producer NAME JOBS SEED SECONDS``. Its history records calls (*invoke*) and
+acknowledgements (*ok*). After a restart, a call without an acknowledgement is *unknown*: it is
+repeated if it has a dedupe key, otherwise not. The same holds for a call whose error says that its
+effect is unknown. A call that certainly had no effect (*refused*) is repeated.
 """
 
 import os
@@ -23,8 +23,8 @@ BATCH = 10
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call to enqueue: several names make a batch, a key makes it safe to repeat."""
+class EnqueueCall:
+    """One enqueue call: several names make a batch; a dedupe key makes it safe to repeat."""
 
     names: tuple[str, ...]
     task: str
@@ -32,23 +32,23 @@ class Call:
     keyed: bool
 
 
-def plan(who: str, jobs: int, seed: int) -> Iterator[Call]:
+def plan(producer: str, jobs: int, seed: int) -> Iterator[EnqueueCall]:
     """The producer's calls, the same after every restart."""
-    chance = random.Random(f"{seed}-{who}")
-    made = 0
-    while made < jobs:
-        roll = chance.random()
-        size = min(BATCH if roll < 0.1 else 1, jobs - made)
+    rng = random.Random(f"{seed}-{producer}")
+    planned = 0
+    while planned < jobs:
+        roll = rng.random()
+        size = min(BATCH if roll < 0.1 else 1, jobs - planned)
         task = "heavy" if size == 1 and roll > 0.99 else "threaded" if roll > 0.8 else "soft"
-        names = tuple(f"{who}-{made + number}" for number in range(size))
-        # A few long ones: a kill is more likely to hit something.
-        longest = 1_000 if chance.random() < 0.03 else 50
-        ms = tuple(round(chance.uniform(0, longest), 1) for _ in names)
-        yield Call(names, task, ms, keyed=size == 1 and chance.random() < 0.5)
-        made += size
+        names = tuple(f"{producer}-{planned + number}" for number in range(size))
+        # A few long jobs, so that a kill is more likely to interrupt one.
+        longest = 1_000 if rng.random() < 0.03 else 50
+        ms = tuple(round(rng.uniform(0, longest), 1) for _ in names)
+        yield EnqueueCall(names, task, ms, keyed=size == 1 and rng.random() < 0.5)
+        planned += size
 
 
-def enqueue(call: Call) -> list[str]:
+def enqueue(call: EnqueueCall) -> list[str]:
     task: Any = {"heavy": heavy, "threaded": threaded, "soft": soft}[call.task]
     if len(call.names) > 1:
         return [job.id for job in task.enqueue_many(list(zip(call.names, call.ms, strict=True)))]
@@ -57,9 +57,9 @@ def enqueue(call: Call) -> list[str]:
     return [task.enqueue(call.names[0], call.ms[0]).id]
 
 
-def insist(call: Call, history: History) -> list[str] | None:
-    """Enqueue through outages; None when nobody can say whether the jobs are there."""
-    chance = random.Random(call.names[0])
+def enqueue_with_retries(call: EnqueueCall, history: History) -> list[str] | None:
+    """Enqueue with retries during outages; None if it is unknown whether the jobs are stored."""
+    rng = random.Random(call.names[0])
     while True:
         try:
             return enqueue(call)
@@ -69,26 +69,26 @@ def insist(call: Call, history: History) -> list[str] | None:
             history.write("unknown", names=call.names, error=str(error))
             if not call.keyed:
                 return None
-        time.sleep(chance.uniform(0.1, 0.5))
+        time.sleep(rng.uniform(0.1, 0.5))
 
 
-def main(who: str, jobs: int, seed: int, seconds: float) -> None:
-    path = Path(os.environ["STORM_FOLDER"]) / f"producer-{who}.jsonl"
+def main(producer: str, jobs: int, seed: int, seconds: float) -> None:
+    path = Path(os.environ["STORM_FOLDER"]) / f"producer-{producer}.jsonl"
     path.touch()
     seen = list(read(path))
-    begun = {name for entry in seen if entry["op"] == "invoke" for name in entry["names"]}
-    answered = {name for entry in seen if entry["op"] == "ok" for name in entry["names"]}
+    invoked = {name for entry in seen if entry["op"] == "invoke" for name in entry["names"]}
+    acknowledged = {name for entry in seen if entry["op"] == "ok" for name in entry["names"]}
     history = History(path)
-    calls = list(plan(who, jobs, seed))
-    began_at = min((entry["at"] for entry in seen if entry["op"] == "invoke"), default=now())
+    calls = list(plan(producer, jobs, seed))
+    started_at = min((entry["at"] for entry in seen if entry["op"] == "invoke"), default=now())
     for number, call in enumerate(calls):
-        if call.names[0] in answered or (call.names[0] in begun and not call.keyed):
+        if call.names[0] in acknowledged or (call.names[0] in invoked and not call.keyed):
             continue
-        wait_s = began_at + seconds * number / len(calls) - now()
+        wait_s = started_at + seconds * number / len(calls) - now()
         if wait_s > 0:
             time.sleep(wait_s)
         history.write("invoke", names=call.names, keyed=call.keyed)
-        ids = insist(call, history)
+        ids = enqueue_with_retries(call, history)
         if ids is not None:
             history.write("ok", names=call.names, ids=ids)
     history.write("finished")

@@ -1,7 +1,7 @@
-"""The rate storm: four processes ask for permits of one scope as fast as they can.
+"""The rate storm: four processes acquire permits of one scope as fast as they can.
 
-However the permits are handed out in blocks, and although processes are killed meanwhile, all of
-them together never get more than one burst beyond the rate.
+Permits are granted in blocks and processes are killed meanwhile; all processes together never get
+more than one burst beyond the rate.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from typing import Any
 
 from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
+from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database
 from rigs.storms.history import read_all
-from rigs.storms.order import Order
 from rigs.storms.rig import ROOT, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
@@ -27,8 +27,8 @@ SCOPE = "storm"
 
 @dataclass(frozen=True)
 class RateOptions:
-    """``rate`` permits each second over ``seconds``, at most ``burst`` at once. ``least`` of the
-    rate must be used: a busy machine keeps workers from it, and little use shows little."""
+    """``rate`` permits per second over ``seconds``, at most ``burst`` at once. At least
+    ``min_share`` of the rate must be used, or the run proves nothing; a busy machine uses less."""
 
     rate: float = 100.0
     burst: float = 20.0
@@ -36,23 +36,23 @@ class RateOptions:
     workers: int = 4
     kills: int = 3
     seed: int = 0
-    least: float = 0.7
+    min_share: float = 0.7
 
 
-QUICK = RateOptions(seconds=2.0, kills=1, least=0.1)
+QUICK = RateOptions(seconds=2.0, kills=1, min_share=0.1)
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(RateOptions(), QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(RateOptions(), QUICK)
     print(
         f"Rate storm on {backend}: {options.rate:g}/s with a burst of {options.burst:g} over "
         f"{options.seconds:g} s, {options.workers} processes, {options.kills} kills.",
         flush=True,
     )
     try:
-        with order.folder() as folder, open_database(backend, folder) as database:
-            asyncio.run(_Rig(options, folder, database).run())
+        with arguments.folder() as folder, open_database(backend, folder) as database:
+            asyncio.run(RateRig(options, folder, database).run())
             _check(read_all(folder), options)
     except StormFailed as failure:
         print(f"FAILED: {failure}")
@@ -67,40 +67,40 @@ def _check(entries: list[dict[str, Any]], options: RateOptions) -> None:
     span_s = times[-1] - times[0]
     allowed = options.burst + options.rate * span_s
     worst = _max_excess(times, options.rate)
-    asked = len(times) / (options.rate * span_s)
-    print(f"  granted {len(times)} in {span_s:.1f} s, allowed {allowed:.0f} ({asked:.0%} of rate)")
+    used = len(times) / (options.rate * span_s)
+    print(f"  granted {len(times)} in {span_s:.1f} s, allowed {allowed:.0f} ({used:.0%} of rate)")
     print(f"  most beyond the rate in any span: {worst:.0f}")
     if len(times) > allowed + 1:
         raise StormFailed(f"{len(times)} permits in {span_s:.1f} s are more than {allowed:.0f}")
-    # Of the permits in hand when a span begins, each process may have one block.
+    # At the start of a span, each process may hold one block of permits.
     if worst > options.burst * (1 + options.workers / 8) + 1:
         raise StormFailed(f"some span had {worst:.0f} permits beyond the rate")
-    if asked < options.least:
-        raise StormFailed("the rate was hardly used: nothing was shown")
-    askers = {entry["pid"] for entry in entries if entry["op"] == "granted"}
-    if len(askers) < options.workers:
-        raise StormFailed(f"only {len(askers)} processes asked: nothing was shown")
+    if used < options.min_share:
+        raise StormFailed("the rate was hardly used: the run proves nothing")
+    processes = {entry["pid"] for entry in entries if entry["op"] == "granted"}
+    if len(processes) < options.workers:
+        raise StormFailed(f"only {len(processes)} processes asked: nothing was shown")
 
 
 def _max_excess(times: list[float], rate: float) -> float:
-    """By how many permits the fullest span exceeds what the rate gives in it."""
-    worst, least = 0.0, 0.0
+    """The largest excess of permits over the rate in any span."""
+    worst, min_share = 0.0, 0.0
     for count, at in enumerate(times):
         due = (at - times[0]) * rate
-        worst = max(worst, count + 1 - due - least)
-        least = min(least, count + 1 - due)
+        worst = max(worst, count + 1 - due - min_share)
+        min_share = min(min_share, count + 1 - due)
     return worst
 
 
-class _Rig:
-    """Each worker has a queue of its own: one that took all the asking jobs would be alone, and its
-    death would stop the asking for a lease."""
+class RateRig:
+    """Each worker has a queue of its own: if one worker claimed all jobs, killing it would stop all
+    calls for a lease."""
 
     def __init__(self, options: RateOptions, folder: Path, database: Database) -> None:
         self._options = options
         self._folder = folder
         self._url = database.url
-        self._chance = random.Random(options.seed)
+        self._rng = random.Random(options.seed)
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
 
     async def run(self) -> None:
@@ -115,22 +115,22 @@ class _Rig:
         try:
             with (self._folder / "workers.log").open("ab") as log:
                 for queue in queues:
-                    self._join(queue, log)
-                await self._until_all_ask()
+                    self._start_worker(queue, log)
+                await self._wait_until_started()
                 for _ in range(options.kills):
                     await asyncio.sleep(options.seconds / (options.kills + 1))
-                    queue = self._chance.choice(queues)
+                    queue = self._rng.choice(queues)
                     self._workers[queue].kill()
                     self._workers[queue].wait()
-                    self._join(queue, log)
-                await self._until_quiet()
+                    self._start_worker(queue, log)
+                await self._wait_until_used()
         finally:
             for worker in self._workers.values():
                 worker.kill()
                 worker.wait()
             await forge.aclose()
 
-    def _join(self, queue: str, log: Any) -> None:
+    def _start_worker(self, queue: str, log: Any) -> None:
         environment = {**os.environ, "STORM_URL": self._url, "STORM_FOLDER": str(self._folder)}
         command = [
             sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.asking_jobs:forge",
@@ -140,15 +140,15 @@ class _Rig:
             command, cwd=ROOT, env=environment, stdout=log, stderr=log
         )
 
-    async def _until_all_ask(self) -> None:
+    async def _wait_until_started(self) -> None:
         end = time.monotonic() + 60
         while len(list(self._folder.glob("asker-*.jsonl"))) < self._options.workers:
             if time.monotonic() > end:
-                raise StormFailed("the workers did not come up")
+                raise StormFailed("the workers did not start")
             await asyncio.sleep(0.1)
 
-    async def _until_quiet(self) -> None:
-        """Until permits have been asked for over the whole time."""
+    async def _wait_until_used(self) -> None:
+        """Wait until permits were granted over the whole time."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
             entries = read_all(self._folder)
@@ -156,4 +156,4 @@ class _Rig:
             if times and times[-1] - times[0] >= self._options.seconds:
                 return
             await asyncio.sleep(0.2)
-        raise StormFailed("the workers did not ask long enough")
+        raise StormFailed("the workers did not acquire permits long enough")

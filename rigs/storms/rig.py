@@ -1,4 +1,4 @@
-"""Starts the actors of a storm, lets faults happen to them, lets the queue run dry."""
+"""Starts the processes of a storm, injects faults, then drains the queue."""
 
 import os
 import random
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 GRACE_S = 5.0
 TERMINAL = ("done", "dead", "cancelled")
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large a storm. ``flow_s``: over how long the producers spread their jobs."""
+    """The size of a storm. ``flow_s``: the time over which producers spread their jobs."""
 
     jobs: int = 20_000
     workers: int = 4
@@ -40,52 +40,54 @@ class Options:
         return 0.0
 
 
-Chosen = TypeVar("Chosen", bound=Options)
+OptionsT = TypeVar("OptionsT", bound=Options)
 
 
 class StormFailed(Exception):
-    """The storm could not be carried through, or broke a promise; that is a finding, too."""
+    """The storm could not be completed, or a check failed."""
 
 
 @dataclass
 class Actor:
-    """A place for a worker or a producer; whoever is killed has a successor."""
+    """A worker or a producer; a killed process is replaced by a new one."""
 
     name: str
     command: list[str]
     process: "subprocess.Popen[bytes] | None" = None
     start_at: float = 0.0
     finished: bool = False
-    dying: bool = False
-    journal: Path | None = None
-    journal_at_start: int = 0
+    killed: bool = False
+    history_file: Path | None = None
+    history_size_at_start: int = 0
 
 
-class Rig(Generic[Chosen]):
-    """One storm in one folder. What happens to the actors is said by ``rage``."""
+class Rig(Generic[OptionsT]):
+    """One storm in one folder. Subclasses implement ``inject_faults``."""
 
-    def __init__(self, options: Chosen, folder: Path, database: Database, say: Say) -> None:
+    def __init__(self, options: OptionsT, folder: Path, database: Database, log: Log) -> None:
         self.options = options
         self.folder = folder
         self.database = database
-        self.say = say
-        self.chance = random.Random(options.seed)
+        self.log = log
+        self.rng = random.Random(options.seed)
         self.history = History(folder / "killer.jsonl")
-        self._log = (folder / "actors.log").open("ab")
+        self._log_file = (folder / "actors.log").open("ab")
         self._environment = {
             **os.environ,
             "STORM_FOLDER": str(folder),
             "STORM_URL": database.url,
         }
         self.faults = 0
-        self._said_at = 0.0
-        self._began_at = now()
+        self._logged_at = 0.0
+        self._started_at = now()
         self.workers = [
             Actor(f"worker {n}", self._worker_command()) for n in range(options.workers)
         ]
         self.producers = [
             Actor(
-                f"producer {n}", self._producer_command(n), journal=folder / f"producer-p{n}.jsonl"
+                f"producer {n}",
+                self._producer_command(n),
+                history_file=folder / f"producer-p{n}.jsonl",
             )
             for n in range(options.producers)
         ]
@@ -110,102 +112,104 @@ class Rig(Generic[Chosen]):
 
     # ------------------------------------------------------------------------------- the storm
 
-    def rage(self) -> None:
-        """The faults, until all are spent and the producers are through."""
+    def inject_faults(self) -> None:
+        """Inject all faults; return when the producers have finished."""
         raise NotImplementedError
 
     def run(self) -> Evidence:
-        """The whole storm; the evidence it leaves. Ends every process it started."""
+        """Run the storm and return its evidence. Ends every process it started."""
         try:
-            self.rage()
-            self.calm()
-            self.after()
+            self.inject_faults()
+            self.drain()
+            self.check_idle_workers()
             self._stop_workers()
         finally:
             for actor in (*self.workers, *self.producers):
                 if actor.process is not None and actor.process.poll() is None:
                     actor.process.kill()
                     actor.process.wait()
-            self._log.close()
+            self._log_file.close()
         return self.evidence()
 
-    def wake(self, seconds: float) -> None:
-        """Start everybody and wait until all are at work."""
+    def start_actors(self, seconds: float) -> None:
+        """Start all processes and wait until they work."""
         deadline = now() + seconds
-        while not self._all_at_work():
-            self.look_after()
+        while not self._all_working():
+            self.supervise()
             if now() > deadline:
-                raise StormFailed(f"the actors did not come up:\n{self.last_words()}")
+                raise StormFailed(f"the processes did not start:\n{self.log_tail()}")
             time.sleep(0.05)
 
-    def calm(self) -> None:
-        """No more faults: all workers come back and everything is done within the bound."""
+    def drain(self) -> None:
+        """Without faults: wait until all workers are up and every job is terminal."""
         deadline = now() + self.options.drain_s
         while self._unfinished() or len(self.registered(before_s=0)) < len(self.workers):
-            self.look_after()
+            self.supervise()
             if now() > deadline:
-                self.say(f"still unfinished after {self.options.drain_s:.0f} s of calm")
+                self.log(f"still unfinished {self.options.drain_s:.0f} s after the last fault")
                 return
             time.sleep(0.1)
 
-    def after(self) -> None:
-        """What is looked at while the workers are up and have nothing to do."""
+    def check_idle_workers(self) -> None:
+        """Checks while the workers are up and idle; none by default."""
 
-    def look_after(self) -> None:
-        """Notice who ended, start successors, say how things stand once a second."""
+    def supervise(self) -> None:
+        """Handle exited processes, start replacements, log the progress once a second."""
         for actor in (*self.workers, *self.producers):
             if actor.finished:
                 continue
             if actor.process is not None and actor.process.poll() is not None:
                 self._ended(actor, actor.process.returncode)
             if actor.process is None and not actor.finished and now() >= actor.start_at:
-                actor.journal_at_start = _size(actor.journal)
+                actor.history_size_at_start = _size(actor.history_file)
                 actor.process = subprocess.Popen(
                     actor.command, cwd=ROOT, env=self._environment,
-                    stdout=self._log, stderr=self._log, stdin=subprocess.DEVNULL,
+                    stdout=self._log_file, stderr=self._log_file, stdin=subprocess.DEVNULL,
                 )  # fmt: skip
-        if now() - self._said_at >= 1:
-            self._said_at = now()
-            self.say(self._progress())
+        if now() - self._logged_at >= 1:
+            self._logged_at = now()
+            self.log(self._progress())
 
     def _ended(self, actor: Actor, status: int) -> None:
-        killed = status == -signal.SIGKILL and actor.dying
-        actor.process, actor.dying = None, False
+        killed = status == -signal.SIGKILL and actor.killed
+        actor.process, actor.killed = None, False
         if killed:
-            actor.start_at = now() + self.chance.uniform(0, 0.3)
+            actor.start_at = now() + self.rng.uniform(0, 0.3)
         elif status == 0 and actor in self.producers:
             actor.finished = True
         else:
-            raise StormFailed(f"{actor.name} ended by itself with {status}:\n{self.last_words()}")
+            raise StormFailed(f"{actor.name} exited with {status}:\n{self.log_tail()}")
 
-    def living(self, actors: "list[Actor]") -> "list[Actor]":
-        """Those that run and were not killed."""
-        return [actor for actor in actors if actor.process is not None and not actor.dying]
+    def running_actors(self, actors: "list[Actor]") -> "list[Actor]":
+        """The processes that run and were not killed."""
+        return [actor for actor in actors if actor.process is not None and not actor.killed]
 
     def worker_pids(self) -> set[int]:
-        """The numbers of the workers that run."""
+        """The pids of the running workers."""
         return {
-            actor.process.pid for actor in self.living(self.workers) if actor.process is not None
+            actor.process.pid
+            for actor in self.running_actors(self.workers)
+            if actor.process is not None
         }
 
     def registered(self, *, before_s: float) -> set[int]:
-        """Workers that are up, and have been for that long."""
+        """The pids of workers that were registered at least ``before_s`` ago."""
         return self.worker_pids() & databases.pids(self.database, before_s=before_s)
 
-    def spoke(self, producer: Actor) -> bool:
-        """Whether it has enqueued something in its present life."""
-        return _size(producer.journal) > producer.journal_at_start + 1
+    def has_enqueued(self, producer: Actor) -> bool:
+        """Whether the current producer process has enqueued something."""
+        return _size(producer.history_file) > producer.history_size_at_start + 1
 
     def producers_finished(self) -> bool:
         return all(actor.finished for actor in self.producers)
 
-    def last_words(self) -> str:
-        """The end of what the actors printed."""
-        self._log.flush()
+    def log_tail(self) -> str:
+        """The end of the processes' log."""
+        self._log_file.flush()
         return (self.folder / "actors.log").read_text(errors="replace")[-3_000:]
 
     def evidence(self) -> Evidence:
-        """What the judges get."""
+        """The input of the checks."""
         return Evidence(
             read_all(self.folder),
             databases.rows(self.database),
@@ -213,13 +217,13 @@ class Rig(Generic[Chosen]):
             self.options.lease_s,
         )
 
-    def _all_at_work(self) -> bool:
-        if not all(map(self.spoke, self.producers)):
+    def _all_working(self) -> bool:
+        if not all(map(self.has_enqueued, self.producers)):
             return False
-        # A worker registers on its way up; whoever loses the server then may well give up.
-        self._log.flush()
-        said = (self.folder / "actors.log").read_text(errors="replace").count("worker started")
-        return said >= len(self.workers) == len(self.registered(before_s=0))
+        # A worker registers during startup, and may exit if it loses the server before its end.
+        self._log_file.flush()
+        started = (self.folder / "actors.log").read_text(errors="replace").count("worker started")
+        return started >= len(self.workers) == len(self.registered(before_s=0))
 
     def _stop_workers(self) -> None:
         running = [actor.process for actor in self.workers if actor.process is not None]
@@ -231,7 +235,7 @@ class Rig(Generic[Chosen]):
             except subprocess.TimeoutExpired:
                 raise StormFailed("a worker did not stop") from None
             if status != 0:
-                raise StormFailed(f"a worker stopped with {status}:\n{self.last_words()}")
+                raise StormFailed(f"a worker stopped with {status}:\n{self.log_tail()}")
 
     def _unfinished(self) -> int:
         states = databases.states(self.database)
@@ -244,7 +248,7 @@ class Rig(Generic[Chosen]):
         done = states.get("done", 0)
         stored = sum(states.values())
         return (
-            f"{now() - self._began_at:5.0f} s   {stored:,} of {self.options.jobs:,} enqueued   "
+            f"{now() - self._started_at:5.0f} s   {stored:,} of {self.options.jobs:,} enqueued   "
             f"{done:,} done   {stored - done:,} waiting or running   {self.faults} faults"
         )
 

@@ -1,4 +1,4 @@
-"""The application of the joining storm: slow handlers that note when they start and end."""
+"""The application of the joining storm: slow handlers that record when they start and end."""
 
 import asyncio
 import os

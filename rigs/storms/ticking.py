@@ -1,4 +1,4 @@
-"""The cron storm: a schedule every second, while whoever coordinates is killed again and again.
+"""The cron storm: a schedule every second, while the leader is killed repeatedly.
 
 Each second must have exactly one job, and each job must have run.
 """
@@ -19,13 +19,13 @@ from typing import Any
 from forge_jobs import Forge, JobStatus
 from forge_jobs.core.job import JobRecord
 from forge_jobs.core.selection import Filter
+from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database
 from rigs.storms.history import read_all
-from rigs.storms.order import Order
 from rigs.storms.rig import ROOT, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
-# The names of the application, which cannot be imported without its environment.
+# The names in ticking_jobs, which cannot be imported without its environment variables.
 NAME, QUEUE = "second", "ticking"
 LEADER = {
     "sqlite": "SELECT p.pid FROM forge_leads l JOIN forge_processes p ON p.id = l.process",
@@ -34,41 +34,41 @@ LEADER = {
 
 
 @dataclass(frozen=True)
-class CronStorm:
+class CronStormOptions:
     """``seconds`` of ticks, a kill every ``every_s`` on average."""
 
     seconds: int = 60
     workers: int = 4
     every_s: float = 5.0
     lease_s: float = 2.0
-    settle_s: float = 40.0
+    drain_s: float = 40.0
     seed: int = 0
 
 
-QUICK = CronStorm(seconds=8, workers=2, every_s=3.0, lease_s=1.0)
+QUICK = CronStormOptions(seconds=8, workers=2, every_s=3.0, lease_s=1.0)
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(CronStorm(), QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(CronStormOptions(), QUICK)
     print(
         f"Cron storm on {backend}: a tick each second for {options.seconds} s, "
-        f"{options.workers} workers, the coordinator killed every {options.every_s:g} s.",
+        f"{options.workers} workers, the leader killed every {options.every_s:g} s.",
         flush=True,
     )
     try:
-        with order.folder() as folder, open_database(backend, folder) as database:
-            rig = _Rig(options, folder, database, LEADER[backend])
+        with arguments.folder() as folder, open_database(backend, folder) as database:
+            rig = CronRig(options, folder, database, LEADER[backend])
             jobs = asyncio.run(rig.run())
             _check_ticks(jobs, [entry["job"] for entry in read_all(folder)], options)
-            print(f"  {rig.kills} kills of the coordinator")
+            print(f"  {rig.kills} kills of the leader")
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
     return True
 
 
-def _check_ticks(jobs: list[JobRecord], ran: list[str], options: CronStorm) -> None:
+def _check_ticks(jobs: list[JobRecord], ran: list[str], options: CronStormOptions) -> None:
     counted = Counter(_tick(job) for job in jobs)
     ticks = sorted(counted)
     twice = [tick for tick in ticks if counted[tick] > 1]
@@ -102,13 +102,15 @@ def _instant(tick: str) -> int:
     return round(datetime.fromisoformat(tick).timestamp() * 1e6)
 
 
-class _Rig:
-    def __init__(self, options: CronStorm, folder: Path, database: Database, leader: str) -> None:
+class CronRig:
+    def __init__(
+        self, options: CronStormOptions, folder: Path, database: Database, leader: str
+    ) -> None:
         self._options = options
         self._folder = folder
         self._database = database
         self._leader = leader
-        self._chance = random.Random(options.seed)
+        self._rng = random.Random(options.seed)
         self._workers: list[subprocess.Popen[bytes]] = []
         self.kills = 0
 
@@ -119,24 +121,24 @@ class _Rig:
         try:
             with (self._folder / "workers.log").open("ab") as log:
                 for _ in range(options.workers):
-                    self._join(log)
-                await self._until(lambda: bool(self._ran()), "no tick was fired")
+                    self._start_worker(log)
+                await self._wait_until(lambda: bool(self._ran()), "no tick was fired")
                 end = time.monotonic() + options.seconds
                 while time.monotonic() < end:
-                    await asyncio.sleep(self._chance.uniform(0.5, 1.5) * options.every_s)
+                    await asyncio.sleep(self._rng.uniform(0.5, 1.5) * options.every_s)
                     if time.monotonic() < end:
-                        self._kill_the_leader(log)
-                return await self._settled(store)
+                        self._kill_leader(log)
+                return await self._wait_until_idle(store)
         finally:
             for worker in self._workers:
                 worker.kill()
                 worker.wait()
             await forge.aclose()
 
-    async def _settled(self, store: Any) -> list[JobRecord]:
-        """Every tick up to now fired and ran; then no more of them."""
+    async def _wait_until_idle(self, store: Any) -> list[JobRecord]:
+        """Wait until every tick up to now has fired and run."""
         until = time.time()
-        deadline = time.monotonic() + self._options.settle_s
+        deadline = time.monotonic() + self._options.drain_s
         while time.monotonic() < deadline:
             self._check_alive()
             jobs = await self._jobs(store)
@@ -144,7 +146,7 @@ class _Rig:
             if ended and jobs and max(_instant(_tick(job)) for job in jobs) / 1e6 >= until - 1:
                 return jobs
             await asyncio.sleep(0.1)
-        raise StormFailed(f"the ticks did not go on within {self._options.settle_s:.0f} s")
+        raise StormFailed(f"the ticks did not continue within {self._options.drain_s:.0f} s")
 
     async def _jobs(self, store: Any) -> list[JobRecord]:
         found: list[JobRecord] = []
@@ -159,22 +161,22 @@ class _Rig:
     def _check_alive(self) -> None:
         ended = [worker.returncode for worker in self._workers if worker.poll() is not None]
         if ended:
-            said = (self._folder / "workers.log").read_text(errors="replace")[-2_000:]
-            raise StormFailed(f"a worker ended by itself with {ended[0]}:\n{said}")
+            logged_at = (self._folder / "workers.log").read_text(errors="replace")[-2_000:]
+            raise StormFailed(f"a worker exited with {ended[0]}:\n{logged_at}")
 
-    def _kill_the_leader(self, log: Any) -> None:
+    def _kill_leader(self, log: Any) -> None:
         self._check_alive()
-        leading = {int(str(pid)) for (pid,) in self._database.query(self._leader)}
+        leaders = {int(str(pid)) for (pid,) in self._database.query(self._leader)}
         for worker in self._workers:
-            if worker.pid in leading:
+            if worker.pid in leaders:
                 worker.kill()
                 worker.wait()
                 self._workers.remove(worker)
-                self._join(log)
+                self._start_worker(log)
                 self.kills += 1
                 return
 
-    def _join(self, log: Any) -> None:
+    def _start_worker(self, log: Any) -> None:
         options = self._options
         environment = {
             **os.environ,
@@ -192,9 +194,9 @@ class _Rig:
     def _ran(self) -> list[str]:
         return [entry["job"] for entry in read_all(self._folder)]
 
-    async def _until(self, is_so: Any, complaint: str) -> None:
-        deadline = time.monotonic() + self._options.settle_s
-        while not is_so():
+    async def _wait_until(self, condition: Any, message: str) -> None:
+        deadline = time.monotonic() + self._options.drain_s
+        while not condition():
             if time.monotonic() > deadline:
-                raise StormFailed(complaint)
+                raise StormFailed(message)
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The application of the cron storm: a schedule every second, whose runs are written down."""
+"""The application of the cron storm: a schedule every second, whose runs are recorded."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,6 @@ forge = Forge(os.environ["STORM_URL"])
 @forge.cron("* * * * * *", name=NAME, missed="all", missed_limit=1_000)
 @forge.task(queue=QUEUE, max_attempts=100)
 async def tick(ctx: Context) -> None:
-    """Note for which tick this is."""
+    """Record the tick of this run."""
     path = Path(os.environ["STORM_FOLDER"]) / f"ticker-{os.getpid()}.jsonl"
     History(path).write("ran", job=ctx.job.id, tick=ctx.job.tags[-1].removeprefix("tick:"))

@@ -1,7 +1,7 @@
-"""The waiting storm: half a million jobs of a full key wait, and one of another key starts at once.
+"""The waiting storm: half a million jobs of a full limit key are held; other keys start at once.
 
-The first job of the full key runs for as long as the storm lasts. Meanwhile jobs of other keys and
-of another task are enqueued one by one, and the time until each one starts is taken.
+The first job of the full key runs for as long as the storm lasts. Meanwhile jobs of other keys are
+enqueued one by one, and the time until each one starts is measured.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from pathlib import Path
 from forge_jobs import Forge
 from forge_jobs.core.job import NewJob
 from forge_jobs.core.limits import key_bucket
+from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import Database, open_database, states
 from rigs.storms.history import now, read_all
-from rigs.storms.order import Order
 from rigs.storms.rig import ROOT, StormFailed
 
 BACKENDS = ("sqlite", "postgres")
@@ -38,20 +38,20 @@ class WaitingOptions:
 QUICK = WaitingOptions(jobs=20_000, samples=30, median_s=0.25)
 
 
-def storm(backend: str, order: Order) -> bool:
-    """Raise it; whether every promise was kept."""
-    options = order.apply(WaitingOptions(), QUICK)
+def storm(backend: str, arguments: StormArguments) -> bool:
+    """Run the storm; True if every check passed."""
+    options = arguments.apply(WaitingOptions(), QUICK)
     print(f"Waiting storm on {backend}: {options.jobs:,} jobs of a full key.", flush=True)
     try:
-        with order.folder() as folder, open_database(backend, folder) as database:
-            asyncio.run(_rage(options, folder, database))
+        with arguments.folder() as folder, open_database(backend, folder) as database:
+            asyncio.run(_run_storm(options, folder, database))
     except StormFailed as failure:
         print(f"FAILED: {failure}")
         return False
     return True
 
 
-async def _rage(options: WaitingOptions, folder: Path, database: Database) -> None:
+async def _run_storm(options: WaitingOptions, folder: Path, database: Database) -> None:
     environment = {**os.environ, "STORM_URL": database.url, "STORM_FOLDER": str(folder)}
     command = [
         sys.executable, "-m", "forge_jobs.cli.worker_child", "rigs.storms.limited_jobs:forge",
@@ -62,10 +62,10 @@ async def _rage(options: WaitingOptions, folder: Path, database: Database) -> No
         worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
             await _until_published(forge)
-            await _fill(forge, options)
+            await _enqueue_jobs(forge, options)
             left = states(database)
             if left.get("held", 0) < options.jobs - 1:
-                raise StormFailed(f"not everything waits: {left}")
+                raise StormFailed(f"not all jobs are held: {left}")
             waits = await _sample(forge, folder, options)
         finally:
             worker.kill()
@@ -88,7 +88,7 @@ async def _until_published(forge: Forge) -> None:
     raise StormFailed("the worker did not publish its limits")
 
 
-async def _fill(forge: Forge, options: WaitingOptions) -> None:
+async def _enqueue_jobs(forge: Forge, options: WaitingOptions) -> None:
     store, began = await forge.aready(), time.monotonic()
     full = key_bucket("parked", "full")
     first = b'{"key":"full","sent_at":0,"seconds":3600}'

@@ -1,5 +1,5 @@
 """A gateway for the webhooks of many Telegram bots, built on the public names of forge_jobs.
 
-It takes updates in at a door, hands each to its bot's handler, at once or through the durable
-queue, and sends what the handler answers.
+It receives updates, runs each bot's handler inline (in the webhook request) or as a durable job,
+and sends the handler's replies.
 """

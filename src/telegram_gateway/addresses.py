@@ -1,7 +1,7 @@
-"""Which addresses the http handler may connect to.
+"""Decides which addresses the http handler may connect to (SSRF protection).
 
-A name is resolved here, every address it has is judged, and the connection goes to an address that
-was judged: a second look-up could give another one.
+The host name is resolved once and every address it has is checked. The connection then goes to a
+checked address, not to the name: a second DNS lookup could return another address.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .config.bot import Networks
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-# Where clouds hand out credentials; they stay closed whatever a bot's settings say.
+# Metadata services of cloud providers, which serve credentials. No setting of a bot allows them.
 _METADATA: Final[Networks] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -33,13 +33,14 @@ _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}", re.
 _DOTS: Final = str.maketrans({"。": ".", "．": ".", "｡": "."})
 
 
-class Forbidden(Exception):
-    """This address must not be called; the message names no address."""
+class ForbiddenAddress(Exception):
+    """The address must not be called. The message does not contain the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to connect, and what to say there: ``url`` has the address in place of the name."""
+    """A checked target: ``url`` contains the IP address instead of the name; the name goes into the
+    Host header and TLS SNI."""
 
     url: str
     host_header: str
@@ -47,7 +48,7 @@ class Endpoint:
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, by the system's resolver."""
+    """Resolve a host name with the system's resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
@@ -56,28 +57,32 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 async def checked_endpoint(
     url: str, networks: Networks | None, resolve: Resolve = resolve_host
 ) -> Endpoint:
-    """Where a request may go. Forbidden if any of the name's addresses is closed; OSError when the
-    name has none."""
-    parts = _parts(url)
-    host = _plain(parts.hostname or "")
+    """Resolve and check a URL. Raises ForbiddenAddress if any address of the name is not allowed,
+    OSError if the name has no address."""
+    parts = _parse_url(url)
+    host = _normalize_host(parts.hostname or "")
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    literal = _literal(host)
+    literal = _parse_literal(host)
     found = (
-        [literal] if literal is not None else [_read(text) for text in await resolve(host, port)]
+        [literal]
+        if literal is not None
+        else [_parse_address(text) for text in await resolve(host, port)]
     )
     if not found:
         raise OSError("the name has no address")
     for address in found:
-        if not is_open(address, networks):
-            raise Forbidden("the service's address is not in the networks that its bot allows")
-    shown = f"[{found[0]}]" if isinstance(found[0], IPv6Address) else str(found[0])
+        if not is_allowed(address, networks):
+            raise ForbiddenAddress(
+                "the service's address is not in the networks that its bot allows"
+            )
+    host_text = f"[{found[0]}]" if isinstance(found[0], IPv6Address) else str(found[0])
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Endpoint(f"{parts.scheme}://{shown}:{port}{path}", parts.netloc, host)
+    return Endpoint(f"{parts.scheme}://{host_text}:{port}{path}", parts.netloc, host)
 
 
-def is_open(address: Address, networks: Networks | None) -> bool:
+def is_allowed(address: Address, networks: Networks | None) -> bool:
     """Whether a bot with these networks may call this address."""
-    forms = _forms(address)
+    forms = _address_forms(address)
     if any(form in network for form in forms for network in _METADATA):
         return False
     if any(form.is_multicast or form.is_unspecified for form in forms):
@@ -89,29 +94,29 @@ def is_open(address: Address, networks: Networks | None) -> bool:
     return not any(form.is_reserved and not form.is_private for form in forms)
 
 
-def _parts(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        fits = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_valid = parts.port != 0 and parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
-        raise Forbidden("the service's URL cannot be read") from None
-    if not fits or parts.username is not None or parts.password is not None or "\\" in url:
-        raise Forbidden("the service's URL must be http or https with a host and no user")
+        raise ForbiddenAddress("the service's URL cannot be read") from None
+    if not is_valid or parts.username is not None or parts.password is not None or "\\" in url:
+        raise ForbiddenAddress("the service's URL must be http or https with a host and no user")
     return parts
 
 
-def _plain(host: str) -> str:
-    """The host as every resolver would read it: wide digits and dots are ordinary ones."""
+def _normalize_host(host: str) -> str:
+    """Normalize a host as resolvers do: full-width digits and dots become ASCII ones."""
     plain = unicodedata.normalize("NFKC", host).translate(_DOTS).rstrip(".").lower()
     if not plain or "%" in plain or not plain.isprintable() or " " in plain:
-        raise Forbidden("the service's host is not a name")
+        raise ForbiddenAddress("the service's host is not a name")
     try:
         return plain if plain.isascii() else plain.encode("idna").decode("ascii")
     except UnicodeError:
-        raise Forbidden("the service's host is not a name") from None
+        raise ForbiddenAddress("the service's host is not a name") from None
 
 
-def _literal(host: str) -> Address | None:
+def _parse_literal(host: str) -> Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -121,18 +126,18 @@ def _literal(host: str) -> Address | None:
     try:
         return IPv4Address(socket.inet_aton(host))
     except OSError:
-        raise Forbidden("the service's host is no address") from None
+        raise ForbiddenAddress("the service's host is not a valid address") from None
 
 
-def _read(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
-        raise Forbidden("the service's name leads to no address") from None
+        raise ForbiddenAddress("the service's name does not resolve to an address") from None
 
 
-def _forms(address: Address) -> list[Address]:
-    """The address, and the one that it carries inside, if any; the innermost comes last."""
+def _address_forms(address: Address) -> list[Address]:
+    """The address and the IPv4 address embedded in it, if any (mapped, 6to4, Teredo, NAT64)."""
     forms: list[Address] = [address]
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour

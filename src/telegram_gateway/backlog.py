@@ -1,4 +1,4 @@
-"""How many updates of a bot wait, so that a flood of them stops at the door and not at the disk."""
+"""Counts a bot's unfinished updates, so that the webhook can refuse more (back-pressure)."""
 
 from typing import Final
 
@@ -6,35 +6,36 @@ from forge_jobs import Forge, JobStatus
 
 from .config import Bot
 
-_LOOK_EVERY_S: Final = 2.0
-_OVER: Final = frozenset({JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED})
+_COUNT_EVERY_S: Final = 2.0
+_TERMINAL: Final = frozenset({JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED})
 
 
 class Backlog:
-    """Counts what waits every two seconds, and in between what came in here."""
+    """Reads the count from the store every two seconds; between reads it adds what this process
+    stored."""
 
     def __init__(self, forge: Forge, bot: Bot) -> None:
         self._forge = forge
         self._queue = bot.updates_queue
-        self._most = bot.max_waiting
+        self._max_waiting = bot.max_waiting
         self._waiting = 0
-        self._look_at = 0.0
+        self._count_at = 0.0
 
     async def is_full(self) -> bool:
-        """Whether the next update has to stay with Telegram."""
+        """Whether the limit is reached: then the webhook answers 503 and Telegram redelivers."""
         now = self._forge.clock.mono()
-        if now >= self._look_at:
-            # First, so that of many callers at once only one looks.
-            self._look_at = now + _LOOK_EVERY_S
+        if now >= self._count_at:
+            # Set before the query, so that only one of many concurrent callers runs it.
+            self._count_at = now + _COUNT_EVERY_S
             store = await self._forge.aready()
             counts = await store.metrics.counts()
             self._waiting = sum(
                 count.jobs
                 for count in counts
-                if count.queue == self._queue and count.status not in _OVER
+                if count.queue == self._queue and count.status not in _TERMINAL
             )
-        return self._waiting >= self._most
+        return self._waiting >= self._max_waiting
 
-    def grew(self) -> None:
-        """One more came in."""
+    def increment(self) -> None:
+        """Count one update that this process stored."""
         self._waiting += 1

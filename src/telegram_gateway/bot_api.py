@@ -1,4 +1,4 @@
-"""The Bot API as far as a gateway needs it: one call, and what its errors mean."""
+"""A client for Telegram's Bot API: one method call, and the errors it can end with."""
 
 import logging
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from .masking import Mask
 from .metrics import GatewayMetrics
 
 _LOG: Final = logging.getLogger("telegram_gateway.bot_api")
-# Servers close what is idle, many of them after five seconds. A request that meets the close on its
-# way is lost, and nobody can tell that from a lost answer: so idle connections are ours to close.
-_KEPT_S: Final = 4.0
-_NEVER_SENT: Final = (
+# Many servers close idle connections after five seconds. A request sent while the server closes is
+# lost, and cannot be told apart from a lost response. So the client closes idle connections first.
+_KEEPALIVE_S: Final = 4.0
+_NOT_SENT_ERRORS: Final = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
     httpx2.PoolTimeout,
@@ -24,7 +24,7 @@ _NEVER_SENT: Final = (
 
 
 class ApiError(Exception):
-    """Telegram said no."""
+    """Telegram refused the call."""
 
     def __init__(
         self,
@@ -40,32 +40,32 @@ class ApiError(Exception):
         self.moved_to = moved_to
 
 
-class Unreachable(Exception):
-    """No answer: whether the call had an effect is not known."""
+class NoResponse(Exception):
+    """No usable response: it is unknown whether the call had an effect."""
 
 
-class NotReached(Unreachable):
-    """Telegram never had the whole request: the call had no effect."""
+class RequestNotSent(NoResponse):
+    """The request was not sent completely: the call had no effect."""
 
 
-class _Parameters(msgspec.Struct):
+class _ResponseParameters(msgspec.Struct):
     retry_after: float | None = None
     migrate_to_chat_id: int | None = None
 
 
-class _Answer(msgspec.Struct):
+class _ApiResponse(msgspec.Struct):
     ok: bool
     result: Any = None
     error_code: int = 0
     description: str = ""
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
+    parameters: _ResponseParameters = msgspec.field(default_factory=_ResponseParameters)
 
 
-_DECODER = msgspec.json.Decoder(_Answer)
+_DECODER = msgspec.json.Decoder(_ApiResponse)
 
 
 class BotApi:
-    """Calls methods for any bot; the address is the bot's own ``api_base``."""
+    """Calls methods for any bot, at the bot's ``api_base``."""
 
     def __init__(self, mask: Mask, counters: GatewayMetrics, *, timeout_s: float = 20.0) -> None:
         self._mask = mask
@@ -77,87 +77,88 @@ class BotApi:
     async def call(
         self, bot: Bot, method: str, parameters: Mapping[str, Any], *, wait_s: float = 0.0
     ) -> Any:
-        """The result of a method. ApiError for a refusal, Unreachable for no answer.
+        """Call a method and return its result. Raises ApiError or NoResponse.
 
-        The token stands in the address, so no error of the HTTP client is passed on.
+        The URL contains the token, so errors of the HTTP client are never chained.
         """
         try:
-            answer = await self._connected().post(
+            response = await self._http_client().post(
                 f"{bot.api_base}/bot{bot.token}/{method}",
                 content=msgspec.json.encode(parameters),
                 headers={"content-type": "application/json"},
                 timeout=self._timeout_s + wait_s,
             )
-            found = _DECODER.decode(answer.content)
-        except _NEVER_SENT as error:
-            raise NotReached(f"{method}: {type(error).__name__}") from None
+            reply = _DECODER.decode(response.content)
+        except _NOT_SENT_ERRORS as error:
+            raise RequestNotSent(f"{method}: {type(error).__name__}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Unreachable(f"{method}: {type(error).__name__}") from None
+            raise NoResponse(f"{method}: {type(error).__name__}") from None
         except msgspec.MsgspecError:
-            raise Unreachable(f"{method}: the answer was not JSON") from None
-        if found.ok:
-            self._note(bot, refused=False)
-            return found.result
-        code = found.error_code or answer.status_code
+            raise NoResponse(f"{method}: the response was not JSON") from None
+        if reply.ok:
+            self._set_token_refused(bot, refused=False)
+            return reply.result
+        code = reply.error_code or response.status_code
         if code == 401 or (code == 404 and method == "getMe"):
-            self._note(bot, refused=True)
+            self._set_token_refused(bot, refused=True)
         raise ApiError(
             code,
-            self._mask(found.description),
-            retry_after_s=found.parameters.retry_after,
-            moved_to=found.parameters.migrate_to_chat_id,
+            self._mask(reply.description),
+            retry_after_s=reply.parameters.retry_after,
+            moved_to=reply.parameters.migrate_to_chat_id,
         )
 
-    async def knows(self, bot: Bot) -> bool:
-        """Whether Telegram takes the bot's token.
+    async def accepts_token(self, bot: Bot) -> bool:
+        """Whether Telegram accepts the bot's token.
 
-        A revoked token is answered with 401, one that never was with 404, like a method that is
-        none; so getMe decides. No answer counts as yes: nothing was refused.
+        A revoked token gets 401. A token that never existed gets 404, which is also the response to
+        an unknown method; so getMe decides. No response counts as accepted.
         """
         try:
             await self.call(bot, "getMe", {})
-        except (ApiError, Unreachable):
+        except (ApiError, NoResponse):
             return bot.slug not in self._refused
         return True
 
-    async def works(self, bot: Bot) -> bool:
-        """Whether Telegram answers this bot at all, be it with a refusal."""
+    async def is_available(self, bot: Bot) -> bool:
+        """Whether Telegram responds to this bot at all; a refusal below 500 counts."""
         try:
             await self.call(bot, "getMe", {})
-        except Unreachable:
+        except NoResponse:
             return False
         except ApiError as error:
             return error.code < 500
         return True
 
-    def _connected(self) -> httpx2.AsyncClient:
+    def _http_client(self) -> httpx2.AsyncClient:
         if self._client is None:
             limits = httpx2.Limits(
-                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_S
+                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_S
             )
-            # A connection that could not be made is tried once more, at once.
+            # A failed connection attempt is repeated once, immediately.
             transport = httpx2.AsyncHTTPTransport(limits=limits, trust_env=False, retries=1)
             self._client = httpx2.AsyncClient(
                 transport=transport, trust_env=False, timeout=self._timeout_s
             )
         return self._client
 
-    def _note(self, bot: Bot, *, refused: bool) -> None:
+    def _set_token_refused(self, bot: Bot, *, refused: bool) -> None:
         if refused == (bot.slug in self._refused):
             return
-        self._counters.show("gateway_token_refused", float(refused), bot=bot.slug)
+        self._counters.set_gauge("gateway_token_refused", float(refused), bot=bot.slug)
         if refused:
             self._refused.add(bot.slug)
             _LOG.error(
-                "bot %s: Telegram refuses its token: its sends wait; ask @BotFather for a new one",
+                "bot %s: Telegram refuses its token; its sends are delayed: get a new token from "
+                "@BotFather",
                 bot.slug,
             )
         else:
             self._refused.discard(bot.slug)
-            _LOG.info("bot %s: Telegram takes its token again", bot.slug)
+            _LOG.info("bot %s: Telegram accepts its token again", bot.slug)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None

@@ -1,6 +1,6 @@
-"""A circuit breaker per bot: a dead service must not eat the attempts of all its updates.
+"""A circuit breaker per bot: an outage of its service must not spend the attempts of its updates.
 
-Failures are counted in each process; an open breaker closes the bot's queue for all of them.
+Each process counts failures by itself. An open breaker throttles the bot's queue for all processes.
 """
 
 from typing import Final
@@ -9,11 +9,12 @@ from forge_jobs import Clock
 
 MAX_FAILURES: Final = 10
 OPEN_S: Final = 30.0
-_PROBING_S: Final = 1.0
+_PROBE_WAIT_S: Final = 1.0
 
 
 class Breaker:
-    """Opens after ten failures in a row; after 30 s one update tries, the others wait for it."""
+    """Opens after ten consecutive failures. After 30 s it lets one update probe the service while
+    the others wait for the result."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,28 +24,28 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether updates are held back."""
+        """Whether updates are delayed."""
         return self._failures >= MAX_FAILURES
 
-    def admit(self) -> float:
-        """0 if the service may be asked now; else how long to hold the update back."""
+    def acquire_wait_s(self) -> float:
+        """0 if the service may be called now, else for how many seconds to delay the update."""
         now = self._clock.mono()
         if not self.is_open:
             return 0.0
         if now < self._open_until:
             return self._open_until - now
         if now < self._probe_until:
-            return _PROBING_S
+            return _PROBE_WAIT_S
         self._probe_until = now + OPEN_S
         return 0.0
 
-    def worked(self) -> None:
-        """The service answered, with whatever."""
+    def record_success(self) -> None:
+        """The service responded, with success or a final refusal."""
         self._failures = 0
         self._probe_until = 0.0
 
-    def failed(self) -> None:
-        """The service did not do its part."""
+    def record_failure(self) -> None:
+        """The service failed or did not respond."""
         self._failures += 1
         if self._failures >= MAX_FAILURES:
             self._open_until = self._clock.mono() + OPEN_S

@@ -1,11 +1,11 @@
-"""Calls of Bot API methods that handlers may ask for."""
+"""Bot API calls that handlers may return, and text that fits into messages."""
 
 from typing import Any, Final
 
 import msgspec
 
-TEXT_LONGEST: Final = 4_096
-ALLOWED: Final = frozenset(
+MAX_TEXT: Final = 4_096
+ALLOWED_METHODS: Final = frozenset(
     {
         "sendMessage", "sendPhoto", "sendAudio", "sendDocument", "sendVideo", "sendAnimation",
         "sendVoice", "sendVideoNote", "sendMediaGroup", "sendLocation", "sendVenue", "sendContact",
@@ -17,7 +17,7 @@ ALLOWED: Final = frozenset(
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One method with its parameters."""
+    """One method call with its parameters."""
 
     method: str
     parameters: dict[str, Any]
@@ -30,26 +30,26 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def message(chat_id: int, text: str, *, thread_id: int | None = None) -> Call:
-    """A plain text for a chat; markup is never interpreted."""
+    """A sendMessage call with plain text; no markup is interpreted."""
     parameters: dict[str, Any] = {"chat_id": chat_id, "text": text}
     if thread_id is not None:
         parameters["message_thread_id"] = thread_id
     return Call("sendMessage", parameters)
 
 
-def cut(text: str) -> str:
-    """The beginning that fits into one message, measured as Telegram measures."""
-    if _units(text) <= TEXT_LONGEST:
+def truncate_text(text: str) -> str:
+    """Truncate to one message: Telegram counts UTF-16 code units."""
+    if _utf16_length(text) <= MAX_TEXT:
         return text
-    data = text.encode("utf-16-le", "surrogatepass")[: 2 * TEXT_LONGEST]
+    data = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_TEXT]
     return data.decode("utf-16-le", "ignore")
 
 
-def split(text: str) -> list[str]:
-    """The text in messages that fit, parted at paragraphs, lines or words where possible."""
+def split_text(text: str) -> list[str]:
+    """Split a text into messages, at paragraphs, lines or words where possible."""
     pieces: list[str] = []
-    while _units(text) > TEXT_LONGEST:
-        head = cut(text)
+    while _utf16_length(text) > MAX_TEXT:
+        head = truncate_text(text)
         for mark in ("\n\n", "\n", " "):
             at = head.rfind(mark)
             if at > 0:
@@ -60,5 +60,5 @@ def split(text: str) -> list[str]:
     return [*pieces, text] if text else pieces
 
 
-def _units(text: str) -> int:
+def _utf16_length(text: str) -> int:
     return len(text) + sum(char > "\uffff" for char in text)

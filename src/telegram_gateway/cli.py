@@ -12,10 +12,10 @@ import typer
 
 from forge_jobs import SECRET_ENTROPY, ForgeError
 
-from .bot_api import ApiError, Unreachable
+from .bot_api import ApiError, NoResponse
 from .config import Bot, Settings, load
 from .gateway import Gateway
-from .masking import log_to
+from .masking import configure_logging
 from .storage import gateway_store_at
 
 T = TypeVar("T")
@@ -31,53 +31,59 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 @app.command()
 def serve() -> None:
-    """Receive updates, run handlers, send answers."""
+    """Receive webhooks, run handlers, send replies."""
     from .serving import serve as run_server
 
-    gateway = _gateway()
+    gateway = _make_gateway()
     settings = gateway.settings
-    log_to(None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json")
+    configure_logging(
+        None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json"
+    )
     _run(run_server(gateway))
 
 
 @app.command()
 def poll() -> None:
-    """Fetch updates of all bots instead of waiting for webhooks; for machines behind NAT."""
-    from .serving import fetch
+    """Fetch updates of all bots with getUpdates instead of webhooks, for machines behind NAT."""
+    from .serving import run_polling
 
-    gateway = _gateway()
+    gateway = _make_gateway()
     settings = gateway.settings
-    log_to(None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json")
-    _run(fetch(gateway))
+    configure_logging(
+        None, gateway.mask, level=settings.log_level, as_json=settings.log_format == "json"
+    )
+    _run(run_polling(gateway))
 
 
 @app.command()
 def check() -> None:
-    """Read the configuration and print what would run; no secret is shown."""
-    settings, bots, warnings = _loaded()
+    """Check the configuration and print what would run, without secrets."""
+    settings, bots, warnings = _load_config()
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
-    database = "none: only handlers at the door" if settings.database_url is None else "set"
+    database = "none: inline handlers only" if settings.database_url is None else "set"
     typer.echo(f"listen    {settings.host}:{settings.port}\ndatabase  {database}")
     for bot in bots:
-        way = f"queue, {bot.ordering}" if bot.in_queue else "at the door"
-        gate = "session required" if bot.require_auth else "open"
-        typer.echo(f"bot       {bot.slug}: {bot.handler}, {way}, {gate}, {bot.mode}")
+        path = f"queue, {bot.ordering}" if bot.in_queue else "inline"
+        access = "session required" if bot.require_auth else "open"
+        typer.echo(f"bot       {bot.slug}: {bot.handler}, {path}, {access}, {bot.mode}")
 
 
 @secrets.command("new")
 def secret_new() -> None:
-    """A fresh webhook secret."""
+    """Print a new webhook secret."""
     typer.echo("".join(_ALPHABET[SECRET_ENTROPY.bits(6)] for _ in range(43)))
 
 
 @webhooks.command("set")
 def webhook_set(
     bot: BotOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be set.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be set.")
+    ] = False,
 ) -> None:
-    """Point Telegram at PUBLIC_URL, always with secret, kinds and connections; then read back."""
-    gateway = _gateway()
+    """Set each webhook to PUBLIC_URL with its secret, update kinds and connections, and verify."""
+    gateway = _make_gateway()
     base = gateway.settings.public_url
     if base is None:
         _fail("PUBLIC_URL is not set: export the address that Telegram reaches, https://…")
@@ -96,34 +102,34 @@ def webhook_set(
         try:
             await gateway.api.call(found, "setWebhook", wanted)
         except ApiError as error:
-            # Telegram takes one such call a second.
+            # Telegram accepts one setWebhook call a second.
             if error.code != 429:
                 raise
             await gateway.clock.sleep(error.retry_after_s or 1.0)
             await gateway.api.call(found, "setWebhook", wanted)
         info: Any = await gateway.api.call(found, "getWebhookInfo", {})
         if info.get("url") != url:
-            _fail(f"{found.slug}: Telegram has another address than the one just set")
+            _fail(f"{found.slug}: Telegram reports another URL than the one just set")
 
-    _each(gateway, bot, one)
+    _for_each_bot(gateway, bot, one)
 
 
 @webhooks.command("delete")
 def webhook_delete(bot: BotOption = None) -> None:
-    """Remove webhooks; updates that wait at Telegram are kept."""
-    gateway = _gateway()
+    """Remove webhooks; Telegram keeps its pending updates."""
+    gateway = _make_gateway()
 
     async def one(found: Bot) -> None:
         await gateway.api.call(found, "deleteWebhook", {"drop_pending_updates": False})
         typer.echo(f"{found.slug}: deleted")
 
-    _each(gateway, bot, one)
+    _for_each_bot(gateway, bot, one)
 
 
 @webhooks.command("info")
 def webhook_info(bot: BotOption = None) -> None:
-    """What Telegram knows about the webhooks, with warnings."""
-    gateway = _gateway()
+    """Show Telegram's state of the webhooks, with warnings."""
+    gateway = _make_gateway()
 
     async def one(found: Bot) -> None:
         info: Any = await gateway.api.call(found, "getWebhookInfo", {})
@@ -133,39 +139,39 @@ def webhook_info(bot: BotOption = None) -> None:
         if base is not None and info.get("url") != f"{base}/bot/{found.slug}":
             typer.echo(f"  warning: it is not {base}/bot/{found.slug}")
         if waiting > _BACKLOG:
-            typer.echo(f"  warning: more than {_BACKLOG} updates wait at Telegram")
+            typer.echo(f"  warning: more than {_BACKLOG} updates are pending at Telegram")
         if info.get("last_error_message"):
             typer.echo(f"  warning: last error: {gateway.mask(str(info['last_error_message']))}")
         kinds = info.get("allowed_updates")
         if kinds is not None and set(kinds) != set(found.allowed_updates):
             typer.echo(f"  warning: other update kinds are set: {', '.join(kinds)}")
 
-    _each(gateway, bot, one)
+    _for_each_bot(gateway, bot, one)
 
 
 @app.command()
 def send(slug: str, chat_id: str, text: str) -> None:
-    """Send one text to a chat, now."""
-    gateway = _gateway()
+    """Send one text message to a chat immediately."""
+    gateway = _make_gateway()
 
     async def one(found: Bot) -> None:
         await gateway.api.call(found, "sendMessage", {"chat_id": chat_id, "text": text})
         typer.echo("sent")
 
-    _each(gateway, slug, one)
+    _for_each_bot(gateway, slug, one)
 
 
 @app.command()
 def simulate(
     slug: str,
     file: Annotated[Path, typer.Argument(help="An update as JSON.")],
-    url: Annotated[str | None, typer.Option(help="Of the gateway; else LISTEN.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the gateway; default: LISTEN.")] = None,
 ) -> None:
-    """Post one update to a running gateway, with the right secret."""
+    """Post one update to a running gateway, with the bot's secret."""
     import httpx2
 
-    gateway = _gateway()
-    bot = _chosen(gateway, slug)[0]
+    gateway = _make_gateway()
+    bot = _select_bots(gateway, slug)[0]
     base = url or f"http://{gateway.settings.host}:{gateway.settings.port}"
     headers = {
         "content-type": "application/json",
@@ -180,17 +186,17 @@ def simulate(
     raise typer.Exit(0 if answer.is_success else 1)
 
 
-_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def jobs(context: typer.Context) -> None:
-    """Jobs of the gateway, on DATABASE_URL: `forge jobs`, with `stats`, `discard` (delete) and
-    `forget --user ID`, which deletes the jobs and the session of a user."""
-    settings, _, _ = _loaded()
+    """Run `forge jobs` on DATABASE_URL, with `stats`, `discard` (delete) and `forget --user ID`,
+    which deletes the jobs and the session of a user."""
+    settings, _, _ = _load_config()
     if settings.database_url is None:
         _fail("DATABASE_URL is not set: there are no jobs")
-    # The address may hold a password, so it goes by the environment.
+    # The URL may contain a password, so it is passed in the environment.
     environment = {**os.environ, "FORGE_URL": settings.database_url}
     for words in _forge_commands(context.args):
         command = [sys.executable, "-m", "forge_jobs", *words]
@@ -202,18 +208,18 @@ def jobs(context: typer.Context) -> None:
 
 
 def _forge_commands(words: list[str]) -> list[list[str]]:
-    """What `forge` is asked for."""
+    """The `forge` commands to run."""
     match words:
         case ["stats", *more]:
             return [["stats", *more]]
         case ["discard", *more]:
             return [["jobs", "delete", *more]]
         case ["forget", "--user", user] if user.isascii() and user.isdigit():
-            # In a private chat the chat has the number of the user.
+            # The id of a private chat is the id of its user.
             tags = (f"user:{user}", f"chat:{user}")
             return [["jobs", "delete", "--tag", tag, "--yes"] for tag in tags]
         case ["forget", *_]:
-            _fail("write: jobs forget --user ID, the number of the user", 2)
+            _fail("use: jobs forget --user ID, with the numeric id of the user", 2)
         case _:
             return [["jobs", *words]]
 
@@ -222,51 +228,53 @@ async def _end_session(url: str, user_id: int) -> None:
     storage = gateway_store_at(url)
     await storage.open()
     try:
-        await storage.forget_user(user_id)
+        await storage.delete_user(user_id)
     finally:
         await storage.close()
 
 
 @app.command("fake-telegram")
 def fake_telegram(
-    port: Annotated[int, typer.Option(help="0 means any free one.")] = 8081,
-    host: Annotated[str, typer.Option(help="Keep it on this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 means any free port.")] = 8081,
+    host: Annotated[str, typer.Option(help="Anybody who reaches it has full control.")] = (
+        "127.0.0.1"
+    ),
 ) -> None:
-    """A fake Telegram with the real rules of delivery, to try bots against."""
+    """Run a fake Telegram with the real delivery rules, to test bots against."""
     from .demo.commands import run_fake
 
-    _listened(run_fake(host, port, typer.echo), port)
+    _run_on_port(run_fake(host, port, typer.echo), port)
 
 
 @app.command()
 def demo(
-    port: Annotated[int, typer.Option(help="Of the chat page; 0 means any free one.")] = 8090,
+    port: Annotated[int, typer.Option(help="Port of the chat page; 0: any free port.")] = 8090,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep the database here; else it goes with the demo.")
+        Path | None, typer.Option(help="Keep the database here; default: deleted at exit.")
     ] = None,
 ) -> None:
-    """The gateway without Telegram: two bots and a chat page, no token and no network."""
+    """Run the gateway without Telegram: two bots and a chat page, no token and no network."""
     from .demo.commands import run_demo
 
-    _listened(run_demo(port, folder, typer.echo), port)
+    _run_on_port(run_demo(port, folder, typer.echo), port)
 
 
-def _listened(work: Coroutine[Any, Any, None], port: int) -> None:
+def _run_on_port(work: Coroutine[Any, Any, None], port: int) -> None:
     try:
         _run(work)
     except OSError as error:
         _fail(f"port {port}: {error.strerror or error}: choose another one with --port")
 
 
-def _loaded() -> tuple[Settings, list[Bot], list[str]]:
+def _load_config() -> tuple[Settings, list[Bot], list[str]]:
     try:
         return load(os.environ)
     except ForgeError as error:
         _fail(str(error), 2)
 
 
-def _gateway() -> Gateway:
-    settings, bots, warnings = _loaded()
+def _make_gateway() -> Gateway:
+    settings, bots, warnings = _load_config()
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
     try:
@@ -275,27 +283,27 @@ def _gateway() -> Gateway:
         _fail(str(error), 2)
 
 
-def _chosen(gateway: Gateway, slug: str | None) -> list[Bot]:
+def _select_bots(gateway: Gateway, slug: str | None) -> list[Bot]:
     found = [bot for bot in gateway.bots if slug is None or bot.slug == slug]
     if not found:
         known = ", ".join(bot.slug for bot in gateway.bots)
-        _fail(f"there is no bot {slug!r}; there are {known}", 2)
+        _fail(f"there is no bot {slug!r}; configured bots: {known}", 2)
     return found
 
 
-def _each(gateway: Gateway, slug: str | None, one: Any) -> None:
-    chosen = _chosen(gateway, slug)
+def _for_each_bot(gateway: Gateway, slug: str | None, one: Any) -> None:
+    chosen = _select_bots(gateway, slug)
 
     async def run() -> bool:
-        good = True
+        succeeded = True
         for bot in chosen:
             try:
                 await one(bot)
-            except (ApiError, Unreachable) as error:
+            except (ApiError, NoResponse) as error:
                 typer.echo(f"{bot.slug}: {gateway.mask(str(error))}", err=True)
-                good = False
+                succeeded = False
         await gateway.api.close()
-        return good
+        return succeeded
 
     if not _run(run()):
         raise typer.Exit(1)

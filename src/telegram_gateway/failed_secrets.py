@@ -1,39 +1,39 @@
-"""Who comes with wrong secrets too often.
+"""Limits webhook requests with a wrong secret, per source address.
 
-Only failures are counted and turned away sooner: whoever knows the secret never meets this limit,
-even behind the same address as somebody who guesses.
+Only failures are counted and limited. A request with the right secret is never limited, even from
+an address that also guesses secrets.
 """
 
 from typing import Final
 
 from forge_jobs import Clock
 
-_WITHIN_S: Final = 60.0
+_WINDOW_S: Final = 60.0
 _MAX_FAILURES: Final = 20
-_MAX_KEPT: Final = 10_000
+_MAX_SOURCES: Final = 10_000
 
 
 class FailedSecrets:
-    """Failures per source address, within a minute."""
+    """Counts failures per source address within one minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: dict[str, tuple[float, int]] = {}
 
-    def failed(self, source: str) -> bool:
-        """Count one failure; True when that was one too many."""
+    def record_failure(self, source: str) -> bool:
+        """Count one failure. True when the source is over the limit."""
         now = self._clock.mono()
         since, count = self._failures.get(source, (now, 0))
-        if now - since >= _WITHIN_S:
+        if now - since >= _WINDOW_S:
             since, count = now, 0
-        if source not in self._failures and len(self._failures) >= _MAX_KEPT:
-            self._forget(now)
+        if source not in self._failures and len(self._failures) >= _MAX_SOURCES:
+            self._drop_old(now)
         self._failures[source] = (since, count + 1)
         return count >= _MAX_FAILURES
 
-    def _forget(self, now: float) -> None:
+    def _drop_old(self, now: float) -> None:
         recent = {
-            source: found for source, found in self._failures.items() if now - found[0] < _WITHIN_S
+            source: found for source, found in self._failures.items() if now - found[0] < _WINDOW_S
         }
-        # Under an attack from everywhere nothing is old: then all begin anew.
-        self._failures = recent if len(recent) < _MAX_KEPT else {}
+        # In a distributed attack no entry is old enough to drop: then all counts are reset.
+        self._failures = recent if len(recent) < _MAX_SOURCES else {}

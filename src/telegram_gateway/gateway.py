@@ -1,4 +1,4 @@
-"""Gateway: bots, queue, door and janitor tied together, from start to a graceful stop."""
+"""Gateway: the composition root. Builds, starts and stops bots, queues, webhook and janitor."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from forge_jobs import (
 )
 
 from .addresses import Resolve, resolve_host
-from .bot_api import ApiError, BotApi, Unreachable
+from .bot_api import ApiError, BotApi, NoResponse
 from .calls import Call
 from .config import Bot, HandlerName, Settings
 from .handlers.auth import AuthHandler
@@ -42,15 +42,15 @@ from .update_receiver import BotRuntime, UpdateReceiver
 from .webhook import Webhook
 
 _LOG: Final = logging.getLogger("telegram_gateway")
-_CHECK_S: Final = 1.0
-# Tasks of a gateway live in its process; there is no other that one of them could be moved to. What
-# kills the process again and again is dead when its attempts are used up, and not before.
-_NEVER: Final = 1 << 30
-_GREETINGS_S: Final = (1.0, 5.0, 25.0)
+_CHECK_TIMEOUT_S: Final = 1.0
+# The gateway's handlers cannot run in a child process, so a job that crashes the process is never
+# isolated: it is dead once its attempts are spent, and not before.
+_UNLIMITED: Final = 1 << 30
+_GET_ME_RETRIES_S: Final = (1.0, 5.0, 25.0)
 
 
 class Gateway:
-    """Everything one process needs; nothing is opened before ``running``."""
+    """Everything that one process needs. Nothing is opened before ``running``."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Gateway:
         self.forge = self._forge(clock)
         self.clock: Clock = clock if self.forge is None else self.forge.clock
         self.storage: GatewayStore = gateway_store_at(settings.database_url)
-        self._at_the_door = CachedGatewayStore(self.storage, self.clock)
+        self._cached_storage = CachedGatewayStore(self.storage, self.clock)
         self.receiver = UpdateReceiver(
-            settings, self.storage, self._at_the_door, self.api, self.clock, self.counters
+            settings, self.storage, self._cached_storage, self.api, self.clock, self.counters
         )
         self.runtimes = {bot.slug: self._runtime(bot) for bot in bots}
         self.webhook = Webhook(
@@ -80,7 +80,7 @@ class Gateway:
             self.counters,
             self.clock,
             max_body=settings.max_body,
-            others=pages(self.checks, self.metrics, self._admin()),
+            fallback=pages(self.checks, self.metrics, self._admin()),
         )
         self.app: ASGIApp = self.webhook
 
@@ -88,40 +88,39 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self, *, workers: bool = True) -> AsyncGenerator["Gateway", None]:
-        """Open the store, let the janitor pass once, start workers; all ends in reverse order."""
+        """Open the store, run the janitor once, start workers; stop in reverse order."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._close)
-            await self.keeping_ready()
+            await self.open_stores()
             if self.forge is not None:
                 janitor = Janitor(self.forge, self.settings, self.storage, self.counters)
-                await janitor.set_retention(self.bots)
-                await janitor.once()
+                await janitor.apply_retention(self.bots)
+                await janitor.run_once()
                 if workers:
-                    # The listener has had the first quarter of the grace period.
+                    # The HTTP server uses the first quarter of the grace period.
                     grace_s = self.settings.grace_s * 3 / 4
                     worker = self.forge.worker(self._queues(), shutdown_timeout=grace_s)
                     await stack.enter_async_context(worker)
-                    cleaning = asyncio.create_task(janitor.run(), name="janitor")
-                    stack.push_async_callback(_ended, cleaning)
+                    janitor_task = asyncio.create_task(janitor.run(), name="janitor")
+                    stack.push_async_callback(_cancel, janitor_task)
             yield self
             self.webhook.draining = True
 
-    async def keeping_ready(self) -> None:
-        """Open the store and the gateway's own tables; errors show here."""
+    async def open_stores(self) -> None:
+        """Open the job store and the gateway's own tables. Raises if either is not available."""
         if self.forge is not None:
             await self.forge.aready()
         await self.storage.open()
 
-    async def greet(self) -> None:
-        """Ask Telegram for each bot, a few times if need be; no answer is a warning, never the
-        end of the start."""
+    async def check_tokens(self) -> None:
+        """Call getMe for each bot, with retries. A failure is logged and does not stop startup."""
         for bot in self.bots:
-            for pause_s in _GREETINGS_S:
+            for pause_s in _GET_ME_RETRIES_S:
                 try:
                     await self.api.call(bot, "getMe", {})
                 except ApiError as error:
                     _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
-                except Unreachable as error:
+                except NoResponse as error:
                     _LOG.warning("bot %s: getMe failed: %s", bot.slug, error)
                     await self.clock.sleep(pause_s)
                     continue
@@ -130,17 +129,17 @@ class Gateway:
     # ------------------------------------------------------------------ health
 
     async def checks(self) -> list[tuple[str, bool]]:
-        """What readiness depends on; Telegram is no part of it."""
+        """The readiness checks. Telegram is not part of them."""
         found = [("not draining", not self.webhook.draining)]
         if self.forge is None:
             return found
         wanted = {bot.updates_queue for bot in self.bots if bot.in_queue}
         served: set[str] = set()
         try:
-            async with asyncio.timeout(_CHECK_S):
+            async with asyncio.timeout(_CHECK_TIMEOUT_S):
                 store = await self.forge.aready()
-                # Whoever has beaten lately counts, in this process or another. The store judges
-                # that by its own clock.
+                # Processes with a valid lease count, this one or others. The store decides that
+                # by its own clock.
                 for process in await store.processes.all():
                     served.update(process.queues)
             answers = True
@@ -150,12 +149,12 @@ class Gateway:
         return [*found, ("workers run", wanted <= served)] if wanted else found
 
     async def metrics(self) -> str:
-        """The gateway's own counters, then what the queue knows about its jobs."""
-        page = self.counters.page()
+        """The gateway's own metrics, then the metrics of the job store, as Prometheus text."""
+        page = self.counters.render()
         if self.forge is None:
             return page
         try:
-            async with asyncio.timeout(_CHECK_S * 5):
+            async with asyncio.timeout(_CHECK_TIMEOUT_S * 5):
                 return page + await prometheus_text(await self.forge.aready())
         except (TimeoutError, StoreError):
             return page
@@ -170,16 +169,16 @@ class Gateway:
             lease_s=self.settings.lease_s,
             heartbeat_s=self.settings.heartbeat_s,
             poll_s=self.settings.poll_s,
-            isolate_after_crashes=_NEVER,
+            isolate_after_crashes=_UNLIMITED,
         )
         return Forge(url, settings=engine, clock=clock)
 
     def _admin(self) -> ASGIApp | None:
-        """Mission Control and its API for whoever has ADMIN_TOKEN, as bearer token or password."""
+        """Mission Control and its API, protected by ADMIN_TOKEN as bearer token or password."""
         token = self.settings.admin_token
         if token is None or self.forge is None:
             return None
-        # Pages and templates are loaded for those who open them only.
+        # Imported here: without ADMIN_TOKEN no pages and templates are loaded.
         from forge_jobs.web import from_environment, mission_control
 
         hashed = hashlib.sha256(token.encode()).hexdigest()
@@ -193,7 +192,7 @@ class Gateway:
 
     def _runtime(self, bot: Bot) -> BotRuntime:
         outgoing = Outgoing(
-            bot, self.api, self.storage, self._at_the_door, self.clock, self.counters
+            bot, self.api, self.storage, self._cached_storage, self.clock, self.counters
         )
         handler = self._handler(bot, outgoing)
         queue = None
@@ -224,7 +223,7 @@ class Gateway:
             try:
                 where = {"chat_id": update.chat_id, "message_id": update.message_id}
                 await self.api.call(bot, "deleteMessage", where)
-            except (ApiError, Unreachable) as error:
+            except (ApiError, NoResponse) as error:
                 _LOG.info("bot %s: a message could not be deleted: %s", bot.slug, error)
 
         return AuthHandler(
@@ -246,7 +245,7 @@ class Gateway:
 
 
 def secrets_of(settings: Settings, bots: Sequence[Bot]) -> list[str]:
-    """Everything that no output may hold."""
+    """All values that must not appear in any output."""
     found = [bot.token for bot in bots]
     found += [bot.token.partition(":")[2] for bot in bots]
     found += [secret.decode() for bot in bots for secret in bot.secrets]
@@ -270,6 +269,6 @@ def _password_of(url: str) -> list[str]:
     return [password, unquote(password)]
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

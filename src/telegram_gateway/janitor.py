@@ -1,5 +1,7 @@
-"""The janitor: forgets what is old and recovers what is stuck, before the door opens and then at
-intervals. Dead updates are never removed unless their retention is set."""
+"""The janitor: purges old jobs and rows and recovers stale jobs, at start and then at intervals.
+
+Dead updates are never purged unless their retention is set.
+"""
 
 import asyncio
 import logging
@@ -20,7 +22,7 @@ _QUARANTINE_S: Final = 7 * 86_400
 
 
 class Janitor:
-    """Workers recover jobs by their leases within seconds; here it is a backstop."""
+    """A backstop: workers recover jobs by lease within seconds; this runs without them, too."""
 
     def __init__(
         self, forge: Forge, settings: Settings, storage: GatewayStore, counters: GatewayMetrics
@@ -30,8 +32,8 @@ class Janitor:
         self._storage = storage
         self._counters = counters
 
-    async def set_retention(self, bots: Sequence[Bot]) -> None:
-        """What the environment says about retention holds for the queues of these bots."""
+    async def apply_retention(self, bots: Sequence[Bot]) -> None:
+        """Write the retention settings of the environment to the queues of these bots."""
         store = await self._forge.aready()
         change = QueueChange(
             retain_done_s=self._settings.done_retention_s,
@@ -43,21 +45,21 @@ class Janitor:
                 await store.queues.ensure(queue, slots=self._settings.workers)
                 await store.queues.change(queue, change)
 
-    async def once(self) -> None:
-        """One pass; a step that fails does not stop the others, and 30 s end it."""
+    async def run_once(self) -> None:
+        """Run one pass. A failing step does not stop the others; the pass ends after 30 s."""
         try:
             async with asyncio.timeout(_MAX_PASS_S):
-                await self._step("purged", self._purged)
-                await self._step("recovered", self._recovered)
-                await self._step("forgotten", self._forgotten)
+                await self._step("purged", self._purge_jobs)
+                await self._step("recovered", self._recover_jobs)
+                await self._step("forgotten", self._purge_storage)
         except TimeoutError:
-            _LOG.warning("the pass took longer than %g s; the next one goes on", _MAX_PASS_S)
+            _LOG.warning("the pass took longer than %g s; the next one continues", _MAX_PASS_S)
 
     async def run(self) -> None:
-        """A pass after every interval, until cancelled."""
+        """Run a pass after every interval, until cancelled."""
         while True:
             await self._forge.clock.sleep(self._settings.janitor_interval_s)
-            await self.once()
+            await self.run_once()
 
     async def _step(self, name: str, step: Callable[[], Awaitable[int]]) -> None:
         try:
@@ -71,14 +73,14 @@ class Janitor:
             _LOG.info("%s: %d", name, count)
             self._counters.count("gateway_janitor_total", count, step=name)
 
-    async def _purged(self) -> int:
+    async def _purge_jobs(self) -> int:
         return (await cleanup_once(await self._forge.aready(), clock=self._forge.clock)).jobs
 
-    async def _recovered(self) -> int:
-        found = await reap_stale_jobs(await self._forge.aready())
-        return found.pending + found.dead + found.cancelled
+    async def _recover_jobs(self) -> int:
+        reaped = await reap_stale_jobs(await self._forge.aready())
+        return reaped.pending + reaped.dead + reaped.cancelled
 
-    async def _forgotten(self) -> int:
+    async def _purge_storage(self) -> int:
         now = self._forge.clock.now()
         return await self._storage.purge(
             now=now,

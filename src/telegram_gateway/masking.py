@@ -1,7 +1,7 @@
-"""Keeps tokens and secrets out of every log line and error text.
+"""Removes tokens and secrets from log lines and error texts.
 
-The token is part of each Bot API address, and HTTP clients log addresses: so the finished line is
-searched, for the configured values and for whatever looks like a token.
+Every Bot API URL contains the token, and HTTP clients log URLs. So the formatted line is searched
+for the configured values and for anything that looks like a token.
 """
 
 import json
@@ -14,24 +14,26 @@ from typing import Final, TextIO
 
 HIDDEN: Final = "***"
 _TOKEN: Final = re.compile(r"\d{1,20}(?::|%3[aA])[A-Za-z0-9_-]{30,}")
-_SHORTEST: Final = 8
+_MIN_SECRET: Final = 8
 
 
 class Mask:
-    """Replaces what must not be shown."""
+    """Replaces secrets in a text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = sorted({text for text in secrets if len(text) >= _SHORTEST}, key=len, reverse=True)
+        known = sorted(
+            {text for text in secrets if len(text) >= _MIN_SECRET}, key=len, reverse=True
+        )
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
 
     def __call__(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text with every secret replaced by ``***``."""
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
         return _TOKEN.sub(HIDDEN, text)
 
 
-class _Lines(logging.Formatter):
+class _MaskedFormatter(logging.Formatter):
     def __init__(self, mask: Mask, *, as_json: bool) -> None:
         super().__init__()
         self._mask = mask
@@ -53,16 +55,16 @@ class _Lines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second call finds it."""
+class _MaskedLogHandler(logging.StreamHandler[TextIO]):
+    """A class of its own, so that a second call of configure_logging finds and replaces it."""
 
 
-def log_to(stream: TextIO | None, mask: Mask, *, level: str, as_json: bool) -> None:
-    """Send all logs of the process to ``stream`` (standard error), masked."""
+def configure_logging(stream: TextIO | None, mask: Mask, *, level: str, as_json: bool) -> None:
+    """Write all logs of the process to ``stream`` (default: standard error), masked."""
     root = logging.getLogger()
-    for known in [known for known in root.handlers if isinstance(known, _Handler)]:
-        root.removeHandler(known)
-    handler = _Handler(stream or sys.stderr)
-    handler.setFormatter(_Lines(mask, as_json=as_json))
+    for former in [one for one in root.handlers if isinstance(one, _MaskedLogHandler)]:
+        root.removeHandler(former)
+    handler = _MaskedLogHandler(stream or sys.stderr)
+    handler.setFormatter(_MaskedFormatter(mask, as_json=as_json))
     root.addHandler(handler)
     root.setLevel(level.upper())

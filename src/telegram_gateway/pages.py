@@ -1,4 +1,4 @@
-"""What others than Telegram ask the gateway: health, metrics and the admin pages."""
+"""Routes besides the webhook: health, readiness, metrics and the admin pages."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -15,15 +15,15 @@ Check: TypeAlias = Callable[[], Awaitable[list[tuple[str, bool]]]]
 def pages(
     checks: Check, metrics: Callable[[], Awaitable[str]], admin: ASGIApp | None = None
 ) -> Starlette:
-    """Everything but the door."""
+    """The application for every path but the webhook's."""
 
     async def healthz(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def readyz(request: Request) -> Response:
-        found = await checks()
-        lines = "".join(f"{'ok' if good else 'FAILED'} {name}\n" for name, good in found)
-        return PlainTextResponse(lines, 200 if all(good for _, good in found) else 503)
+        results = await checks()
+        lines = "".join(f"{'ok' if passed else 'FAILED'} {name}\n" for name, passed in results)
+        return PlainTextResponse(lines, 200 if all(passed for _, passed in results) else 503)
 
     async def page(request: Request) -> Response:
         return PlainTextResponse(await metrics(), media_type="text/plain; version=0.0.4")

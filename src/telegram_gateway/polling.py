@@ -1,7 +1,7 @@
-"""Polling, for machines that Telegram cannot reach: the same door, another way in.
+"""Long polling with getUpdates, for machines that Telegram cannot reach.
 
-The offset rises only after the updates below it are stored, so a crash repeats a batch and the
-dedupe key absorbs it.
+Updates go through the same UpdateReceiver as webhooks. The offset is raised only after the updates
+below it are stored, so a crash repeats a batch, and the dedupe key makes that idempotent.
 """
 
 import logging
@@ -9,18 +9,18 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from .bot_api import ApiError, Unreachable
+from .bot_api import ApiError, NoResponse
 from .config import Bot
 from .gateway import Gateway
 
 _LOG: Final = logging.getLogger("telegram_gateway.polling")
-_WAIT_S: Final = 50
+_LONG_POLL_S: Final = 50
 _MIN_PAUSE_S: Final = 1.0
 _MAX_PAUSE_S: Final = 60.0
 
 
 async def poll(gateway: Gateway, bot: Bot) -> None:
-    """Fetch updates until cancelled. The webhook is removed first; what waits there is kept."""
+    """Fetch updates until cancelled. The webhook is removed first; its pending updates are kept."""
     offset, pause_s = 0, _MIN_PAUSE_S
     deleted = False
     while True:
@@ -28,13 +28,13 @@ async def poll(gateway: Gateway, bot: Bot) -> None:
             if not deleted:
                 await gateway.api.call(bot, "deleteWebhook", {"drop_pending_updates": False})
                 deleted = True
-            batch = await _batch(gateway, bot, offset)
+            batch = await _fetch_batch(gateway, bot, offset)
             pause_s = _MIN_PAUSE_S
         except ApiError as error:
             if error.code == 409:
                 _LOG.warning(
-                    "bot %s: somebody else fetches its updates or set a webhook: stop the other "
-                    "process; next try in %g s",
+                    "bot %s: another process fetches its updates or set a webhook: stop that "
+                    "process; next attempt in %g s",
                     bot.slug,
                     pause_s,
                 )
@@ -42,11 +42,11 @@ async def poll(gateway: Gateway, bot: Bot) -> None:
             else:
                 _LOG.warning("bot %s: %s", bot.slug, error)
             batch = None
-        except Unreachable as error:
+        except NoResponse as error:
             _LOG.warning("bot %s: %s", bot.slug, error)
             batch = None
         if batch is not None:
-            stored = await _taken(gateway, bot, batch, offset)
+            stored = await _receive_batch(gateway, bot, batch, offset)
             if stored is not None:
                 offset = stored
                 continue
@@ -54,25 +54,25 @@ async def poll(gateway: Gateway, bot: Bot) -> None:
         pause_s = min(pause_s * 2, _MAX_PAUSE_S)
 
 
-async def _batch(gateway: Gateway, bot: Bot, offset: int) -> list[Any]:
-    asked: dict[str, Any] = {
-        "timeout": _WAIT_S,
+async def _fetch_batch(gateway: Gateway, bot: Bot, offset: int) -> list[Any]:
+    parameters: dict[str, Any] = {
+        "timeout": _LONG_POLL_S,
         "limit": 100,
         "allowed_updates": list(bot.allowed_updates),
     }
     if offset:
-        asked["offset"] = offset
-    found = await gateway.api.call(bot, "getUpdates", asked, wait_s=_WAIT_S)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+        parameters["offset"] = offset
+    result = await gateway.api.call(bot, "getUpdates", parameters, wait_s=_LONG_POLL_S)
+    return cast("list[Any]", result) if isinstance(result, list) else []
 
 
-async def _taken(gateway: Gateway, bot: Bot, batch: list[Any], offset: int) -> int | None:
-    """The next offset, or None when an update could not be stored."""
+async def _receive_batch(gateway: Gateway, bot: Bot, batch: list[Any], offset: int) -> int | None:
+    """Receive every update of a batch. The next offset, or None if one could not be stored."""
     for update in batch:
-        verdict = await gateway.receiver.take(
+        status = await gateway.receiver.receive(
             gateway.runtimes[bot.slug], msgspec.json.encode(update)
         )
-        if not verdict.taken:
+        if not status.acknowledged:
             return None
         number = (
             cast("dict[str, Any]", update).get("update_id") if isinstance(update, dict) else None

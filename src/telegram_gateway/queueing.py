@@ -1,8 +1,8 @@
-"""The tasks of one bot: its updates, its outgoing calls, and the notice when an update died.
+"""The tasks of one bot: its updates, its outgoing calls, and the notice about a dead update.
 
-An update that is done and the calls that answer it are committed together, so that a crash repeats
-the handler or nothing, and never an answer. An update that dies and the job that tells its chat
-are committed together, too.
+The finish of an update and the jobs for its outgoing calls are one transaction, so a crash repeats
+the handler or nothing, and never a reply. The death of an update and the job that notifies its chat
+are one transaction, too.
 """
 
 import logging
@@ -14,32 +14,32 @@ from forge_jobs import Context, Dead, DeadJob, Failed, Forge, Job, JobOutcome, R
 
 from .backlog import Backlog
 from .breaker import Breaker
-from .calls import Call, cut, message
+from .calls import Call, message, truncate_text
 from .config import Bot, Ordering
 from .flood import BOT_RATE, scope_of
 from .handlers.command import CommandHandler
 from .handlers.contract import Handler
 from .masking import Mask
 from .sending import Outgoing
-from .update import Update, unpacked
+from .update import Update, update_from_base64
 
 _LOG: Final = logging.getLogger("telegram_gateway.queue")
 MAX_PAYLOAD: Final = 2 << 20
-# Counted from the end of an update; Telegram repeats one for 24 hours at most. A job is kept at
-# least as long as its key.
+# Counted from the finish of an update's job. Telegram redelivers an update for at most 24 hours. A
+# job is retained at least as long as its dedupe key.
 DEDUPE_S: Final = 48 * 3_600
-# The whole chat waits behind a message that is tried again, so it is given up after some minutes.
-# Only what is the message's own fault counts here: while Telegram is away nothing is tried in vain.
+# A retried message blocks its whole chat, so it is given up after some minutes. Only failures of
+# the message itself count: while Telegram is unavailable, no attempt is spent.
 _SEND_STEPS: Final = ("1s", "5s", "15s", "30s")
-# A crash of the process counts, too, and a gateway that is started again and again must not lose
-# the messages it was sending.
+# A crash of the process spends an attempt, too, and a gateway that restarts repeatedly must not
+# lose the messages it was sending.
 _SEND_ATTEMPTS: Final = 20
-_AHEAD: Final = -10
-_REFERENCE: Final = 8
+_OVERTAKING_PRIORITY: Final = -10
+_REFERENCE_LENGTH: Final = 8
 
 
 class BotQueue:
-    """Stores what a bot has to do; workers do it."""
+    """Enqueues the updates and outgoing calls of one bot, and defines the tasks that run them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BotQueue:
     ) -> None:
         self.bot = bot
         self.breaker = Breaker(forge.clock)
-        self.depth = Backlog(forge, bot)
+        self.backlog = Backlog(forge, bot)
         self._stuck_s = stuck_s
         self._handler = handler
         self._outgoing = outgoing
@@ -63,8 +63,8 @@ class BotQueue:
 
     # ------------------------------------------------------------------ in
 
-    async def take_in(self, update: Update) -> Job[Any]:
-        """Store an update durably; ``duplicate`` says that it was there already."""
+    async def enqueue_update(self, update: Update) -> Job[Any]:
+        """Store an update durably. ``duplicate`` of the result: it was stored before."""
         bot = self.bot
         if self._update is None:
             raise RuntimeError(f"bot {bot.slug} has no queue")
@@ -76,25 +76,25 @@ class BotQueue:
         options: dict[str, Any] = {
             "dedupe_key": f"telegram:{bot.id}:{update.id}",
             "dedupe_for": DEDUPE_S,
-            "expires": self._use_ends(update),
+            "expires": self._expires_at(update),
             "tags": tags,
         }
         words = update.words if bot.overtaking else []
         if words and words[0] in bot.overtaking:
-            options["priority"] = _AHEAD
+            options["priority"] = _OVERTAKING_PRIORITY
         elif update.lane is not None and bot.ordering is not Ordering.NONE:
             options |= {"lane": f"in:{bot.id}:{update.lane}", "order": str(bot.ordering)}
-        return await self._update.using(**options).aenqueue(update.packed())
+        return await self._update.using(**options).aenqueue(update.to_base64())
 
-    def _use_ends(self, update: Update) -> datetime | int:
+    def _expires_at(self, update: Update) -> datetime | int:
         if update.date is None:
-            return update.life_s
-        return datetime.fromtimestamp(update.date, UTC) + timedelta(seconds=update.life_s)
+            return update.lifetime_s
+        return datetime.fromtimestamp(update.date, UTC) + timedelta(seconds=update.lifetime_s)
 
     # ------------------------------------------------------------------ out
 
-    def sendable(self, call: Call, *, key: str | None = None, **options: Any) -> Any:
-        """The send task with the options of this call: calls to one chat keep their order."""
+    def send_task_for(self, call: Call, *, key: str | None = None, **options: Any) -> Any:
+        """The send task with the options for this call. Calls to one chat share a strict lane."""
         options["tags"] = [f"bot:{self.bot.slug}"]
         if key is not None:
             options["dedupe_key"] = key
@@ -103,10 +103,10 @@ class BotQueue:
             options |= {"lane": f"out:{self.bot.id}:{call.chat_id}", "order": "strict"}
         return self._send.using(**options)
 
-    def carry(self, ctx: Context, calls: Sequence[Call], *, quiet: bool = False) -> None:
-        """Send these if and when the present job is done."""
-        for place, call in enumerate(calls):
-            task = self.sendable(call, key=f"send:{ctx.job.id}:{place}")
+    def enqueue_on_done(self, ctx: Context, calls: Sequence[Call], *, quiet: bool = False) -> None:
+        """Enqueue these calls as successors: they are stored in the transaction of the finish."""
+        for index, call in enumerate(calls):
+            task = self.send_task_for(call, key=f"send:{ctx.job.id}:{index}")
             ctx.on_done(task, call.method, call.parameters, quiet)
 
     # ------------------------------------------------------------------ tasks
@@ -139,12 +139,14 @@ class BotQueue:
             kind=f"notice.{self.bot.slug}", queue=self.bot.sends_queue, payload_limit=MAX_PAYLOAD
         )
         async def notice(job: DeadJob, ctx: Context) -> None:
-            update = unpacked(str(job.payload["raw"]))
+            update = update_from_base64(str(job.payload["raw"]))
             chat = update.chat_id if update.chat_id is not None else update.user_id
             if chat is None:
                 return
-            text = self.bot.dead_message.replace("{reference}", job.id[-_REFERENCE:])
-            self.carry(ctx, [message(chat, cut(text), thread_id=update.thread_id)], quiet=True)
+            text = self.bot.dead_message.replace("{reference}", job.id[-_REFERENCE_LENGTH:])
+            self.enqueue_on_done(
+                ctx, [message(chat, truncate_text(text), thread_id=update.thread_id)], quiet=True
+            )
 
         return notice
 
@@ -154,7 +156,8 @@ class BotQueue:
         if bot.notify_on_dead:
             options["on_dead"] = self._notice_task(forge)
 
-        # The handler is part of the kind: after a change of handler, updates of the old one wait.
+        # The handler's name is part of the kind: updates for a former handler are not run by the
+        # new one.
         @forge.task(
             kind=f"update.{bot.handler}.{bot.slug}",
             queue=bot.updates_queue,
@@ -165,57 +168,57 @@ class BotQueue:
             **options,
         )
         async def update(raw: str, ctx: Context) -> None:
-            self.carry(ctx, await self._answered(unpacked(raw), ctx))
+            self.enqueue_on_done(ctx, await self._run_handler(update_from_base64(raw), ctx))
 
         return update
 
-    async def _answered(self, update: Update, ctx: Context) -> list[Call]:
-        wait_s = self.breaker.admit()
+    async def _run_handler(self, update: Update, ctx: Context) -> list[Call]:
+        wait_s = self.breaker.acquire_wait_s()
         if wait_s > 0:
             raise Throttled(wait_s)
         try:
             if isinstance(self._handler, CommandHandler):
-                calls = await self._handler.answer_in(ctx, update)
+                calls = await self._handler.answer_in_job(ctx, update)
             else:
                 calls = await self._handler.answer(update, ctx.job.attempts)
         except Failed as error:
-            self.breaker.failed()
+            self.breaker.record_failure()
             wait = error.retry_after_s or None
             raise Failed(self._mask(error.message), retry_after=wait) from None
         except Dead as error:
-            self.breaker.worked()
+            self.breaker.record_success()
             raise Dead(self._mask(error.message)) from None
         except JobOutcome:
             raise
         except Exception as error:
-            # Its text may hold an address with a token in it.
+            # Its text may contain a URL with a token.
             raise Failed(self._mask(f"{type(error).__name__}: {error}")) from None
-        self.breaker.worked()
+        self.breaker.record_success()
         return calls
 
 
 class QueuedReply:
-    """A reply of the auth handler that goes through the queue."""
+    """A reply of the auth handler that is enqueued as a job."""
 
     def __init__(self, queue: BotQueue, call: Call) -> None:
         self._queue = queue
         self._call = call
 
     def enqueue_in(self, tx: object) -> None:
-        task = self._queue.sendable(self._call, tx=tx)
+        task = self._queue.send_task_for(self._call, tx=tx)
         task.enqueue(self._call.method, self._call.parameters, False)
 
     async def aenqueue_in(self, tx: object) -> None:
-        task = self._queue.sendable(self._call, tx=tx)
+        task = self._queue.send_task_for(self._call, tx=tx)
         await task.aenqueue(self._call.method, self._call.parameters, False)
 
     async def aenqueue(self) -> None:
-        task = self._queue.sendable(self._call)
+        task = self._queue.send_task_for(self._call)
         await task.aenqueue(self._call.method, self._call.parameters, False)
 
 
 class DirectReply:
-    """A reply of the auth handler without a queue: sent at once, as well as it can be."""
+    """A reply of the auth handler without a queue: sent immediately, best effort."""
 
     def __init__(self, outgoing: Outgoing, call: Call) -> None:
         self._outgoing = outgoing

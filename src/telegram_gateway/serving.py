@@ -1,4 +1,4 @@
-"""``telegram-gateway serve`` and ``poll``: the gateway until a signal asks it to stop."""
+"""``telegram-gateway serve`` and ``poll``: run the gateway until SIGTERM or SIGINT."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,9 @@ from .webhook_status import poll_webhooks
 _LOG: Final = logging.getLogger("telegram_gateway")
 
 
-class _Server(uvicorn.Server):
-    """Signals are the gateway's: readiness turns first, and workers drain after the door."""
+class _GatewayServer(uvicorn.Server):
+    """Does not handle signals: the gateway fails readiness first, and drains workers after the
+    HTTP server."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -26,7 +27,7 @@ class _Server(uvicorn.Server):
 
 
 def server_config(gateway: Gateway) -> uvicorn.Config:
-    """How the door is served."""
+    """The settings of the HTTP server."""
     settings = gateway.settings
     return uvicorn.Config(
         gateway.app,
@@ -35,7 +36,7 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         lifespan="off",
-        # A forwarded address would be believed by whoever counts wrong secrets.
+        # Wrong secrets are counted per address, so forwarded addresses are not trusted.
         proxy_headers=False,
         server_header=False,
         date_header=False,
@@ -44,9 +45,9 @@ def server_config(gateway: Gateway) -> uvicorn.Config:
 
 
 async def serve(gateway: Gateway) -> None:
-    """The door on its socket, until SIGTERM or SIGINT; a second one ends at once."""
+    """Serve webhooks until SIGTERM or SIGINT; a second signal kills the process."""
     settings = gateway.settings
-    server = _Server(server_config(gateway))
+    server = _GatewayServer(server_config(gateway))
 
     def stop() -> None:
         server.should_exit = True
@@ -58,8 +59,8 @@ async def serve(gateway: Gateway) -> None:
         await server.serve()
 
 
-async def fetch(gateway: Gateway) -> None:
-    """Poll for all bots and listen nowhere, until SIGTERM or SIGINT; a second one ends at once."""
+async def run_polling(gateway: Gateway) -> None:
+    """Poll for all bots without a listener, until SIGTERM or SIGINT; a second signal kills it."""
     stopped = asyncio.Event()
     _on_signals(gateway, stopped.set)
     async with gateway.running(), _background(gateway, gateway.bots):
@@ -69,10 +70,13 @@ async def fetch(gateway: Gateway) -> None:
 
 @contextlib.asynccontextmanager
 async def _background(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator[None, None]:
-    """What runs next to door and workers, and ends before they do."""
-    work = [("greeting", gateway.greet()), ("watching", poll_webhooks(gateway, polled))]
+    """Run the background tasks; they end before the workers do."""
+    work = [
+        ("check tokens", gateway.check_tokens()),
+        ("poll webhook status", poll_webhooks(gateway, polled)),
+    ]
     work += [(f"poll {bot.slug}", poll(gateway, bot)) for bot in polled]
-    tasks = [asyncio.create_task(one, name=name) for name, one in work]
+    tasks = [asyncio.create_task(coroutine, name=name) for name, coroutine in work]
     try:
         yield
     finally:
@@ -85,12 +89,12 @@ async def _background(gateway: Gateway, polled: Sequence[Bot]) -> AsyncGenerator
 def _on_signals(gateway: Gateway, stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
 
-    def asked() -> None:
+    def on_signal() -> None:
         if gateway.webhook.draining:
-            # Leases run out by themselves; whoever signals twice wants the process gone.
+            # A second signal: exit without cleanup. The lease expires by itself.
             signal.raise_signal(signal.SIGKILL)
         gateway.webhook.draining = True
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked)
+        loop.add_signal_handler(number, on_signal)

@@ -1,4 +1,4 @@
-"""Signatures of outgoing requests, as Standard Webhooks describes them."""
+"""Signs outgoing requests according to Standard Webhooks."""
 
 import base64
 import binascii
@@ -7,25 +7,25 @@ import hmac
 from typing import Final
 
 _PREFIX: Final = "whsec_"
-_SHORTEST: Final = 24
-_LONGEST: Final = 64
+_MIN_KEY_BYTES: Final = 24
+_MAX_KEY_BYTES: Final = 64
 
 
 def read_signing_secret(text: str) -> bytes | None:
-    """The key in ``whsec_`` and base64; None for anything else."""
+    """Decode a ``whsec_`` secret; None if it is not one or has the wrong length."""
     if not text.startswith(_PREFIX):
         return None
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return key if _SHORTEST <= len(key) <= _LONGEST else None
+    return key if _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES else None
 
 
 def signed_headers(
     keys: tuple[bytes, ...], *, message_id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The three headers; one signature per key while a secret is being replaced."""
+    """The three headers, with one signature per key: two keys during a key rotation."""
     head = f"{message_id}.{timestamp}.".encode()
     signatures = [
         "v1," + base64.b64encode(hmac.new(key, head + body, hashlib.sha256).digest()).decode()

@@ -1,7 +1,7 @@
-"""The HTTP side of the door: slug, secret, then the body, in this order.
+"""The webhook's HTTP endpoint: checks slug, then secret, then the body, in this order.
 
-Plain ASGI: this is the one path that Telegram calls thousands of times, and it needs one header, a
-body and one of a dozen answers. Everything else is in ``pages``.
+Plain ASGI, because this is the hot path: it needs one header, a body and one of a dozen constant
+responses. Every other route is in ``pages``.
 """
 
 import asyncio
@@ -19,41 +19,43 @@ from .update_receiver import BotRuntime, UpdateReceiver
 
 PREFIX: Final = "/bot/"
 SECRET_HEADER: Final = b"x-telegram-bot-api-secret-token"
-_BODY_WITHIN_S: Final = 10.0
+_BODY_TIMEOUT_S: Final = 10.0
 
 
-class Answer(NamedTuple):
-    """A whole answer, made once."""
+class HttpResponse(NamedTuple):
+    """A complete response, built once at import."""
 
     head: Message
     body: Message
 
 
-def _answer(status: int, text: str = "", **headers: str) -> Answer:
+def _response(status: int, text: str = "", **headers: str) -> HttpResponse:
     body = f"{text}\n".encode() if text else b""
     named = {"content-type": "text/plain; charset=utf-8"} if text else {}
     named |= {name.replace("_", "-"): value for name, value in headers.items()}
     named["content-length"] = str(len(body))
     pairs = [(name.encode(), value.encode()) for name, value in named.items()]
     head = {"type": "http.response.start", "status": status, "headers": pairs}
-    return Answer(head, {"type": "http.response.body", "body": body})
+    return HttpResponse(head, {"type": "http.response.body", "body": body})
 
 
-_TAKEN: Final = _answer(200)
-_GONE: Final = _answer(400, "the body did not come")
-_WRONG: Final = _answer(401, "wrong secret")
-_UNKNOWN: Final = _answer(404, "unknown bot")
-_METHOD: Final = _answer(405, "use POST", allow="POST")
-_SLOW: Final = _answer(408, "the body came too slowly", connection="close")
-_LARGE: Final = _answer(413, "the body is too large", connection="close")
-_KIND: Final = _answer(415, "application/json is expected")
-_WRONG_AGAIN: Final = _answer(429, "too many wrong secrets", retry_after="60", connection="close")
-_STOPPING: Final = _answer(503, "stopping", retry_after="5")
-_LATER: Final = _answer(503, "try again later", retry_after="5")
+_ACCEPTED: Final = _response(200)
+_DISCONNECTED: Final = _response(400, "the connection was closed before the body was complete")
+_WRONG_SECRET: Final = _response(401, "wrong secret")
+_UNKNOWN_BOT: Final = _response(404, "unknown bot")
+_WRONG_METHOD: Final = _response(405, "use POST", allow="POST")
+_BODY_TIMED_OUT: Final = _response(408, "the body was sent too slowly", connection="close")
+_BODY_TOO_LARGE: Final = _response(413, "the body is too large", connection="close")
+_WRONG_CONTENT_TYPE: Final = _response(415, "application/json is expected")
+_TOO_MANY_FAILURES: Final = _response(
+    429, "too many wrong secrets", retry_after="60", connection="close"
+)
+_STOPPING: Final = _response(503, "stopping", retry_after="5")
+_RETRY_LATER: Final = _response(503, "try again later", retry_after="5")
 
 
 class Webhook:
-    """Answers Telegram at /bot/SLUG and leaves every other path to ``others``."""
+    """Serves /bot/SLUG and passes every other path to ``fallback``."""
 
     def __init__(
         self,
@@ -63,33 +65,33 @@ class Webhook:
         clock: Clock,
         *,
         max_body: int,
-        others: ASGIApp,
+        fallback: ASGIApp,
     ) -> None:
         self._runtimes = runtimes
         self._receiver = receiver
         self._counters = counters
         self._clock = clock
         self._max_body = max_body
-        self._others = others
-        self._strangers = FailedSecrets(clock)
+        self._fallback = fallback
+        self._failed_secrets = FailedSecrets(clock)
         self.draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
-            await self._others(scope, receive, send)
+            await self._fallback(scope, receive, send)
             return
         started = self._clock.mono()
-        answer = await self._received(scope, receive)
-        await send(answer.head)
-        await send(answer.body)
-        self._counters.receiver(self._clock.mono() - started)
+        response = await self._respond(scope, receive)
+        await send(response.head)
+        await send(response.body)
+        self._counters.observe_request(self._clock.mono() - started)
 
-    async def _received(self, scope: Scope, receive: Receive) -> Answer:
+    async def _respond(self, scope: Scope, receive: Receive) -> HttpResponse:
         runtime = self._runtimes.get(scope["path"][len(PREFIX) :])
         if runtime is None:
-            return _UNKNOWN
+            return _UNKNOWN_BOT
         if scope["method"] != "POST":
-            return _METHOD
+            return _WRONG_METHOD
         secrets: list[bytes] = []
         kind = length = b""
         for name, value in scope["headers"]:
@@ -99,51 +101,59 @@ class Webhook:
                 kind = value
             elif name == b"content-length":
                 length = value
-        if not _is_known(secrets, runtime.bot.secrets):
-            return self._turned_away(scope, runtime)
-        return await self._from_telegram(runtime, receive, kind, length)
+        if not _secret_matches(secrets, runtime.bot.secrets):
+            return self._reject_secret(scope, runtime)
+        return await self._receive_update(runtime, receive, kind, length)
 
-    def _turned_away(self, scope: Scope, runtime: BotRuntime) -> Answer:
+    def _reject_secret(self, scope: Scope, runtime: BotRuntime) -> HttpResponse:
         self._counters.count("gateway_updates_total", bot=runtime.bot.slug, outcome="unauthorised")
         source = scope.get("client")
-        return _WRONG_AGAIN if self._strangers.failed(source[0] if source else "") else _WRONG
+        return (
+            _TOO_MANY_FAILURES
+            if self._failed_secrets.record_failure(source[0] if source else "")
+            else _WRONG_SECRET
+        )
 
-    async def _from_telegram(
+    async def _receive_update(
         self, runtime: BotRuntime, receive: Receive, kind: bytes, length: bytes
-    ) -> Answer:
+    ) -> HttpResponse:
         if self.draining:
             return _STOPPING
         if kind.partition(b";")[0].strip().lower() != b"application/json":
-            return _KIND
+            return _WRONG_CONTENT_TYPE
         if length.isdigit() and int(length) > self._max_body:
-            return _LARGE
+            return _BODY_TOO_LARGE
         try:
-            async with asyncio.timeout(_BODY_WITHIN_S):
-                body = await self._body(receive)
+            async with asyncio.timeout(_BODY_TIMEOUT_S):
+                body = await self._read_body(receive)
         except TimeoutError:
-            return _SLOW
-        if isinstance(body, Answer):
+            return _BODY_TIMED_OUT
+        if isinstance(body, HttpResponse):
             return body
-        return _TAKEN if (await self._receiver.take(runtime, body)).taken else _LATER
+        return (
+            _ACCEPTED
+            if (await self._receiver.receive(runtime, body)).acknowledged
+            else _RETRY_LATER
+        )
 
-    async def _body(self, receive: Receive) -> bytes | Answer:
-        """The body, or a refusal as soon as it is too large: a chunked one tells no length."""
+    async def _read_body(self, receive: Receive) -> bytes | HttpResponse:
+        """The body, or a refusal as soon as it is too large: a chunked one has no length header."""
         body = b""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return _GONE
+                return _DISCONNECTED
             part: bytes = message.get("body", b"")
             body = body + part if body else part
             if len(body) > self._max_body:
-                return _LARGE
+                return _BODY_TOO_LARGE
             if not message.get("more_body", False):
                 return body
 
 
-def _is_known(given: list[bytes], secrets: tuple[bytes, ...]) -> bool:
+def _secret_matches(given: list[bytes], secrets: tuple[bytes, ...]) -> bool:
     if len(given) != 1:
         return False
-    # Every secret is compared, so that the time tells nothing about which of them is near.
+    # Every secret is compared, so that the time does not reveal which of them matched.
     matches = [hmac.compare_digest(given[0], secret) for secret in secrets]
     return any(matches)

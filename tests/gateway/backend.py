@@ -1,4 +1,4 @@
-"""A service behind the http handler: it records what it gets and answers as told."""
+"""A service for the http handler: records requests and returns prepared responses."""
 
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.gateway.fake_api import served
+from tests.gateway.fake_api import serve_app
 
 
 @dataclass
 class Backend:
-    """``answers`` are (status, body, headers), taken in turn; the last one stays."""
+    """``answers`` are (status, body, headers), used in order; the last one is repeated."""
 
     url: str = ""
     answers: deque[tuple[int, bytes, dict[str, str]]] = field(default_factory=deque)
@@ -35,6 +35,6 @@ class Backend:
 async def backend() -> AsyncGenerator[Backend, None]:
     made = Backend()
     app = Starlette(routes=[Route("/update", made.answer, methods=["POST"])])
-    async with served(app) as base:
+    async with serve_app(app) as base:
         made.url = f"{base}/update"
         yield made

@@ -22,7 +22,7 @@ AUTH_SECRET = "open-sesame-0123456789"
 
 @dataclass
 class Bots:
-    """Makes gateways whose bots talk to one fake Bot API, on one store."""
+    """Builds gateways whose bots use one fake Bot API and one store."""
 
     api: FakeApi
     folder: Path
@@ -41,7 +41,7 @@ class Bots:
             "DATABASE_URL": self.url,
             "AUTH_SECRET": AUTH_SECRET,
         }
-        for place, slug in enumerate(("echo", "back", "door", "access"), start=1):
+        for place, slug in enumerate(("echo", "back", "inline", "access"), start=1):
             found[f"BOT_{slug.upper()}_TOKEN"] = TOKEN.format(number=100 + place)
             found[f"BOT_{slug.upper()}_SECRET"] = SECRET
         return {key: value for key, value in {**found, **variables}.items() if value}
@@ -64,7 +64,7 @@ def postgres_url(schemas: Schemas, postgres: PrivateServer) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the queue tests run; a run without Postgres tests starts no server."""
+    """The URL of the store; a run without Postgres tests starts no server."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/gateway.db"
     return request.getfixturevalue("postgres_url")
@@ -94,7 +94,7 @@ Post = Callable[..., Any]
 
 
 async def post(gateway: Gateway, slug: str, body: bytes, **headers: str) -> httpx2.Response:
-    """One request of Telegram to the gateway's application."""
+    """Post one webhook request to the gateway's application."""
     transport = httpx2.ASGITransport(app=gateway.app)
     sent = {
         "content-type": "application/json",

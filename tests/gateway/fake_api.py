@@ -1,4 +1,4 @@
-"""The smallest Bot API that the gateway's tests need: it records calls and answers as told."""
+"""A minimal Bot API for the gateway's tests: records calls and returns prepared responses."""
 
 import asyncio
 import socket
@@ -19,8 +19,8 @@ from starlette.routing import Route
 class FakeApi:
     """``calls`` are (token, method, parameters); ``faults`` are answered first, in order.
 
-    ``refusal`` is the code that every method answers, as for a token that is none; ``hurried`` is
-    how many calls of setWebhook come too soon after another.
+    ``refusal``: the error code of every method, as for an invalid token. ``rate_limited``: how many
+    calls of setWebhook get a 429.
     """
 
     base: str = ""
@@ -29,7 +29,7 @@ class FakeApi:
     updates: list[dict[str, Any]] = field(default_factory=list)
     webhook: dict[str, Any] = field(default_factory=dict)
     refusal: int = 0
-    hurried: int = 0
+    rate_limited: int = 0
 
     def texts(self, method: str = "sendMessage") -> list[str]:
         return [said["text"] for _, name, said in self.calls if name == method and "text" in said]
@@ -47,8 +47,8 @@ class FakeApi:
         if method.startswith("send") and self.faults:
             status, answer = self.faults.popleft()
             return JSONResponse({"ok": False, "error_code": status, **answer}, status)
-        if method == "setWebhook" and self.hurried:
-            self.hurried -= 1
+        if method == "setWebhook" and self.rate_limited:
+            self.rate_limited -= 1
             wait = {"error_code": 429, "parameters": {"retry_after": 1}}
             return JSONResponse({"ok": False, **wait}, 429)
         self.calls.append((token, method, parameters))
@@ -69,34 +69,34 @@ class FakeApi:
 
 
 @asynccontextmanager
-async def served(app: Any) -> AsyncGenerator[str, None]:
+async def serve_app(app: Any) -> AsyncGenerator[str, None]:
     """An application on a free port of this machine."""
-    place = socket.socket()
-    place.bind(("127.0.0.1", 0))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", access_log=False))
-    server.capture_signals = _nothing  # type: ignore[method-assign]
-    running = asyncio.create_task(server.serve(sockets=[place]))
+    server.capture_signals = _no_signals  # type: ignore[method-assign]
+    running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with asyncio.timeout(60):
             while not server.started:
                 await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{place.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         await running
-        place.close()
+        listener.close()
 
 
 @asynccontextmanager
 async def fake_api() -> AsyncGenerator[FakeApi, None]:
     fake = FakeApi()
     routes = [Route("/bot{token}/{method}", fake.answer, methods=["GET", "POST"])]
-    async with served(Starlette(routes=routes)) as base:
+    async with serve_app(Starlette(routes=routes)) as base:
         fake.base = base
         yield fake
 
 
-class _Nothing:
+class _NoSignals:
     def __enter__(self) -> None:
         return
 
@@ -104,8 +104,8 @@ class _Nothing:
         return
 
 
-def _nothing() -> _Nothing:
-    return _Nothing()
+def _no_signals() -> _NoSignals:
+    return _NoSignals()
 
 
 async def until(found: Callable[[], bool], within_s: float = 60) -> None:

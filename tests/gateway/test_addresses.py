@@ -12,12 +12,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from forge_jobs import SYSTEM_CLOCK, Dead, Failed
-from telegram_gateway.addresses import Forbidden, checked_endpoint, is_open
+from telegram_gateway.addresses import ForbiddenAddress, checked_endpoint, is_allowed
 from telegram_gateway.config import Bot, HandlerName, HttpTarget
 from telegram_gateway.handlers.http import HttpHandler
 from telegram_gateway.update import read_update
 from tests.gateway.conftest import SECRET, TOKEN, update
-from tests.gateway.fake_api import served
+from tests.gateway.fake_api import serve_app
 
 HOSTS = [
     "127.0.0.1", "127.1", "127.0.1", "127.255.255.254", "0177.0.0.1", "0x7f.0.0.1", "0x7f.1",
@@ -47,9 +47,9 @@ async def names(host: str, port: int) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-async def test_no_spelling_of_a_closed_address_is_called(host: str, connects: list[str]) -> None:
+async def test_no_spelling_of_a_forbidden_address_is_called(host: str, connects: list[str]) -> None:
     assert len(HOSTS) >= 60
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenAddress):
         await checked_endpoint(f"http://{host}/x", None, names)
     with pytest.raises(Dead):
         await handler(f"http://{host}/x", names).answer(read_update(update(1)), 1)
@@ -57,22 +57,22 @@ async def test_no_spelling_of_a_closed_address_is_called(host: str, connects: li
 
 
 async def test_a_public_name_is_called_by_its_address() -> None:
-    place = await checked_endpoint("https://Good.example:8443/a?b=1", None, names)
-    assert place.url == "https://93.184.216.34:8443/a?b=1"
-    assert (place.host_header, place.tls_name) == ("Good.example:8443", "good.example")
+    endpoint = await checked_endpoint("https://Good.example:8443/a?b=1", None, names)
+    assert endpoint.url == "https://93.184.216.34:8443/a?b=1"
+    assert (endpoint.host_header, endpoint.tls_name) == ("Good.example:8443", "good.example")
 
 
-def test_networks_open_what_they_name_and_never_metadata() -> None:
+def test_networks_allow_their_addresses_but_never_metadata() -> None:
     some = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("169.254.0.0/16"))
     address = ipaddress.ip_address
-    assert is_open(address("10.1.2.3"), some)
-    assert is_open(address("::ffff:10.1.2.3"), some)
-    assert not is_open(address("192.168.0.1"), some)
-    assert not is_open(address("169.254.169.254"), some)
-    assert is_open(address("192.168.0.1"), ())
-    assert is_open(address("127.0.0.1"), ())
+    assert is_allowed(address("10.1.2.3"), some)
+    assert is_allowed(address("::ffff:10.1.2.3"), some)
+    assert not is_allowed(address("192.168.0.1"), some)
+    assert not is_allowed(address("169.254.169.254"), some)
+    assert is_allowed(address("192.168.0.1"), ())
+    assert is_allowed(address("127.0.0.1"), ())
     for closed in ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "0.0.0.0", "224.0.0.1"):
-        assert not is_open(address(closed), ()), closed
+        assert not is_allowed(address(closed), ()), closed
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def handler(url: str, resolve: Any, networks: Any = None) -> HttpHandler:
     return HttpHandler(bot, target, clock=SYSTEM_CLOCK, resolve=resolve)
 
 
-async def test_a_name_that_changes_its_address_gains_nothing(connects: list[str]) -> None:
+async def test_dns_rebinding_is_refused(connects: list[str]) -> None:
     answers = iter([["93.184.216.34"], ["127.0.0.1"]])
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
@@ -121,11 +121,11 @@ async def test_a_name_that_changes_its_address_gains_nothing(connects: list[str]
 
 
 async def test_a_redirect_to_metadata_is_not_followed(connects: list[str]) -> None:
-    async def away(request: Request) -> Response:
+    async def redirect(request: Request) -> Response:
         return RedirectResponse("http://169.254.169.254/latest/meta-data/")
 
-    app = Starlette(routes=[Route("/x", away, methods=["POST"])])
-    async with served(app) as base:
+    app = Starlette(routes=[Route("/x", redirect, methods=["POST"])])
+    async with serve_app(app) as base:
         back = handler(f"{base}/x", names, networks=())
         with pytest.raises(Failed, match="307"):
             await back.answer(read_update(update(1)), 1)
@@ -133,15 +133,15 @@ async def test_a_redirect_to_metadata_is_not_followed(connects: list[str]) -> No
     assert set(connects) == {"127.0.0.1"}
 
 
-async def test_the_host_header_names_the_service_whatever_is_dialled(connects: list[str]) -> None:
+async def test_the_host_header_has_the_name_of_the_service(connects: list[str]) -> None:
     seen: list[str] = []
 
-    async def see(request: Request) -> Response:
+    async def record_host(request: Request) -> Response:
         seen.append(request.headers["host"])
         return JSONResponse({"text": "seen"})
 
-    app = Starlette(routes=[Route("/x", see, methods=["POST"])])
-    async with served(app) as base:
+    app = Starlette(routes=[Route("/x", record_host, methods=["POST"])])
+    async with serve_app(app) as base:
         port = base.rpartition(":")[2]
         back = handler(f"http://localhost:{port}/x", names, networks=())
         [call] = await back.answer(read_update(update(1)), 1)

@@ -1,4 +1,4 @@
-"""Sessions: the whole flow on every store, brute force, and a code that is nowhere to be found."""
+"""Sessions: the whole flow on every store, brute force, and that the code is not stored."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, bots: Bots) -> str:
             return ""
 
 
-class Talk:
+class AccessBotUser:
     """One user at the access bot, one update after the other."""
 
     def __init__(self, bots: Bots, gateway: Gateway, time: Time | None) -> None:
@@ -48,59 +48,59 @@ class Talk:
 
 
 @pytest.fixture
-async def talk(bots: Bots, url: str) -> AsyncIterator[Talk]:
+async def user(bots: Bots, url: str) -> AsyncIterator[AccessBotUser]:
     text = BOTS if url else "bots: {access: {handler: auth}, echo: {handler: echo}}"
     gateway = bots.gateway(text, DATABASE_URL=url)
     async with gateway.running(workers=False):
-        yield Talk(bots, gateway, None)
+        yield AccessBotUser(bots, gateway, None)
 
 
-async def test_a_session_opens_serves_all_bots_and_ends(talk: Talk) -> None:
-    assert (await talk.say("hello", bot="echo"))[0].startswith("Please open a session")
-    assert await talk.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
-    assert await talk.say("hello", bot="echo") == ["hello"]
-    assert await talk.say("/logout") == ["You are logged out."]
-    assert await talk.say("hello", bot="echo") == []
+async def test_a_session_is_valid_for_all_bots_until_logout(user: AccessBotUser) -> None:
+    assert (await user.say("hello", bot="echo"))[0].startswith("Please open a session")
+    assert await user.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
+    assert await user.say("hello", bot="echo") == ["hello"]
+    assert await user.say("/logout") == ["You are logged out."]
+    assert await user.say("hello", bot="echo") == []
 
 
-async def test_right_and_wrong_codes(bots: Bots, talk: Talk) -> None:
-    assert "/auth <code>" in (await talk.say("/start"))[0]
-    assert await talk.say("/auth nonsense") == ["This code is not valid."]
-    assert await talk.say(f"/auth@AccessBot {AUTH_SECRET}") == ["You are logged in for 24 h."]
+async def test_valid_and_invalid_codes(bots: Bots, user: AccessBotUser) -> None:
+    assert "/auth <code>" in (await user.say("/start"))[0]
+    assert await user.say("/auth nonsense") == ["This code is not valid."]
+    assert await user.say(f"/auth@AccessBot {AUTH_SECRET}") == ["You are logged in for 24 h."]
     assert bots.api.methods().count("deleteMessage") == 2
-    assert "ends in 24 h" in (await talk.say("/whoami", chat=70))[0]
+    assert "ends in 24 h" in (await user.say("/whoami", chat=70))[0]
 
 
-async def test_groups_get_no_answer(talk: Talk) -> None:
-    assert await talk.say(f"/auth {AUTH_SECRET}", chat=-5) == []
+async def test_auth_commands_in_groups_get_no_reply(user: AccessBotUser) -> None:
+    assert await user.say(f"/auth {AUTH_SECRET}", chat=-5) == []
 
 
-async def test_the_limit_and_the_end_of_a_session_by_the_clock(bots: Bots, store_url: str) -> None:
+async def test_wrong_code_limit_and_session_expiry(bots: Bots, store_url: str) -> None:
     gateway = bots.gateway(BOTS, DATABASE_URL=store_url)
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
         async with gateway.running(workers=False):
-            talk = Talk(bots, gateway, time)
+            user = AccessBotUser(bots, gateway, time)
             for _ in range(5):
                 time.advance(30)
-                assert await talk.say("/auth wrong") == ["This code is not valid."]
+                assert await user.say("/auth wrong") == ["This code is not valid."]
             time.advance(30)
-            assert await talk.say(f"/auth {AUTH_SECRET}") == []
+            assert await user.say(f"/auth {AUTH_SECRET}") == []
             time.advance("16m")
-            assert await talk.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
+            assert await user.say(f"/auth {AUTH_SECRET}") == ["You are logged in for 24 h."]
             time.advance(30)
-            assert await talk.say("yes", bot="echo") == ["yes"]
+            assert await user.say("yes", bot="echo") == ["yes"]
             time.advance("25h")
-            assert await talk.say("no", bot="echo") != ["no"]
+            assert await user.say("no", bot="echo") != ["no"]
 
 
-async def test_the_code_is_in_no_database_file(bots: Bots, tmp_path: Path) -> None:
+async def test_the_code_is_not_stored_in_the_database(bots: Bots, tmp_path: Path) -> None:
     gateway = bots.gateway(BOTS)
     async with gateway.running(workers=False):
-        talk = Talk(bots, gateway, None)
+        user = AccessBotUser(bots, gateway, None)
         for bot in ("access", "echo"):
             for text in (f"/auth {AUTH_SECRET}", f" /AUTH {AUTH_SECRET}", f"/auth {AUTH_SECRET}x"):
-                await talk.say(text, bot=bot)
+                await user.say(text, bot=bot)
         await post(gateway, "echo", b'{"text": "/auth ' + AUTH_SECRET.encode() + b'"}')
         for path in filter(Path.is_file, tmp_path.rglob("gateway.db*")):
             assert AUTH_SECRET.encode() not in path.read_bytes(), path.name

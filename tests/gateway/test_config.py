@@ -1,4 +1,4 @@
-"""bots.yaml and the environment: everything wrong is told at once, nothing secret is repeated."""
+"""bots.yaml and the environment: all mistakes are reported together, without secrets."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.gateway.fake_api import FakeApi
 
 ORIGINAL = """
 bots:
-  door:
+  inline:
     handler: auth
   echo:
     handler: echo
@@ -39,11 +39,11 @@ def runtime(tmp_path: Path) -> Bots:
         ("5 s", None), ("h", None), ("٣s", None),
     ],
 )  # fmt: skip
-def test_durations_have_gos_grammar(text: str, seconds: float | None) -> None:
+def test_durations_have_gos_syntax(text: str, seconds: float | None) -> None:
     assert go_seconds(text) == seconds
 
 
-def test_the_originals_file_loads_unchanged(runtime: Bots) -> None:
+def test_a_file_of_the_original_gateway_loads_unchanged(runtime: Bots) -> None:
     settings, bots, warnings = load(runtime.environment(ORIGINAL))
     receiver, echo, back = bots
     assert (receiver.handler, receiver.require_auth, receiver.in_queue) == (
@@ -56,7 +56,7 @@ def test_the_originals_file_loads_unchanged(runtime: Bots) -> None:
     assert (echo.max_attempts, echo.id) == (5, "101")
     assert back.http is not None
     assert back.http.timeout_s == 30.0
-    assert "bots.back.http.timeout: is cut to 30 s" in warnings
+    assert "bots.back.http.timeout: is limited to 30 s" in warnings
     assert settings.done_retention_s == 604_800.0
     assert settings.dead_retention_s is None
     shown = repr((settings, bots))
@@ -64,13 +64,13 @@ def test_the_originals_file_loads_unchanged(runtime: Bots) -> None:
         assert hidden not in shown
 
 
-def test_every_mistake_is_reported_at_once(runtime: Bots) -> None:
+def test_all_mistakes_are_reported_together(runtime: Bots) -> None:
     text = """
 bots:
   Bad_Slug: {handler: echo}
   echo: {handler: ehco, asnyc: true}
   back: {handler: http, async: maybe, http: {url: "ftp://x", tiemout: 5s}}
-  door: {handler: auth, async: true}
+  inline: {handler: auth, async: true}
   none: {handler: echo, requireAuth: false}
 other: 1
 """
@@ -88,8 +88,8 @@ other: 1
     wanted = (
         "bots.Bad_Slug: a slug has", "bots.echo.asnyc: is unknown", "bots.echo.handler: 'ehco'",
         "bots.back.async: 'maybe'", "bots.back.http.url: must be", "bots.back.http.tiemout:",
-        "bots.back: BOT_BACK_SECRET needs 32", "bots.door.async: needs DATABASE_URL",
-        "bots.door.async: must be false for auth", "bots.none: BOT_NONE_TOKEN is not set",
+        "bots.back: BOT_BACK_SECRET needs 32", "bots.inline.async: needs DATABASE_URL",
+        "bots.inline.async: must be false for auth", "bots.none: BOT_NONE_TOKEN is not set",
         "bots.none: BOT_NONE_SECRET is not set", "ALLOWED_USERS: 'x'", "WORKERS: 'many'",
         "LEASE: 'soon'", "AUTH_SECRET: is shorter", "unknown key 'other'",
     )  # fmt: skip
@@ -101,7 +101,7 @@ other: 1
 @pytest.mark.parametrize(
     ("text", "variables", "wanted"),
     [
-        ("bots: {}", {}, "names no bot"),
+        ("bots: {}", {}, "contains no bot"),
         ("[]", {}, "needs the key bots"),
         ("bots: {echo: {handler: echo}, echo: {handler: echo}}", {}, "'echo' is written twice"),
         ("bots: {echo: {handler: echo}}", {"AUTH_SECRET": ""}, "needs AUTH_SECRET"),
@@ -114,9 +114,9 @@ other: 1
         ("bots: {echo: {handler: echo}}", {"HEARTBEAT": "10s"}, "more than a third of LEASE"),
         ("bots: {echo: {handler: echo}}", {"ADMIN_TOKEN": "short"}, "ADMIN_TOKEN: is shorter"),
         (
-            "bots: {door: {handler: auth}}",
+            "bots: {inline: {handler: auth}}",
             {"ADMIN_TOKEN": "long enough to be one", "DATABASE_URL": ""},
-            "ADMIN_TOKEN: opens pages about jobs and needs DATABASE_URL",
+            "ADMIN_TOKEN: enables pages about jobs and needs DATABASE_URL",
         ),
         (
             "bots: {back: {handler: http, async: true, http: {url: 'http://x/', timeout: 2m}}}",
@@ -125,14 +125,14 @@ other: 1
         ),
     ],
 )
-def test_what_cannot_work_stops_the_start(
+def test_invalid_combinations_are_refused(
     runtime: Bots, text: str, variables: dict[str, str], wanted: str
 ) -> None:
     with pytest.raises(BadGatewayConfig, match=wanted):
         load(runtime.environment(text, **variables))
 
 
-def test_secrets_come_from_files_and_durations_fall_back(runtime: Bots) -> None:
+def test_secrets_are_read_from_files_and_bad_durations_use_the_default(runtime: Bots) -> None:
     file = runtime.folder / "token"
     file.write_text(TOKEN.format(number=77) + "\n", encoding="utf-8")
     env = runtime.environment(
@@ -147,7 +147,7 @@ def test_secrets_come_from_files_and_durations_fall_back(runtime: Bots) -> None:
     assert any("QUEUE_JANITOR_INTERVAL" in warning for warning in warnings)
 
 
-def test_lease_and_heartbeat_are_the_librarys_unless_set(runtime: Bots) -> None:
+def test_lease_and_heartbeat_default_to_those_of_forge_jobs(runtime: Bots) -> None:
     text = "bots: {echo: {handler: echo}}"
     settings, _, _ = load(runtime.environment(text))
     assert (settings.lease_s, settings.heartbeat_s) == (EngineSettings().lease_s, None)

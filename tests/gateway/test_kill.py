@@ -1,6 +1,6 @@
 """kill -9 at each step from the socket to the sent message, one round per step.
 
-The whole storm is ``make storm``; this is its smallest form, and the proof that its judge judges.
+The full storm is ``make storm``; this is its smallest form, and the test of its checker.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rigs.storms.databases import Database, PostgresDatabase, SqliteDatabase
-from rigs.storms.gateway import quiet, step_by_step
+from rigs.storms.gateway import kill_at_each_step, wait_until_quiet
 from rigs.storms.gateway_checks import GatewayEvidence, check_gateway
 from rigs.storms.gateway_polling import POLLING_STEPS
 from rigs.storms.gateway_rig import GatewayRig, gateway_rig
@@ -25,7 +25,7 @@ WITHIN_S = 60
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Database]]:
-    """Several, for rigs side by side: on Postgres most of a round is waiting for a lease."""
+    """Several, for rigs in parallel: on Postgres a round mostly waits for a lease to expire."""
     if request.param == "sqlite":
         files = [SqliteDatabase(tmp_path / f"gateway-{n}.db") for n in range(2)]
         yield [*files]
@@ -74,14 +74,14 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
             folder.mkdir()
             rigs.append(await stack.enter_async_context(gateway_rig(folder, database, BOTS)))
         firsts = await asyncio.gather(
-            *(step_by_step(rig, part, WITHIN_S) for rig, part in zip(rigs, parts, strict=True))
+            *(kill_at_each_step(rig, part, WITHIN_S) for rig, part in zip(rigs, parts, strict=True))
         )
         for rig, part, first in zip(rigs, parts, firsts, strict=True):
             evidence = await rig.evidence()
             assert findings(evidence) == {}
-            struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
-            assert struck == [step.name for step in part]
-            # A process that was starved for longer than its lease gives its sends up by itself.
+            wrapper = [entry["step"] for entry in evidence.entries if entry["op"] == "killed"]
+            assert wrapper == [step.name for step in part]
+            # A process that got no CPU for longer than its lease stops its sends by itself.
             starved = {entry["label"] for entry in evidence.entries if entry["op"] == "unsent"}
             arrived |= {
                 name: copies(evidence, label)
@@ -89,52 +89,52 @@ async def test_a_kill_at_each_step_loses_nothing_and_repeats_only_what_is_docume
                 if label not in starved
             }
     assert {name for name, count in arrived.items() if count != 1} <= {
-        name for name, step in STEPS.items() if step.again
+        name for name, step in STEPS.items() if step.may_repeat
     }
-    # Documented, and it does happen: nobody can know that Telegram got a message but Telegram.
-    assert arrived.get("told", 2) == 2
+    # Documented: after a kill, only Telegram knows whether it got the message.
+    assert arrived.get("answered", 2) == 2
 
 
 async def test_a_kill_at_each_step_of_polling_loses_nothing(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "gateway.db")
     steps = [*POLLING_STEPS.values()]
     async with gateway_rig(tmp_path, database, BOTS, mode="polling") as rig:
-        await step_by_step(rig, steps, WITHIN_S)
+        await kill_at_each_step(rig, steps, WITHIN_S)
         evidence = await rig.evidence()
     database.close()
     assert findings(evidence) == {}
-    struck = [entry["step"] for entry in evidence.entries if entry["op"] == "struck"]
-    assert struck == [step.name for step in steps]
+    wrapper = [entry["step"] for entry in evidence.entries if entry["op"] == "killed"]
+    assert wrapper == [step.name for step in steps]
 
 
-async def test_three_deaths_in_a_row_are_no_fault_of_the_update(rig: GatewayRig) -> None:
+async def test_three_consecutive_kills_do_not_make_an_update_dead(rig: GatewayRig) -> None:
     labels: dict[str, str] = {}
-    for chat, step in enumerate(("worked", "told")):
+    for chat, step in enumerate(("handled", "answered")):
         labels[step] = rig.users.say("echo", 5 + chat)
         for _ in range(3):
-            await rig.begin(step, armed=True)
-            assert await rig.killed(WITHIN_S)
-        await rig.begin()
-        await quiet(rig, WITHIN_S)
-        await rig.stopped()
+            await rig.start(step, armed=True)
+            assert await rig.wait_killed(WITHIN_S)
+        await rig.start()
+        await wait_until_quiet(rig, WITHIN_S)
+        await rig.stop()
     evidence = await rig.evidence()
     assert findings(evidence) == {}
     assert {step: copies(evidence, label) for step, label in labels.items()} == {
-        "worked": 1,
-        "told": 4,
+        "handled": 1,
+        "answered": 4,
     }
 
 
-async def test_what_kills_every_process_is_dead_after_its_attempts_and_its_chat_told_once(
+async def test_an_update_that_crashes_every_process_is_dead_after_its_attempts_with_one_notice(
     rig: GatewayRig,
 ) -> None:
     rig.users.say_refused("shop")
     for _ in range(5):
-        await rig.begin("running", armed=True)
-        assert await rig.killed(WITHIN_S)
-    await rig.begin()
-    await quiet(rig, WITHIN_S)
-    await rig.stopped()
+        await rig.start("running", armed=True)
+        assert await rig.wait_killed(WITHIN_S)
+    await rig.start()
+    await wait_until_quiet(rig, WITHIN_S)
+    await rig.stop()
     evidence = await rig.evidence()
     assert findings(evidence) == {}
     assert [one.status for one in evidence.updates] == ["dead"]
@@ -146,10 +146,10 @@ async def test_what_kills_every_process_is_dead_after_its_attempts_and_its_chat_
         ("early", "acknowledged", {"updates lost"}),
         ("unordered", None, {"answers out of order"}),
         ("keyless", "stored", {"updates stored twice", "undocumented repetitions"}),
-        ("inside", "worked", {"undocumented repetitions"}),
+        ("inside", "handled", {"undocumented repetitions"}),
     ],
 )
-async def test_the_judge_sees_what_a_broken_gateway_does(
+async def test_the_checker_detects_a_sabotaged_gateway(
     rig: GatewayRig, sabotage: str, step: str | None, found: set[str]
 ) -> None:
     rig.sabotage = sabotage
@@ -157,10 +157,10 @@ async def test_the_judge_sees_what_a_broken_gateway_does(
     for _ in range(1 if lost else 3):
         rig.users.say("echo", 5)
     if step is not None:
-        await rig.begin(step, armed=True)
-        assert await rig.killed(WITHIN_S)
-    await rig.begin()
-    # What is lost never comes: there is nothing to wait for.
-    await quiet(rig, WITHIN_S, missing=int(lost))
-    await rig.stopped()
+        await rig.start(step, armed=True)
+        assert await rig.wait_killed(WITHIN_S)
+    await rig.start()
+    # A lost update gets no reply: there is nothing to wait for.
+    await wait_until_quiet(rig, WITHIN_S, missing=int(lost))
+    await rig.stop()
     assert set(findings(await rig.evidence())) == found

@@ -1,4 +1,4 @@
-"""What is bounded: sends per chat, group and bot, updates that wait, strangers, refused tokens."""
+"""Limits: sends per chat, group and bot, the backlog, wrong secrets, refused tokens."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.testing import frozen
-from telegram_gateway.flood import allowances
+from telegram_gateway.flood import chat_limits
 from telegram_gateway.gateway import Gateway
 from telegram_gateway.storage import gateway_store_at
 from tests.gateway.conftest import Bots, post, update
@@ -25,7 +25,7 @@ async def bots(tmp_path: Path, store_url: str) -> AsyncIterator[Bots]:
         yield Bots(api, tmp_path, store_url)
 
 
-async def drained(gateway: Gateway) -> int:
+async def drain(gateway: Gateway) -> int:
     assert gateway.forge is not None
     return (await gateway.forge.drain()).ran
 
@@ -35,24 +35,24 @@ async def test_two_processes_share_the_limits_of_a_chat_and_a_group(store_url: s
     await one.open()
     await two.open()
     try:
-        now, person, group = 10**15, allowances("1", 7), allowances("1", -7)
-        assert [await runtime.take(person, now) for runtime in (one, two, one)] == [0, 0, 0]
-        assert await two.take(person, now) == SECOND
-        assert await one.take(person, now + SECOND // 2) == SECOND // 2
-        assert await two.take(person, now + SECOND) == 0
-        assert await one.take(allowances("2", 7), now) == 0
+        now, person, group = 10**15, chat_limits("1", 7), chat_limits("1", -7)
+        assert [await store.acquire(person, now) for store in (one, two, one)] == [0, 0, 0]
+        assert await two.acquire(person, now) == SECOND
+        assert await one.acquire(person, now + SECOND // 2) == SECOND // 2
+        assert await two.acquire(person, now + SECOND) == 0
+        assert await one.acquire(chat_limits("2", 7), now) == 0
         for second in range(20):
-            runtime = (one, two)[second % 2]
-            assert await runtime.take(group, now + second * SECOND // 2) in (0, SECOND // 2)
+            store = (one, two)[second % 2]
+            assert await store.acquire(group, now + second * SECOND // 2) in (0, SECOND // 2)
         later = now + 60 * SECOND
-        taken = [await one.take(group, later + second * SECOND) for second in range(40)]
+        taken = [await one.acquire(group, later + second * SECOND) for second in range(40)]
         assert taken.count(0) <= 20 + 40 // 3 + 1
         assert max(taken) <= 3 * SECOND
-        # A clock that was wrong for a moment does not silence a chat for ever.
-        assert await one.take(person, now + 10**15) == 0
-        assert await two.take(person, now) <= SECOND
+        # A clock that was wrong for a moment does not block a chat for ever.
+        assert await one.acquire(person, now + 10**15) == 0
+        assert await two.acquire(person, now) <= SECOND
         await one.purge(now=now + 10**16, wrong_before=0, quarantine_before=0)
-        assert await two.take(person, now) == 0
+        assert await two.acquire(person, now) == 0
     finally:
         await one.close()
         await two.close()
@@ -67,17 +67,17 @@ async def test_a_bot_sends_thirty_a_second_over_all_processes(bots: Bots) -> Non
             for number in range(50):
                 await post(one, "echo", update(number, chat=100 + number))
             for gateway in (one, two):
-                await drained(gateway)
+                await drain(gateway)
             # A process may hold a few permits that it did not use.
             assert 20 <= len(bots.api.texts()) <= 30
             for _ in range(6):
                 time.advance(1)
                 other.advance(1)
-                await drained(two)
+                await drain(two)
     assert sorted(said["chat_id"] for _, _, said in bots.api.calls) == list(range(100, 150))
 
 
-async def test_when_too_many_wait_telegram_keeps_the_next(bots: Bots) -> None:
+async def test_503_when_the_backlog_is_full(bots: Bots) -> None:
     gateway = bots.gateway(
         "bots: {echo: {handler: echo, async: true, requireAuth: false, maxWaiting: 3}}"
     )
@@ -89,16 +89,16 @@ async def test_when_too_many_wait_telegram_keeps_the_next(bots: Bots) -> None:
                 for number in range(5)
             ]
             assert codes == [200, 200, 200, 503, 503]
-            await drained(gateway)
+            await drain(gateway)
             time.advance(3)
             answer = await post(gateway, "echo", update(3, chat=4))
             assert answer.status_code == 200
-            await drained(gateway)
+            await drain(gateway)
     assert len(bots.api.texts()) == 4
     assert gateway.counters.value("gateway_updates_total", bot="echo", outcome="full") == 2
 
 
-async def test_who_guesses_secrets_is_slowed_down_and_telegram_is_not(tmp_path: Path) -> None:
+async def test_wrong_secrets_are_limited_and_right_ones_are_not(tmp_path: Path) -> None:
     async with fake_api() as api:
         bots = Bots(api, tmp_path)
         gateway = bots.gateway(ECHO)
@@ -116,7 +116,9 @@ async def test_who_guesses_secrets_is_slowed_down_and_telegram_is_not(tmp_path: 
 
 
 @pytest.mark.parametrize("code", [401, 404])
-async def test_sends_of_a_refused_token_wait_and_cost_nothing(bots: Bots, code: int) -> None:
+async def test_sends_with_a_refused_token_wait_without_spending_attempts(
+    bots: Bots, code: int
+) -> None:
     gateway = bots.gateway(ECHO)
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
@@ -125,24 +127,24 @@ async def test_sends_of_a_refused_token_wait_and_cost_nothing(bots: Bots, code: 
             for number in range(3):
                 await post(gateway, "echo", update(number, str(number), chat=number + 1))
             for _ in range(12):
-                await drained(gateway)
+                await drain(gateway)
                 time.advance("5m")
             assert gateway.counters.value("gateway_token_refused", **REFUSED) == 1
-            assert 'gateway_token_refused{bot="echo"} 1' in gateway.counters.page()
+            assert 'gateway_token_refused{bot="echo"} 1' in gateway.counters.render()
             bots.api.refusal = 0
             for _ in range(3):
                 time.advance("5m")
-                await drained(gateway)
+                await drain(gateway)
     assert sorted(bots.api.texts()) == ["0", "1", "2"]
     assert gateway.counters.value("gateway_token_refused", **REFUSED) == 0
 
 
-async def test_a_method_that_is_not_found_dies_alone(bots: Bots) -> None:
+async def test_an_unknown_method_kills_only_its_own_job(bots: Bots) -> None:
     bots.api.faults.append((404, {"description": "not found"}))
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         await post(gateway, "echo", update(1, "lost"))
         await post(gateway, "echo", update(2, "sent"))
-        await drained(gateway)
+        await drain(gateway)
     assert bots.api.texts() == ["sent"]
     assert "getMe" in bots.api.methods()

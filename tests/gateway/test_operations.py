@@ -1,4 +1,4 @@
-"""Commands, polling, janitor, health, and a real process that stops when asked."""
+"""Commands, polling, janitor, health, and a real process that stops on SIGTERM."""
 
 import asyncio
 import os
@@ -30,8 +30,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
 
 
-class Silence:
-    """A reply that is none."""
+class NoReply:
+    """A reply that does nothing."""
 
     def enqueue_in(self, tx: object) -> None:
         return
@@ -90,22 +90,22 @@ async def test_commands(bots: Bots, tmp_path: Path) -> None:
     assert made != CliRunner().invoke(app, ["secret", "new"]).output.strip()
 
 
-async def test_setting_a_webhook_waits_out_telegrams_second(bots: Bots) -> None:
-    bots.api.hurried = 1
+async def test_webhook_set_waits_after_a_429(bots: Bots) -> None:
+    bots.api.rate_limited = 1
     assert (await run(bots, "webhook", "set"))[0] == 0
     assert bots.api.webhook["secret_token"] == SECRET
     bots.api.updates = [{"update_id": number} for number in range(101)]
-    assert "more than 100 updates wait" in (await run(bots, "webhook", "info"))[1]
+    assert "more than 100 updates are pending" in (await run(bots, "webhook", "info"))[1]
 
 
 @pytest.mark.processes
-async def test_a_user_is_forgotten_with_jobs_and_session(bots: Bots) -> None:
+async def test_forget_deletes_the_jobs_and_session_of_a_user(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         await post(gateway, "echo", update(1, chat=7, user=7))
         await post(gateway, "echo", update(2, chat=-5, user=7))
         await post(gateway, "echo", update(3, chat=-5, user=8))
-        await gateway.storage.start_session(7, 2**60, Silence())
+        await gateway.storage.start_session(7, 2**60, NoReply())
         env = {**os.environ, **bots.environment(ECHO)}
         assert (await run(bots, "jobs", "forget", "--user"))[0] == 2
         command = [sys.executable, "-m", "telegram_gateway", "jobs", "forget", "--user", "7"]
@@ -119,23 +119,23 @@ async def test_a_user_is_forgotten_with_jobs_and_session(bots: Bots) -> None:
     assert [said["chat_id"] for _, _, said in bots.api.calls] == [-5]
 
 
-async def test_telegrams_view_of_a_webhook_is_shown(bots: Bots) -> None:
+async def test_the_webhook_status_is_exported_as_metrics(bots: Bots) -> None:
     bots.api.webhook = {"last_error_date": 1_700_000_000, "last_error_message": "Bad Gateway"}
     bots.api.updates = [{"update_id": 1}]
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
-        told: dict[str, float] = {}
+        logged: dict[str, float] = {}
         for _ in range(2):
-            await read_webhook(gateway, gateway.bots[0], told)
+            await read_webhook(gateway, gateway.bots[0], logged)
         bots.api.refusal = 401
-        await read_webhook(gateway, gateway.bots[0], told)
-    page = gateway.counters.page()
+        await read_webhook(gateway, gateway.bots[0], logged)
+    page = gateway.counters.render()
     assert 'gateway_webhook_pending_updates{bot="echo"} 1\n' in page
     assert 'gateway_webhook_last_error_timestamp_seconds{bot="echo"} 1700000000\n' in page
-    assert told == {"echo": 1_700_000_000}
+    assert logged == {"echo": 1_700_000_000}
 
 
-async def test_admin_pages_are_open_to_the_admins_token_only(bots: Bots) -> None:
+async def test_admin_pages_need_the_admin_token(bots: Bots) -> None:
     for variable, token, code in (
         ("", "an-admin-token-of-ours", 404),
         ("an-admin-token-of-ours", "another-token", 401),
@@ -173,7 +173,7 @@ async def test_mission_control_finds_an_update_by_bot_chat_and_number(bots: Bots
             assert len(answer.json()["rows"]) == found, (tag, answer.text)
 
 
-async def test_workers_beat_as_often_as_told(bots: Bots) -> None:
+async def test_workers_use_the_configured_heartbeat_interval(bots: Bots) -> None:
     gateway = bots.gateway(ECHO, LEASE="600s", HEARTBEAT="100ms")
     assert gateway.forge is not None
     seen: set[int] = set()
@@ -184,7 +184,7 @@ async def test_workers_beat_as_often_as_told(bots: Bots) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_an_update_that_hangs_is_given_up_and_tried_again(
+async def test_an_update_that_hangs_times_out_and_is_retried(
     bots: Bots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, tries = Echo.answer, list[int]()
@@ -205,7 +205,7 @@ async def test_an_update_that_hangs_is_given_up_and_tried_again(
 
 
 @pytest.mark.processes
-async def test_a_polling_process_stops_when_asked(bots: Bots, tmp_path: Path) -> None:
+async def test_a_polling_process_stops_on_sigterm(bots: Bots, tmp_path: Path) -> None:
     bots.api.updates = [{"update_id": 5, "message": {"chat": {"id": 7}, "text": "fetched"}}]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -226,7 +226,7 @@ async def test_a_polling_process_stops_when_asked(bots: Bots, tmp_path: Path) ->
             await process.wait()
 
 
-async def test_polling_goes_through_the_same_door(bots: Bots) -> None:
+async def test_polling_stores_updates_once_and_confirms_them(bots: Bots) -> None:
     bots.api.updates = [
         {"update_id": number, "message": {"chat": {"id": 7}, "text": str(number)}}
         for number in (11, 12, 11)
@@ -248,7 +248,7 @@ async def test_polling_goes_through_the_same_door(bots: Bots) -> None:
     assert bots.api.texts() == ["11", "12"]
 
 
-async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots: Bots) -> None:
+async def test_the_janitor_purges_done_jobs_and_keeps_dead_ones_and_dedupe_keys(bots: Bots) -> None:
     bots.api.faults.append((403, {"description": "blocked"}))
     gateway = bots.gateway(ECHO, QUEUE_DONE_RETENTION="1h")
     assert gateway.forge is not None
@@ -261,10 +261,10 @@ async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots
             await post(gateway, "echo", update(2, "is sent"))
             assert (await gateway.forge.drain()).ran == 0
             janitor = Janitor(gateway.forge, gateway.settings, gateway.storage, gateway.counters)
-            await janitor.once()
+            await janitor.run_once()
             assert gateway.counters.value("gateway_janitor_total", step="purged") == 1
             time.advance("2h")
-            await janitor.once()
+            await janitor.run_once()
             assert gateway.counters.value("gateway_janitor_total", step="purged") == 3
             store = await gateway.forge.aready()
             counts = await store.metrics.counts()
@@ -273,7 +273,7 @@ async def test_the_janitor_removes_done_jobs_keeps_dead_ones_and_their_keys(bots
     assert bots.api.texts() == ["is sent"]
 
 
-async def test_a_step_of_the_janitor_that_fails_does_not_stop_the_others(
+async def test_a_failing_janitor_step_does_not_stop_the_others(
     bots: Bots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = bots.gateway(ECHO)
@@ -290,15 +290,15 @@ async def test_a_step_of_the_janitor_that_fails_does_not_stop_the_others(
             done.append("works")
             return 1
 
-        monkeypatch.setattr(janitor, "_purged", fails)
-        monkeypatch.setattr(janitor, "_recovered", works)
-        monkeypatch.setattr(janitor, "_forgotten", works)
-        await janitor.once()
+        monkeypatch.setattr(janitor, "_purge_jobs", fails)
+        monkeypatch.setattr(janitor, "_recover_jobs", works)
+        monkeypatch.setattr(janitor, "_purge_storage", works)
+        await janitor.run_once()
     assert done == ["purged", "works", "works"]
     assert gateway.counters.value("gateway_janitor_total", step="forgotten") == 1
 
 
-async def test_readiness_follows_database_and_stop(bots: Bots) -> None:
+async def test_readiness_depends_on_database_workers_and_draining(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         code, text = await _ready(gateway)
@@ -306,7 +306,7 @@ async def test_readiness_follows_database_and_stop(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running():
         async with asyncio.timeout(60):
-            # Its look at the database has a second, which a busy machine may not grant.
+            # The database check has a time limit of a second, which a busy machine may exceed.
             while (found := await _ready(gateway))[0] != 200:
                 await asyncio.sleep(0.05)
         assert found[1] == "ok not draining\nok database answers\nok workers run\n"
@@ -318,10 +318,10 @@ async def test_readiness_follows_database_and_stop(bots: Bots) -> None:
 
 
 @pytest.mark.processes
-async def test_a_process_serves_takes_an_update_and_stops(bots: Bots, tmp_path: Path) -> None:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
+async def test_a_process_serves_an_update_and_stops_on_sigterm(bots: Bots, tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     env = {**os.environ, **bots.environment(ECHO, LISTEN=f"127.0.0.1:{port}", LOG_LEVEL="debug")}
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(

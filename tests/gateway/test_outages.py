@@ -1,4 +1,4 @@
-"""Telegram out of reach, messages it never takes, and connections it closes."""
+"""Outages of Telegram, messages that always fail, and connections that Telegram closes."""
 
 import asyncio
 import socket
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from forge_jobs.testing import frozen
-from telegram_gateway.bot_api import NotReached, Unreachable
+from telegram_gateway.bot_api import NoResponse, RequestNotSent
 from telegram_gateway.fake import FakeTelegram
-from telegram_gateway.fake.server import asgi
-from telegram_gateway.fake.server import served as served_at
+from telegram_gateway.fake.server import asgi_app
+from telegram_gateway.fake.server import serve_app as serve_at
 from tests.gateway.conftest import TOKEN, Bots, post, update
 from tests.gateway.fake_api import FakeApi
 
@@ -29,7 +29,7 @@ MAX_CHAT_WAITS_S = 9 * 60
 # ---------------------------------------------------------------------- messages
 
 
-async def test_a_message_that_telegram_never_takes_holds_its_chat_for_minutes_only(
+async def test_a_message_that_always_fails_blocks_its_chat_for_minutes_only(
     bots: Bots,
 ) -> None:
     gateway = bots.gateway(ECHO)
@@ -51,7 +51,7 @@ async def test_a_message_that_telegram_never_takes_holds_its_chat_for_minutes_on
     assert waited_s > 5 * 60
 
 
-async def test_hours_without_any_answer_cost_no_message(bots: Bots) -> None:
+async def test_hours_of_502_lose_no_message(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
@@ -63,18 +63,18 @@ async def test_hours_without_any_answer_cost_no_message(bots: Bots) -> None:
                 await gateway.forge.drain()
                 time.advance("15m")
             bots.api.refusal = 0
-            # Nobody has to wait for minutes once Telegram is back.
+            # Messages are sent within ten seconds once Telegram is available again.
             time.advance(11)
             await gateway.forge.drain()
     assert bots.api.texts() == ["0", "1", "2"]
 
 
-async def test_hours_without_a_connection_cost_no_message(tmp_path: Path) -> None:
+async def test_hours_without_a_connection_lose_no_message(tmp_path: Path) -> None:
     fake = FakeTelegram()
     bot = fake.bot(TOKEN.format(number=101))
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        bots = Bots(FakeApi(f"http://127.0.0.1:{place.getsockname()[1]}"), tmp_path)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        bots = Bots(FakeApi(f"http://127.0.0.1:{listener.getsockname()[1]}"), tmp_path)
         gateway = bots.gateway(ECHO)
         assert gateway.forge is not None
         with frozen(gateway.forge, at=NOW) as time:
@@ -85,7 +85,7 @@ async def test_hours_without_a_connection_cost_no_message(tmp_path: Path) -> Non
                 for _ in range(12):
                     await gateway.forge.drain()
                     time.advance("15m")
-                async with served_at(asgi(fake), place):
+                async with serve_at(asgi_app(fake), listener):
                     time.advance(11)
                     await gateway.forge.drain()
     assert bot.chat(7).texts() == ["0", "1", "2"]
@@ -95,16 +95,16 @@ async def test_hours_without_a_connection_cost_no_message(tmp_path: Path) -> Non
 
 
 @dataclass
-class Closing:
-    """A Bot API that keeps connections, and closes them when it likes.
+class ClosingServer:
+    """A Bot API with keep-alive connections that the test can close.
 
-    ``rude``: the next request is read to its end and gets no answer.
+    ``drop_next``: the next request is read completely and gets no response.
     """
 
     port: int = 0
     connections: int = 0
     requests: int = 0
-    rude: bool = False
+    drop_next: bool = False
     idle: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,7 +118,7 @@ class Closing:
                 length = next(line for line in lines if line.startswith(b"content-length:"))
                 await reader.readexactly(int(length.split(b":")[1]))
                 self.requests += 1
-                if self.rude:
+                if self.drop_next:
                     return
                 body = b'{"ok": true, "result": {}}'
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
@@ -136,8 +136,8 @@ class Closing:
 
 
 @asynccontextmanager
-async def closing() -> AsyncIterator[Closing]:
-    made = Closing()
+async def closing_server() -> AsyncIterator[ClosingServer]:
+    made = ClosingServer()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:
@@ -148,8 +148,8 @@ async def closing() -> AsyncIterator[Closing]:
         await server.wait_closed()
 
 
-async def test_a_connection_that_telegram_closed_is_not_used_again(tmp_path: Path) -> None:
-    async with closing() as api:
+async def test_a_connection_closed_by_telegram_is_not_reused(tmp_path: Path) -> None:
+    async with closing_server() as api:
         gateway = Bots(FakeApi(f"http://127.0.0.1:{api.port}"), tmp_path).gateway(ECHO)
         (bot,) = gateway.bots
         for _ in range(3):
@@ -159,25 +159,25 @@ async def test_a_connection_that_telegram_closed_is_not_used_again(tmp_path: Pat
         await gateway.api.close()
 
 
-async def test_a_lost_answer_is_no_proof_that_nothing_was_sent(tmp_path: Path) -> None:
-    async with closing() as api:
+async def test_a_lost_response_is_not_reported_as_not_sent(tmp_path: Path) -> None:
+    async with closing_server() as api:
         gateway = Bots(FakeApi(f"http://127.0.0.1:{api.port}"), tmp_path).gateway(ECHO)
         (bot,) = gateway.bots
         await gateway.api.call(bot, "sendMessage", {"text": "answered"})
-        api.rude = True
-        with pytest.raises(Unreachable) as lost:
+        api.drop_next = True
+        with pytest.raises(NoResponse) as lost:
             await gateway.api.call(bot, "sendMessage", {"text": "not answered"})
-        assert not isinstance(lost.value, NotReached)
+        assert not isinstance(lost.value, RequestNotSent)
         assert api.requests == 2
         await gateway.api.close()
 
 
-async def test_no_connection_is_proof_that_nothing_was_sent(tmp_path: Path) -> None:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        base = f"http://127.0.0.1:{place.getsockname()[1]}"
+async def test_a_refused_connection_is_reported_as_not_sent(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        base = f"http://127.0.0.1:{listener.getsockname()[1]}"
         gateway = Bots(FakeApi(base), tmp_path).gateway(ECHO)
         (bot,) = gateway.bots
-        with pytest.raises(NotReached, match=r"^sendMessage: ConnectError$"):
+        with pytest.raises(RequestNotSent, match=r"^sendMessage: ConnectError$"):
             await gateway.api.call(bot, "sendMessage", {"text": "never"})
         await gateway.api.close()

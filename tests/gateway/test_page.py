@@ -1,4 +1,4 @@
-"""Every test that the gateway's page names exists."""
+"""Every test that docs/gateway.md names exists."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The gateway is an application like anybody's: it takes what forge_jobs exports, nothing else."""
+"""The gateway uses only exported names of forge_jobs, like any application."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import forge_jobs
 import forge_jobs.web
 
 
-def test_the_gateway_takes_exported_names_only(project_root: Path) -> None:
+def test_the_gateway_imports_exported_names_only(project_root: Path) -> None:
     files = sorted((project_root / "src" / "telegram_gateway").rglob("*.py"))
     public = {"forge_jobs": forge_jobs.__all__, "forge_jobs.web": forge_jobs.web.__all__}
     taken = 0

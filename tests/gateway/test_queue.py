@@ -1,5 +1,5 @@
-"""Through the queue, on SQLite and Postgres: retries to the second, one notice per death, order,
-floods, expiry."""
+"""Queued bots on SQLite and Postgres: retry times, one notice per dead update, order, 429,
+expiry."""
 
 import asyncio
 import json
@@ -29,8 +29,8 @@ async def bots(tmp_path: Path, store_url: str) -> AsyncIterator[Bots]:
 
 @pytest.fixture
 async def back() -> AsyncIterator[Backend]:
-    async with backend() as made:
-        yield made
+    async with backend() as make_gateway:
+        yield make_gateway
 
 
 def http_bot(back: Backend, more: str = "") -> str:
@@ -40,46 +40,46 @@ def http_bot(back: Backend, more: str = "") -> str:
     )
 
 
-def made(bots: Bots, text: str) -> Gateway:
+def make_gateway(bots: Bots, text: str) -> Gateway:
     return bots.gateway(text, SIGNING="whsec_" + "QUJD" * 10)
 
 
-async def drained(gateway: Gateway) -> int:
+async def drain(gateway: Gateway) -> int:
     assert gateway.forge is not None
     return (await gateway.forge.drain()).ran
 
 
-async def times_of_tries(gateway: Gateway, time: Time, back: Backend, tries: int) -> list[float]:
-    """When the service was asked, in seconds after the first look; each step is one second."""
+async def times_of_attempts(gateway: Gateway, time: Time, back: Backend, tries: int) -> list[float]:
+    """When the service was called, in seconds since the start; checks that no call is early."""
     found: list[float] = []
     start = time.now()
     while len(found) < tries:
         before = len(back.got)
-        await drained(gateway)
+        await drain(gateway)
         if len(back.got) > before:
             found.append((time.now() - start).total_seconds())
         waits = {1: 30, 2: 120, 3: 600, 4: 3_600}.get(len(found), 0)
         if len(found) < tries:
             time.advance(waits - 1)
-            assert await drained(gateway) == 0, "it came too early"
+            assert await drain(gateway) == 0, "the retry ran too early"
             time.advance(1)
     return found
 
 
-async def test_retries_come_at_the_exact_times_then_death_and_one_notice(
+async def test_retries_run_at_the_exact_times_then_dead_and_one_notice(
     bots: Bots, back: Backend
 ) -> None:
     back.say(500)
-    gateway = made(bots, http_bot(back))
+    gateway = make_gateway(bots, http_bot(back))
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
         async with gateway.running(workers=False):
             await post(gateway, "back", update(1))
-            times = await times_of_tries(gateway, time, back, 5)
+            times = await times_of_attempts(gateway, time, back, 5)
             assert times == [0, 30, 150, 750, 4_350]
-            await drained(gateway)
+            await drain(gateway)
             time.advance("2h")
-            assert await drained(gateway) == 0
+            assert await drain(gateway) == 0
     assert [headers["x-attempt"] for headers, _ in back.got] == ["1", "2", "3", "4", "5"]
     assert {headers["webhook-id"] for headers, _ in back.got} == {"102-1"}
     [notice] = bots.api.texts()
@@ -87,20 +87,20 @@ async def test_retries_come_at_the_exact_times_then_death_and_one_notice(
     assert "500" not in notice
 
 
-async def test_the_largest_update_dies_like_any_other(bots: Bots, back: Backend) -> None:
+async def test_the_largest_update_gets_a_dead_notice(bots: Bots, back: Backend) -> None:
     back.say(422)
-    gateway = made(bots, http_bot(back, ", deadMessage: dead"))
+    gateway = make_gateway(bots, http_bot(back, ", deadMessage: dead"))
     body = update(1, "x" * ((1 << 20) - 300))
     async with gateway.running(workers=False):
         assert (await post(gateway, "back", body)).status_code == 200
-        await drained(gateway)
+        await drain(gateway)
     assert [got for _, got in back.got] == [body]
     assert bots.api.texts() == ["dead"]
 
 
-async def test_two_workers_tell_of_each_death_once(bots: Bots, back: Backend) -> None:
+async def test_two_workers_send_one_notice_per_dead_update(bots: Bots, back: Backend) -> None:
     back.say(422)
-    one, two = made(bots, http_bot(back)), made(bots, http_bot(back))
+    one, two = make_gateway(bots, http_bot(back)), make_gateway(bots, http_bot(back))
     async with one.running(), two.running():
         for number in range(20):
             gateway = (one, two)[number % 2]
@@ -137,52 +137,52 @@ async def test_two_workers_tell_of_each_death_once(bots: Bots, back: Backend) ->
         ),
     ],
 )  # fmt: skip
-async def test_the_service_s_answer_decides(
+async def test_the_answer_of_the_service_decides_the_outcome(
     bots: Bots, back: Backend, status: int, body: bytes, headers: dict[str, str], sent: list[str]
 ) -> None:
     back.say(status, body, **headers)
-    gateway = made(bots, http_bot(back, ", deadMessage: dead"))
+    gateway = make_gateway(bots, http_bot(back, ", deadMessage: dead"))
     async with gateway.running(workers=False):
         await post(gateway, "back", update(1, "é ✓"))
-        await drained(gateway)
+        await drain(gateway)
     assert bots.api.texts() == sent
     assert [body for _, body in back.got] == [update(1, "é ✓")]
 
 
-async def test_a_service_that_asks_for_patience_gets_it(bots: Bots, back: Backend) -> None:
+async def test_retry_after_of_the_service_is_obeyed(bots: Bots, back: Backend) -> None:
     back.say(503, retry_after="300")
     back.say(200, b'{"text": "ok"}')
-    gateway = made(bots, http_bot(back))
+    gateway = make_gateway(bots, http_bot(back))
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
         async with gateway.running(workers=False):
             await post(gateway, "back", update(1))
-            await drained(gateway)
+            await drain(gateway)
             time.advance(299)
-            assert await drained(gateway) == 0
+            assert await drain(gateway) == 0
             time.advance(1)
-            await drained(gateway)
+            await drain(gateway)
     assert bots.api.texts() == ["ok"]
 
 
-async def test_a_dead_service_holds_updates_back_without_costing_attempts(
+async def test_the_open_breaker_delays_updates_without_spending_attempts(
     bots: Bots, back: Backend
 ) -> None:
     back.say(500)
-    gateway = made(bots, http_bot(back))
+    gateway = make_gateway(bots, http_bot(back))
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW):
         async with gateway.running(workers=False):
             for number in range(30):
                 await post(gateway, "back", update(number, chat=number + 1))
-            await drained(gateway)
+            await drain(gateway)
             queue = gateway.runtimes["back"].queue
             assert queue is not None
             assert queue.breaker.is_open
     assert 10 <= len(back.got) < 25
 
 
-async def test_answers_of_one_chat_keep_their_order_over_a_flood(bots: Bots) -> None:
+async def test_replies_of_one_chat_keep_their_order_after_a_429(bots: Bots) -> None:
     bots.api.faults.append((429, {"description": "slow", "parameters": {"retry_after": 7}}))
     gateway = bots.gateway(ECHO)
     assert gateway.forge is not None
@@ -191,18 +191,18 @@ async def test_answers_of_one_chat_keep_their_order_over_a_flood(bots: Bots) -> 
         async with gateway.running(workers=False):
             for number, text in enumerate(texts):
                 await post(gateway, "echo", update(number, text))
-            await drained(gateway)
+            await drain(gateway)
             assert bots.api.texts() == []
             time.advance(6.9)
-            await drained(gateway)
+            await drain(gateway)
             assert bots.api.texts() == []
             for _ in range(20):
                 time.advance(1)
-                await drained(gateway)
+                await drain(gateway)
     assert bots.api.texts() == texts
 
 
-async def test_a_refused_message_dies_and_the_next_one_goes(bots: Bots) -> None:
+async def test_a_refused_message_is_dead_and_the_next_one_is_sent(bots: Bots) -> None:
     bots.api.faults = deque([(403, {"description": "blocked"}), (502, {}), (401, {})])
     gateway = bots.gateway(ECHO)
     assert gateway.forge is not None
@@ -210,44 +210,44 @@ async def test_a_refused_message_dies_and_the_next_one_goes(bots: Bots) -> None:
         async with gateway.running(workers=False):
             for number in range(3):
                 await post(gateway, "echo", update(number, str(number)))
-            await drained(gateway)
+            await drain(gateway)
             for _ in range(10):
                 time.advance("5m")
-                await drained(gateway)
+                await drain(gateway)
     assert bots.api.texts() == ["1", "2"]
 
 
-async def test_a_group_that_moved_is_found_again(bots: Bots) -> None:
+async def test_a_migrated_group_gets_the_message(bots: Bots) -> None:
     moved = {"description": "upgraded", "parameters": {"migrate_to_chat_id": -1007}}
     bots.api.faults.append((400, moved))
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         await post(gateway, "echo", update(1, "x", chat=-7))
-        await drained(gateway)
+        await drain(gateway)
     assert [said["chat_id"] for _, _, said in bots.api.calls] == [-1007]
 
 
-async def test_strict_waits_for_its_head_and_stop_overtakes(bots: Bots, back: Backend) -> None:
+async def test_strict_order_waits_for_a_retry_and_stop_overtakes(bots: Bots, back: Backend) -> None:
     back.say(500)
     back.say(200, b'{"text": "ok"}')
-    gateway = made(bots, http_bot(back, ", ordering: strict, overtaking: [/stop]"))
+    gateway = make_gateway(bots, http_bot(back, ", ordering: strict, overtaking: [/stop]"))
     assert gateway.forge is not None
     with frozen(gateway.forge, at=NOW) as time:
         async with gateway.running(workers=False):
             await post(gateway, "back", update(1, "first"))
-            await drained(gateway)
+            await drain(gateway)
             await post(gateway, "back", update(2, "second"))
             await post(gateway, "back", update(3, "/stop@mybot now"))
-            await drained(gateway)
+            await drain(gateway)
             assert _ids(back) == [1, 3]
             time.advance(30)
-            await drained(gateway)
+            await drain(gateway)
     assert _ids(back) == [1, 3, 1, 2]
 
 
-async def test_what_came_too_late_is_closed_without_a_try(bots: Bots, back: Backend) -> None:
+async def test_an_expired_update_is_not_run(bots: Bots, back: Backend) -> None:
     back.say(200, b'{"text": "late"}')
-    gateway = made(bots, http_bot(back))
+    gateway = make_gateway(bots, http_bot(back))
     assert gateway.forge is not None
     inline = {"update_id": 9, "inline_query": {"id": "1", "from": {"id": 7}, "query": "x"}}
     with frozen(gateway.forge, at=NOW) as time:
@@ -256,11 +256,11 @@ async def test_what_came_too_late_is_closed_without_a_try(bots: Bots, back: Back
             old = int(NOW.timestamp()) - 86_000
             await post(gateway, "back", update(1, date=old))
             time.advance("10m")
-            await drained(gateway)
+            await drain(gateway)
     assert back.got == []
 
 
-async def test_a_program_answers(bots: Bots, tmp_path: Path) -> None:
+async def test_the_command_handler_replies(bots: Bots, tmp_path: Path) -> None:
     program = tmp_path / "bot.py"
     program.write_text(
         "import json\n"

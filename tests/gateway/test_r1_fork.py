@@ -1,4 +1,4 @@
-"""R1 for the gateway's own tables: no connection to their file crosses a fork."""
+"""R1 for the gateway's own tables: no connection to their file is open during a fork."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from telegram_gateway.storage.sqlite import SqliteGatewayStore
 
 @pytest.mark.processes
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="shows descriptors on Linux only")
-async def test_r1_the_gateways_connections_do_not_cross_a_fork(tmp_path: Path) -> None:
+async def test_r1_the_gateways_connections_are_not_inherited_by_a_fork(tmp_path: Path) -> None:
     file = tmp_path / "bots.db"
     with closing(sqlite3.connect(file)) as made:
         made.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -50,7 +50,7 @@ def is_open(file: Path) -> bool:
 
 
 def write(storage: SqliteGatewayStore) -> int:
-    # The loop of the parent runs on this thread: another one is needed for a loop of our own.
+    # The parent's event loop runs on this thread, so a new loop needs another thread.
     def run() -> None:
         asyncio.run(storage.quarantine("a", 2, b"2"))
 

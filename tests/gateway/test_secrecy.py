@@ -12,14 +12,14 @@ import httpx2
 import pytest
 
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.masking import Mask, log_to
-from tests.gateway import searching
+from telegram_gateway.masking import Mask, configure_logging
+from tests.gateway import secret_search
 from tests.gateway.backend import Backend, backend
 from tests.gateway.conftest import Bots, post, update
 from tests.gateway.fake_api import fake_api, until
 
 TOKENS = {slug: f"{900 + place}:AAplanted{slug}token_{'xyz' * 8}{place}"
-          for place, slug in enumerate(("echo", "back", "door", "access"))}  # fmt: skip
+          for place, slug in enumerate(("echo", "back", "inline", "access"))}  # fmt: skip
 SECRETS = {slug: f"planted-secret-of-{slug}-{'q' * 24}" for slug in TOKENS}
 OLD = "planted-old-secret-" + "r" * 24
 KEYS = [f"planted-signing-key-{number}".encode() * 2 for number in range(2)]
@@ -50,13 +50,13 @@ def output() -> Iterator[io.StringIO]:
     root.setLevel(before)
 
 
-def planted(bots: Bots, back: Backend) -> Gateway:
+def gateway_with_planted_secrets(bots: Bots, back: Backend) -> Gateway:
     target = f"{{url: '{back.url}', network: private, signingSecretEnv: SIGNING, timeout: 5s}}"
     text = f"""
 bots:
   access: {{handler: auth}}
   echo: {{handler: echo, async: true, requireAuth: false}}
-  door: {{handler: echo, requireAuth: false}}
+  inline: {{handler: echo, requireAuth: false}}
   back: {{handler: http, async: true, requireAuth: false, maxAttempts: 1, http: {target}}}
 """
     variables = {f"BOT_{slug.upper()}_TOKEN": token for slug, token in TOKENS.items()}
@@ -71,11 +71,11 @@ bots:
     )
 
 
-async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
-    """Everything that could spill something: good and bad updates, codes, errors that repeat it."""
+async def exercise_everything(gateway: Gateway, bots: Bots, back: Backend) -> None:
+    """Exercise everything that could leak: valid and invalid updates, codes, errors."""
     back.say(500, TOKENS["back"].encode())
     bots.api.faults.append((403, {"description": f"bad {TOKENS['echo']} {SECRETS['echo']}"}))
-    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['door']}"}))
+    bots.api.faults.append((502, {"description": f"proxy of {TOKENS['inline']}"}))
     numbers = iter(range(1, 100))
 
     async def say(slug: str, text: str, secret: str | None = None, **more: Any) -> int:
@@ -84,13 +84,13 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
         return (await post(gateway, slug, body, **sent)).status_code
 
     assert await say("echo", "first, refused by Telegram") == 200
-    assert await say("door", "refused, too") == 200
+    assert await say("inline", "refused, too") == 200
     assert await say("echo", CANARY) == 200
     assert await say("echo", "with the old one", OLD) == 200
     assert await say("echo", f"my code is {AUTH}") == 200
     assert await say("back", "a reply", reply_to_message={"text": f"/auth {AUTH}"}) == 200
     assert await say("back", CANARY) == 200
-    for slug, code in zip(("access", "echo", "door"), WRONG_CODES, strict=False):
+    for slug, code in zip(("access", "echo", "inline"), WRONG_CODES, strict=False):
         assert await say(slug, f"/auth {code}", chat=8, user=8) == 200
         assert await say(slug, f" /AUTH@Bot {code}", chat=8, user=8) == 200
         assert await say(slug, f"/auth {AUTH}") == 200
@@ -104,7 +104,7 @@ async def busy(gateway: Gateway, bots: Bots, back: Backend) -> None:
 
 
 async def read_everything(gateway: Gateway) -> dict[str, bytes]:
-    """Every page and every answer that can be reached from the first ones by following links."""
+    """Crawl every page and API response that can be reached by links."""
     found: dict[str, bytes] = {}
     transport = httpx2.ASGITransport(app=gateway.app)
     headers = {"authorization": f"Bearer {ADMIN}", "accept": "*/*"}
@@ -133,24 +133,24 @@ async def read_everything(gateway: Gateway) -> dict[str, bytes]:
     return found
 
 
-async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
+async def test_a_run_at_debug_level_leaks_no_planted_secret(
     bots: Bots, tmp_path: Path, output: io.StringIO, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert len(set(PLANTED)) >= 20
     async with backend() as back:
-        gateway = planted(bots, back)
-        log_to(output, gateway.mask, level="debug", as_json=False)
+        gateway = gateway_with_planted_secrets(bots, back)
+        configure_logging(output, gateway.mask, level="debug", as_json=False)
         async with gateway.running():
-            await gateway.greet()
-            await busy(gateway, bots, back)
+            await gateway.check_tokens()
+            await exercise_everything(gateway, bots, back)
             pages = await read_everything(gateway)
             stored = (
-                searching.files(tmp_path)
+                secret_search.files(tmp_path)
                 if bots.url.startswith("sqlite")
-                else await searching.tables(bots.url)
+                else await secret_search.tables(bots.url)
             )
     written = capfd.readouterr()
-    schemas = {
+    sources = {
         **pages,
         "the log": output.getvalue().encode(),
         "standard output": written.out.encode(),
@@ -158,24 +158,24 @@ async def test_a_run_at_debug_level_shows_none_of_what_was_planted(
         "the database": stored,
         "the settings": repr((gateway.settings, gateway.bots)).encode(),
     }
-    assert searching.leaks(schemas, PLANTED) == []
-    # What is searched like this would be found.
+    assert secret_search.leaks(sources, PLANTED) == []
+    # The search works: an ordinary word is found.
     assert "DEBUG" in output.getvalue()
-    assert searching.holds(stored, CANARY)
+    assert secret_search.contains_secret(stored, CANARY)
     assert len(pages) > 30
     assert any(b"update.echo.echo" in page for page in pages.values())
 
 
-def test_a_secret_is_found_in_every_shape() -> None:
+def test_the_search_finds_a_secret_in_every_encoding() -> None:
     secret = "planted-secret-9f"
     for ahead in range(4):
         packed = base64.b64encode(b"x" * ahead + secret.encode() + b"yz")
-        assert searching.holds(b"..." + packed, secret)
-    assert searching.holds(secret.encode().hex().encode(), secret)
-    assert not searching.holds(base64.b64encode(b"planted-secret-8e"), secret)
+        assert secret_search.contains_secret(b"..." + packed, secret)
+    assert secret_search.contains_secret(secret.encode().hex().encode(), secret)
+    assert not secret_search.contains_secret(base64.b64encode(b"planted-secret-8e"), secret)
 
 
-def test_tokens_are_hidden_in_any_text() -> None:
+def test_tokens_are_masked_in_any_text() -> None:
     mask = Mask(["a-secret-of-mine"])
     shown = mask(
         "POST https://api/bot123456:AAabcdefghijklmnopqrstuvwxyz_1234/getMe a-secret-of-mine"

@@ -20,6 +20,6 @@ def test_the_published_example() -> None:
     assert first != second
 
 
-def test_what_is_no_secret_is_refused() -> None:
+def test_an_invalid_signing_secret_is_refused() -> None:
     for text in ("", "whsec_", "whsec_short", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_é"):
         assert read_signing_secret(text) is None

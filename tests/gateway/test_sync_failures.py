@@ -1,5 +1,5 @@
-"""Bots at the door, with a store beside them: an update whose handling failed, for whatever reason,
-is handled when it comes again; one that was answered is a duplicate."""
+"""Inline bots with a store: an update whose handling failed, for whatever reason, is handled when
+it is redelivered; one that was handled is a duplicate."""
 
 import asyncio
 import sqlite3
@@ -12,21 +12,21 @@ import pytest
 
 from forge_jobs import Closed, Dead, Failed, Snooze, Throttled, Unavailable, Unknown
 from forge_jobs.testing import frozen
-from telegram_gateway.bot_api import ApiError, NotReached, Unreachable
+from telegram_gateway.bot_api import ApiError, NoResponse, RequestNotSent
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.storage.webhook_cache import AGAIN_AFTER_S
+from telegram_gateway.storage.webhook_cache import STORE_RETRY_S
 from tests.gateway.conftest import AUTH_SECRET, Bots, post, update
 
 BOTS = """bots:
-  door: {handler: echo, requireAuth: false}
+  inline: {handler: echo, requireAuth: false}
   back: {handler: echo, requireAuth: false, syncFailure: redeliver}
   echo: {handler: echo}
   access: {handler: auth}
 """
 
 
-class Gone(BaseException):
-    """Nothing that anybody catches."""
+class UncaughtError(BaseException):
+    """An error that no code catches."""
 
 
 FAILURES = {
@@ -40,16 +40,16 @@ FAILURES = {
     "time": TimeoutError(),
     "a bug": RuntimeError("a bug"),
     "cancelled": asyncio.CancelledError(),
-    "gone": Gone(),
+    "gone": UncaughtError(),
     "failed": Failed("failed"),
     "dead": Dead("dead"),
     "snooze": Snooze(3_600),
     "throttled": Throttled(3_600),
 }
 OUTCOMES = ("failed", "dead", "snooze", "throttled")
-OF_TELEGRAM = {
-    "not reached": NotReached("sendMessage: ConnectError"),
-    "unreachable": Unreachable("sendMessage: ReadError"),
+TELEGRAM_FAILURES = {
+    "not reached": RequestNotSent("sendMessage: ConnectError"),
+    "unreachable": NoResponse("sendMessage: ReadError"),
     "refused": ApiError(400, "no"),
     "flood": ApiError(429, "slow down", retry_after_s=0.01),
     "broken": ApiError(500, "oops"),
@@ -57,8 +57,8 @@ OF_TELEGRAM = {
 
 
 @dataclass
-class Fault:
-    """Takes the place of a coroutine function: fails for as long as ``error`` is set."""
+class FailingCall:
+    """Replaces a coroutine function: raises ``error`` while it is set."""
 
     whole: Callable[..., Awaitable[Any]]
     error: BaseException | None = None
@@ -74,8 +74,8 @@ class Fault:
         raise self.error
 
 
-def at(part: Any, name: str) -> Fault:
-    fault = Fault(getattr(part, name))
+def replace_call(part: Any, name: str) -> FailingCall:
+    fault = FailingCall(getattr(part, name))
     setattr(part, name, fault)
     return fault
 
@@ -87,20 +87,22 @@ async def gateway(bots: Bots, store_url: str) -> AsyncIterator[Gateway]:
         yield made
 
 
-async def told(gateway: Gateway, slug: str, body: bytes) -> int | str:
-    """The answer's status, or what came out instead of an answer."""
+async def post_result(gateway: Gateway, slug: str, body: bytes) -> int | str:
+    """The status of the response, or the name of the error."""
     try:
         return (await post(gateway, slug, body)).status_code
-    except (Exception, asyncio.CancelledError, Gone) as error:
+    except (Exception, asyncio.CancelledError, UncaughtError) as error:
         return type(error).__name__
 
 
-async def again_as_if_new(bots: Bots, gateway: Gateway, slug: str, body: bytes, text: str) -> None:
-    """It comes again and is answered; once more, and it is a duplicate."""
+async def redeliver_and_check(
+    bots: Bots, gateway: Gateway, slug: str, body: bytes, text: str
+) -> None:
+    """The first redelivery is handled, the second one is a duplicate."""
     before = bots.api.texts().count(text)
     wanted = {outcome: outcomes(gateway, slug, outcome) + 1 for outcome in ("handled", "duplicate")}
     for _ in range(2):
-        assert await told(gateway, slug, body) == 200
+        assert await post_result(gateway, slug, body) == 200
         assert bots.api.texts().count(text) == before + 1, text
     assert {outcome: outcomes(gateway, slug, outcome) for outcome in wanted} == wanted
 
@@ -114,104 +116,102 @@ def numbered(failures: Iterable[str]) -> Iterator[tuple[int, str]]:
     return enumerate(failures, start=100)
 
 
-@pytest.mark.parametrize("slug", ["door", "back"])
-async def test_g1_a_handler_that_failed_gets_the_update_again(
+@pytest.mark.parametrize("slug", ["inline", "back"])
+async def test_g1_an_update_whose_handler_failed_is_handled_when_redelivered(
     bots: Bots, gateway: Gateway, slug: str
 ) -> None:
-    fault = at(gateway.runtimes[slug].handler, "answer")
+    fault = replace_call(gateway.runtimes[slug].handler, "answer")
     for number, kind in numbered(FAILURES):
         body = update(number, kind, chat=number)
         fault.error, fault.met = FAILURES[kind], 0
-        first = await told(gateway, slug, body)
-        assert (first == 200) == (kind in OUTCOMES and slug == "door"), kind
+        first = await post_result(gateway, slug, body)
+        assert (first == 200) == (kind in OUTCOMES and slug == "inline"), kind
         assert fault.met == 1
         fault.error = None
-        await again_as_if_new(bots, gateway, slug, body, kind)
+        await redeliver_and_check(bots, gateway, slug, body, kind)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_g1_a_send_that_failed_is_made_again(
+async def test_g1_an_update_whose_send_failed_is_sent_when_redelivered(
     bots: Bots, gateway: Gateway, after: bool
 ) -> None:
-    """Before Telegram had the message, or after, when only its answer was lost."""
-    fault = at(gateway.api, "call")
+    """Before Telegram had the message, or after it, when only the response was lost."""
+    fault = replace_call(gateway.api, "call")
     fault.after = after
-    failures = {**FAILURES, **OF_TELEGRAM}
+    failures = {**FAILURES, **TELEGRAM_FAILURES}
     for number, kind in numbered(failures):
         body = update(number, kind, chat=number)
         fault.error, fault.met = failures[kind], 0
-        assert await told(gateway, "back", body) != 200, kind
+        assert await post_result(gateway, "back", body) != 200, kind
         assert fault.met > 0
         fault.error = None
         if kind == "flood":
             await asyncio.sleep(0.2)
-        await again_as_if_new(bots, gateway, "back", body, kind)
+        await redeliver_and_check(bots, gateway, "back", body, kind)
 
 
-async def test_g1_a_session_that_could_not_be_read_is_read_again(
+async def test_g1_a_session_that_could_not_be_read_is_read_when_redelivered(
     bots: Bots, gateway: Gateway
 ) -> None:
-    fault = at(gateway.storage, "session_until")
+    fault = replace_call(gateway.storage, "session_until")
     for number, kind in numbered(FAILURES):
         who = {"chat": number, "user": number}
         login = update(number, f"/auth {AUTH_SECRET}", **who)
-        assert await told(gateway, "access", login) == 200
+        assert await post_result(gateway, "access", login) == 200
         body = update(number, kind, **who)
         fault.error, fault.met = FAILURES[kind], 0
-        assert await told(gateway, "echo", body) != 200, kind
+        assert await post_result(gateway, "echo", body) != 200, kind
         assert fault.met == 1
         fault.error = None
-        await again_as_if_new(bots, gateway, "echo", body, kind)
+        await redeliver_and_check(bots, gateway, "echo", body, kind)
 
 
-async def test_g1_limits_that_cannot_be_asked_hold_nothing_up(bots: Bots, store_url: str) -> None:
+async def test_g1_send_limits_that_cannot_be_read_do_not_block(bots: Bots, store_url: str) -> None:
     gateway = bots.gateway(BOTS, DATABASE_URL=store_url)
     assert gateway.forge is not None
     with frozen(gateway.forge) as time:
         async with gateway.running(workers=False):
-            fault = at(gateway.storage, "take")
+            fault = replace_call(gateway.storage, "acquire")
             for number, kind in numbered(FAILURES):
-                time.advance(AGAIN_AFTER_S)
+                time.advance(STORE_RETRY_S)
                 body = update(number, kind, chat=number)
                 fault.error, fault.met = FAILURES[kind], 0
-                first = await told(gateway, "door", body)
+                first = await post_result(gateway, "inline", body)
                 assert fault.met == 1, kind
                 if isinstance(fault.error, Exception):
                     assert first == 200, kind
                     assert bots.api.texts().count(kind) == 1
-                    # For a while nobody asks again.
-                    assert await told(gateway, "door", update(number + 50, kind)) == 200
+                    # The store is not called again for STORE_RETRY_S.
+                    assert await post_result(gateway, "inline", update(number + 50, kind)) == 200
                     assert fault.met == 1
                 else:
                     fault.error = None
-                    await again_as_if_new(bots, gateway, "door", body, kind)
+                    await redeliver_and_check(bots, gateway, "inline", body, kind)
 
 
 @pytest.mark.parametrize("step", ["wrong_codes", "start_session"])
-async def test_g1_a_login_that_failed_is_tried_again(
+async def test_g1_a_failed_login_is_repeated_when_redelivered(
     bots: Bots, gateway: Gateway, step: str
 ) -> None:
-    fault = at(gateway.storage, step)
+    fault = replace_call(gateway.storage, step)
     kinds = [kind for kind in FAILURES if kind not in OUTCOMES]
     for number, kind in numbered(kinds):
         login = update(number, f"/auth {AUTH_SECRET}", chat=number, user=number)
         fault.error, fault.met = FAILURES[kind], 0
-        assert await told(gateway, "access", login) != 200, kind
+        assert await post_result(gateway, "access", login) != 200, kind
         assert fault.met == 1
         fault.error = None
         for _ in range(2):
-            assert await told(gateway, "access", login) == 200
+            assert await post_result(gateway, "access", login) == 200
     assert gateway.forge is not None
     await gateway.forge.drain()
     assert bots.api.texts() == ["You are logged in for 24 h."] * len(kinds)
 
 
-async def test_g1_an_update_that_is_still_being_handled_is_no_duplicate(
-    bots: Bots, gateway: Gateway
-) -> None:
-    """Telegram gave up on the first request and comes again; whatever the first one ends with."""
+async def test_g1_an_update_in_progress_is_not_a_duplicate(bots: Bots, gateway: Gateway) -> None:
+    """Telegram redelivers while the first request is still running, however that one ends."""
     begun, go_on = asyncio.Event(), asyncio.Event()
-    handler = gateway.runtimes["door"].handler
+    handler = gateway.runtimes["inline"].handler
     whole = handler.answer
     failing = [True, False]
 
@@ -226,27 +226,27 @@ async def test_g1_an_update_that_is_still_being_handled_is_no_duplicate(
     for ends in (503, 200):
         begun.clear()
         go_on.clear()
-        first = asyncio.create_task(told(gateway, "door", update(1, "hello")))
+        first = asyncio.create_task(post_result(gateway, "inline", update(1, "hello")))
         await begun.wait()
-        meanwhile = await post(gateway, "door", update(1, "hello"))
+        meanwhile = await post(gateway, "inline", update(1, "hello"))
         assert (meanwhile.status_code, meanwhile.headers["retry-after"]) == (503, "5")
         go_on.set()
         assert await first == ends
-    assert await told(gateway, "door", update(1, "hello")) == 200
+    assert await post_result(gateway, "inline", update(1, "hello")) == 200
     assert bots.api.texts() == ["hello"]
     assert failing == []
 
 
-async def test_g1_whenever_a_request_is_cancelled_its_update_is_not_lost(
+async def test_g1_an_update_is_not_lost_whenever_its_request_is_cancelled(
     bots: Bots, gateway: Gateway
 ) -> None:
-    """The server stops, or its client leaves: after so many turns of the loop, for all of them."""
-    assert await told(gateway, "access", update(1, f"/auth {AUTH_SECRET}")) == 200
+    """Cancel the request after every possible number of event loop iterations."""
+    assert await post_result(gateway, "access", update(1, f"/auth {AUTH_SECRET}")) == 200
     cancelled = answered_first = 0
     for turns in range(0, 300, 12):
         text, number = f"after {turns}", turns + 10
         body = update(number, text, chat=number)
-        task = asyncio.create_task(gateway.receiver.take(gateway.runtimes["echo"], body))
+        task = asyncio.create_task(gateway.receiver.receive(gateway.runtimes["echo"], body))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -254,20 +254,18 @@ async def test_g1_whenever_a_request_is_cancelled_its_update_is_not_lost(
         cancelled += isinstance(ended[0], asyncio.CancelledError)
         answered_first += text in bots.api.texts()
         for _ in range(2):
-            assert await told(gateway, "echo", body) == 200
-        # Twice if the request was cancelled between Telegram's answer and ours.
+            assert await post_result(gateway, "echo", body) == 200
+        # Twice if the request was cancelled between Telegram's response and mark_done.
         assert bots.api.texts().count(text) in (1, 2)
     assert cancelled > 3
     assert answered_first < 25
 
 
-async def test_g1_a_prompt_that_failed_is_sent_when_the_update_comes_again(
-    bots: Bots, gateway: Gateway
-) -> None:
-    fault = at(gateway.api, "call")
+async def test_g1_a_failed_prompt_is_sent_when_redelivered(bots: Bots, gateway: Gateway) -> None:
+    fault = replace_call(gateway.api, "call")
     fault.error = RuntimeError("a bug")
-    assert await told(gateway, "echo", update(1, "hello")) == 503
+    assert await post_result(gateway, "echo", update(1, "hello")) == 503
     fault.error = None
-    assert await told(gateway, "echo", update(1, "hello")) == 200
+    assert await post_result(gateway, "echo", update(1, "hello")) == 200
     assert len(bots.api.texts()) == 1
     assert bots.api.texts()[0].startswith("Please open a session")

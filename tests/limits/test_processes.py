@@ -10,9 +10,9 @@ import pytest
 
 from forge_jobs import Forge
 from rigs.storms import limits, waiting
+from rigs.storms.arguments import StormArguments
 from rigs.storms.databases import open_database
 from rigs.storms.history import read_all
-from rigs.storms.order import Order
 from rigs.storms.rig import ROOT
 
 SMALL = {"jobs": 150, "keys": 3, "lanes": 8, "depth": 4, "rated_s": 1.0, "kills": 1, "workers": 2}
@@ -70,9 +70,9 @@ async def test_one_429_closes_the_scope_for_all_processes(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("backend", limits.BACKENDS)
 def test_a_small_limit_storm(backend: str) -> None:
-    assert limits.storm(backend, Order(seed=3, quick=True, given=dict(SMALL)))
+    assert limits.storm(backend, StormArguments(seed=3, quick=True, given=dict(SMALL)))
 
 
 def test_a_small_waiting_storm() -> None:
     given = {"jobs": 5_000, "samples": 10, "median_s": 5.0}
-    assert waiting.storm("sqlite", Order(seed=3, quick=True, given=given))
+    assert waiting.storm("sqlite", StormArguments(seed=3, quick=True, given=given))

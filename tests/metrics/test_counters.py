@@ -21,7 +21,7 @@ from forge_jobs.engine.services.roll_up import RollUp
 from forge_jobs.engine.services.vitals import VitalsReport
 from forge_jobs.ops import metrics
 from forge_jobs.testing.clock import MovableClock
-from rigs.storms.counters import compared, every_job
+from rigs.storms.counters import compare, every_job
 
 DEADLINE_S = 60
 
@@ -92,9 +92,9 @@ async def test_P17_counters_equal_the_rows_whoever_rolls_up_and_when(forge: Forg
             assert time.monotonic() < end
             await asyncio.sleep(0.05)
     jobs = await every_job(forge.store)
-    assert await compared(forge.store, jobs, "unfolded") == []
+    assert await compare(forge.store, jobs, "unfolded") == []
     await metrics_roll_once(forge.store)
-    assert await compared(forge.store, jobs, "folded") == []
+    assert await compare(forge.store, jobs, "folded") == []
 
 
 async def test_writers_roll_up_where_no_service_does(forge: Forge, tmp_path: Path) -> None:

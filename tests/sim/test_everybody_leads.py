@@ -1,4 +1,4 @@
-"""Leadership only saves work: worlds in which every node runs every service keep every promise."""
+"""Leadership only saves work: every check passes when every node runs every service."""
 
 from forge_jobs.backends.memory.store import MemoryStore
 from rigs.simulation.clocks import SimClock
@@ -16,7 +16,7 @@ def everybody_leads(clock: SimClock, dice: Dice) -> MemoryStore:
     return store
 
 
-def test_worlds_in_which_everybody_leads_keep_every_promise() -> None:
+def test_simulations_with_all_nodes_leading_pass_every_check() -> None:
     options = Options(jobs=60, nodes=4, minutes=1.0, make_store=everybody_leads)
     for seed in range(3):
         ended = simulate(seed, options)

@@ -12,7 +12,7 @@ from rigs.simulation.loop import Realm, Stuck, ThreadInSimulation, VirtualLoop
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, Any]], seed: int = 1) -> Any:
-    loop = VirtualLoop(Dice(seed), steps_most=100_000)
+    loop = VirtualLoop(Dice(seed), max_steps=100_000)
     try:
         return loop.run_until_complete(main(loop))
     finally:
@@ -52,7 +52,7 @@ def order(seed: int) -> list[int]:
     return run(main, seed)
 
 
-def test_the_seed_decides_the_order_of_equals() -> None:
+def test_the_seed_decides_the_order_of_ready_callbacks() -> None:
     assert order(1) == order(1)
     assert len({tuple(order(seed)) for seed in range(20)}) > 10
     assert all(sorted(order(seed)) == list(range(8)) for seed in range(20))
@@ -91,20 +91,20 @@ def test_a_cancelled_timer_never_fires() -> None:
     assert run(main) == ["kept"]
 
 
-def test_nothing_left_to_happen_is_an_error_not_a_hang() -> None:
+def test_no_callback_left_is_an_error_not_a_hang() -> None:
     async def main(loop: VirtualLoop) -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck, match="nothing is left"):
+    with pytest.raises(Stuck, match="no callback is left"):
         run(main)
 
 
-def test_spinning_is_an_error_not_a_hang() -> None:
+def test_a_tight_loop_is_an_error_not_a_hang() -> None:
     async def main(loop: VirtualLoop) -> None:
         while True:
             await asyncio.sleep(0)
 
-    with pytest.raises(Stuck, match="it spins"):
+    with pytest.raises(Stuck, match="a tight loop"):
         run(main)
 
 
@@ -205,15 +205,15 @@ def test_threads_and_executors_are_refused() -> None:
     assert len(run(main)) == 2
 
 
-def test_an_error_in_a_callback_is_kept_for_the_judges() -> None:
+def test_an_error_in_a_callback_is_kept_for_the_checkers() -> None:
     async def main(loop: VirtualLoop) -> list[str]:
         def fail() -> None:
             raise ZeroDivisionError("on purpose")
 
         loop.call_soon(fail)
         await asyncio.sleep(1)
-        return loop.troubles
+        return loop.errors
 
-    troubles = run(main)
-    assert len(troubles) == 1
-    assert "on purpose" in troubles[0]
+    errors = run(main)
+    assert len(errors) == 1
+    assert "on purpose" in errors[0]

@@ -1,4 +1,4 @@
-"""Breaking the code on purpose: a campaign that does not notice is worth nothing."""
+"""Sabotages the code: the campaign must detect each of them."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ from forge_jobs.store.jobs import Reaped, Retention, Verdict
 from forge_jobs.store.processes import NewProcess
 from rigs.simulation import __main__ as command
 from rigs.simulation import node
-from rigs.simulation.world import Ended, Options, simulate
+from rigs.simulation.world import Options, SimulationResult, simulate
 
 OPTIONS = Options()
 MAX_SEEDS = 40
 
 
-def caught_by(rules: set[str]) -> Ended:
-    """The first world that breaks one of these rules."""
+def caught_by(rules: set[str]) -> SimulationResult:
+    """The first seed that violates one of these rules."""
     others: set[str] = set()
     for seed in range(MAX_SEEDS):
         ended = simulate(seed, OPTIONS)
@@ -34,7 +34,7 @@ def caught_by(rules: set[str]) -> Ended:
         if broken & rules:
             return ended
         others |= broken
-    raise AssertionError(f"nothing was noticed in {MAX_SEEDS} seeds, only {others}")
+    raise AssertionError(f"not detected in {MAX_SEEDS} seeds, only {others}")
 
 
 def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_a_finish_that_ignores_owner_and_epoch(monkeypatch: pytest.MonkeyPatch) 
     caught_by({"fence"})
 
 
-def test_the_report_of_a_broken_promise_can_be_replayed(
+def test_the_report_of_a_violation_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lazy(tx: Transaction, owner: int, end: Finish, row: Row | None, **options: Any) -> Verdict:
@@ -66,7 +66,7 @@ def test_the_report_of_a_broken_promise_can_be_replayed(
     assert "--seed 0 --jobs 10 --nodes 3 --minutes 0.2" in output
 
 
-def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaper_that_reaps_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
     async def reap_old(self: RowwiseJobs, *, crash_note: str, limit: int) -> Reaped:
         with self._storage.write() as tx:  # pyright: ignore[reportPrivateUsage]
             old = [
@@ -84,7 +84,7 @@ def test_a_reaper_that_goes_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
     caught_by({"reap"})
 
 
-def test_a_release_that_burns_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_spends_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     lenient = transitions._LEGAL | {  # pyright: ignore[reportPrivateUsage]
         (JobStatus.RUNNING, Event.RELEASE, JobStatus.PENDING, Attempts.KEPT)
     }
@@ -121,7 +121,7 @@ def test_a_worker_that_trusts_its_lease_for_too_long(monkeypatch: pytest.MonkeyP
     caught_by({"start"})
 
 
-def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_finishes_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: FinishBuffer, batch: Batch) -> None:
         self.batch_written()
 
@@ -129,7 +129,7 @@ def test_a_batch_of_endings_dropped_after_an_error(monkeypatch: pytest.MonkeyPat
     caught_by({"stuck"})
 
 
-def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_purge_that_ignores_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     async def purge(self: RowwiseJobs, keep: Retention, *, limit: int) -> int:
         with self._storage.write() as tx:  # pyright: ignore[reportPrivateUsage]
             rows = tx.load(list(tx.tables.jobs)).values()
@@ -141,7 +141,7 @@ def test_a_clean_up_that_forgets_to_look_at_the_state(monkeypatch: pytest.Monkey
     caught_by({"lost"})
 
 
-def test_a_dedupe_key_that_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ignored_dedupe_key(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(self: Transaction, kind: str, dedupe_key: str) -> None:
         return None
 

@@ -1,4 +1,4 @@
-"""Single faults on a calm cluster, in virtual time: what must happen, and how soon."""
+"""Single faults in a healthy cluster, in virtual time: the recovery and its time bound."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -12,78 +12,80 @@ from forge_jobs.core.job import JobRecord, NewJob
 from forge_jobs.core.selection import BulkAction, Selection
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.store.jobs import Verdict
+from rigs.simulation.all_checkers import check_history
 from rigs.simulation.clocks import pass_time
 from rigs.simulation.dice import Dice
 from rigs.simulation.final import read_final
-from rigs.simulation.history import Finished, Moved, Ran
-from rigs.simulation.node import Ground, Node
+from rigs.simulation.history import Finished, HandlerRan, Transitioned
+from rigs.simulation.node import Node, SimContext
 from rigs.simulation.operators import NORMAL_SLOTS
-from rigs.simulation.plan import QUEUES, WORK_KIND, Deed, Plan
-from rigs.simulation.verdict import check_history
-from rigs.simulation.world import lay_ground, quiet_logs, remove_nodes
+from rigs.simulation.plan import QUEUES, WORK_KIND, Behaviour, Plan
+from rigs.simulation.world import logs_disabled, make_context, remove_nodes
 
 LEASE_S = 15.0
 SEEDS = range(5)
 
 
 class Scene:
-    """A calm cluster of two nodes and what tests ask of it."""
+    """A healthy cluster of two nodes, with helpers for the tests."""
 
     def __init__(self, seed: int) -> None:
-        self.ground: Ground = lay_ground(seed, EngineSettings(lease_s=LEASE_S))
+        self.sim: SimContext = make_context(seed, EngineSettings(lease_s=LEASE_S))
         self.nodes: list[Node] = []
         self._seed = seed
 
     async def boot(self, who: str) -> Node:
-        node = Node(self.ground, who, Dice(f"{self._seed}:{who}"), fresh=True)
+        node = Node(self.sim, who, Dice(f"{self._seed}:{who}"), fresh=True)
         self.nodes.append(node)
         node.boot()
         await self.until(lambda: node.handle is not None, 10)
         return node
 
     async def open_queues(self) -> None:
-        """Before any node boots: the judge of slots goes by what it was told a queue has."""
+        """Before any node starts: the slot checker reads the slots of a queue from the history."""
         for queue in QUEUES:
-            await self.ground.store.queues.ensure(queue, slots=NORMAL_SLOTS)
-            self.ground.recorder.slotted("scene", queue, NORMAL_SLOTS)
+            await self.sim.store.queues.ensure(queue, slots=NORMAL_SLOTS)
+            self.sim.recorder.slots_changed("scene", queue, NORMAL_SLOTS)
 
-    async def enqueue(self, work_s: float, deed: Deed = Deed.SLOW, **options: object) -> str:
-        payload = msgspec.json.encode(Plan(number=1, deed=deed, work_s=work_s))
+    async def enqueue(
+        self, work_s: float, behaviour: Behaviour = Behaviour.SLOW, **options: object
+    ) -> str:
+        payload = msgspec.json.encode(Plan(number=1, behaviour=behaviour, work_s=work_s))
         job = NewJob(kind=WORK_KIND, queue="main", payload=payload)
         job = msgspec.structs.replace(job, **options)
-        return (await self.ground.store.jobs.enqueue([job]))[0].id
+        return (await self.sim.store.jobs.enqueue([job]))[0].id
 
     async def job(self, job_id: str) -> JobRecord:
-        record = await self.ground.store.jobs.get(job_id)
+        record = await self.sim.store.jobs.get(job_id)
         assert record is not None
         return record
 
     async def until(self, is_so: Callable[[], bool], limit_s: float) -> float:
         """Wait in virtual time; how long it took."""
-        began = self.ground.loop.time()
+        began = self.sim.loop.time()
         while not is_so():
-            assert self.ground.loop.time() - began < limit_s, f"not within {limit_s} s"
+            assert self.sim.loop.time() - began < limit_s, f"not within {limit_s} s"
             await pass_time(0.05)
-        return self.ground.loop.time() - began
+        return self.sim.loop.time() - began
 
     async def until_status(self, job_id: str, status: JobStatus, limit_s: float) -> float:
-        began = self.ground.loop.time()
+        began = self.sim.loop.time()
         while (await self.job(job_id)).status is not status:
-            assert self.ground.loop.time() - began < limit_s, f"not {status} within {limit_s} s"
+            assert self.sim.loop.time() - began < limit_s, f"not {status} within {limit_s} s"
             await pass_time(0.05)
-        return self.ground.loop.time() - began
+        return self.sim.loop.time() - began
 
     def starts(self, job_id: str) -> list[tuple[str, float]]:
         return [
             (run.who, run.at / 1e6)
-            for run in self.ground.history.of(Ran)
+            for run in self.sim.history.of(HandlerRan)
             if run.id == job_id and not run.end
         ]
 
     def ends(self, job_id: str) -> list[tuple[str, str]]:
         return [
             (run.who, run.end)
-            for run in self.ground.history.of(Ran)
+            for run in self.sim.history.of(HandlerRan)
             if run.id == job_id and run.end
         ]
 
@@ -91,7 +93,7 @@ class Scene:
 @contextmanager
 def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]], None]]:
     scene = Scene(seed)
-    loop = scene.ground.loop
+    loop = scene.sim.loop
 
     def play(act: Callable[[Scene], Awaitable[None]]) -> None:
         async def whole() -> None:
@@ -100,15 +102,15 @@ def played(seed: int) -> Iterator[Callable[[Callable[[Scene], Awaitable[None]]],
             for node in scene.nodes:
                 if not node.gone and not node.frozen:
                     await node.shutdown(30)
-            final = await read_final(scene.ground.store, loop.troubles)
-            assert check_history(scene.ground.history, final) == []
+            final = await read_final(scene.sim.store, loop.errors)
+            assert check_history(scene.sim.history, final) == []
 
         loop.run_until_complete(whole())
 
     try:
-        with quiet_logs():
+        with logs_disabled():
             yield play
-            loop.run_until_complete(remove_nodes(scene.ground, scene.nodes))
+            loop.run_until_complete(remove_nodes(scene.sim, scene.nodes))
     finally:
         loop.close()
 
@@ -153,7 +155,7 @@ def test_a_blocked_job_loop_is_not_reaped(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_stopped_process_comes_back_and_its_late_finish_is_refused(seed: int) -> None:
+def test_a_late_finish_of_a_stopped_process_is_refused(seed: int) -> None:
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         job = await scene.enqueue(work_s=60)
@@ -167,9 +169,7 @@ def test_a_stopped_process_comes_back_and_its_late_finish_is_refused(seed: int) 
         await scene.until(lambda: ("a1", "CancelledError") in scene.ends(job), 5)
         await scene.until_status(job, JobStatus.DONE, 65)
         applied = [
-            finish
-            for finish in scene.ground.history.of(Finished)
-            if finish.verdict is Verdict.APPLIED
+            finish for finish in scene.sim.history.of(Finished) if finish.verdict is Verdict.APPLIED
         ]
         assert [finish.who for finish in applied] == ["b1"]
 
@@ -178,7 +178,7 @@ def test_a_stopped_process_comes_back_and_its_late_finish_is_refused(seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_stopped_process_whose_handler_ends_on_waking(seed: int) -> None:
+def test_a_stopped_process_whose_handler_ends_on_resume(seed: int) -> None:
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         job = await scene.enqueue(work_s=25)
@@ -192,7 +192,7 @@ def test_a_stopped_process_whose_handler_ends_on_waking(seed: int) -> None:
         await pass_time(2)
         assert (await scene.job(job)).status is JobStatus.RUNNING
         await scene.until_status(job, JobStatus.DONE, 30)
-        done = [move.who for move in scene.ground.history.of(Moved) if move.event is Event.DONE]
+        done = [move.who for move in scene.sim.history.of(Transitioned) if move.event is Event.DONE]
         assert done == ["b1"]
 
     with played(seed) as play:
@@ -200,14 +200,14 @@ def test_a_stopped_process_whose_handler_ends_on_waking(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_graceful_end_spends_no_attempt(seed: int) -> None:
+def test_a_graceful_shutdown_spends_no_attempt(seed: int) -> None:
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         jobs = [await scene.enqueue(work_s=40) for _ in range(8)]
         await scene.until(lambda: all(scene.starts(job) for job in jobs), 5)
-        began = scene.ground.loop.time()
+        began = scene.sim.loop.time()
         await first.shutdown(3)
-        assert scene.ground.loop.time() - began < 3 + 2
+        assert scene.sim.loop.time() - began < 3 + 2
         for job in jobs:
             record = await scene.job(job)
             assert (record.status, record.attempts) == (JobStatus.PENDING, 0)
@@ -219,8 +219,8 @@ def test_a_graceful_end_spends_no_attempt(seed: int) -> None:
         play(act)
 
 
-class SlowFarewell:
-    """The processes of a store that takes its time over a goodbye."""
+class SlowDeregister:
+    """The processes of a store with a slow deregister call."""
 
     def __init__(self, inner: Any, seconds: float) -> None:
         self._inner = inner
@@ -236,29 +236,29 @@ class SlowFarewell:
 
 @pytest.mark.parametrize(("takes_s", "heard"), [(0.8, True), (60, False)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_slow_store_hears_of_a_graceful_end_too(seed: int, takes_s: float, heard: bool) -> None:
+def test_a_slow_store_gets_the_deregistration(seed: int, takes_s: float, heard: bool) -> None:
     async def act(scene: Scene) -> None:
         first = await scene.boot("a1")
         assert first.handle is not None
         member = first.handle._process._registration
-        member._processes = SlowFarewell(member._processes, takes_s)
-        began = scene.ground.loop.time()
+        member._processes = SlowDeregister(member._processes, takes_s)
+        began = scene.sim.loop.time()
         await first.shutdown(3)
-        assert scene.ground.loop.time() - began < 3 + 2
-        assert (await scene.ground.store.processes.all() == []) is heard
+        assert scene.sim.loop.time() - began < 3 + 2
+        assert (await scene.sim.store.processes.all() == []) is heard
 
     with played(seed) as play:
         play(act)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_running_handler_hears_a_cancel_within_a_second(seed: int) -> None:
+def test_a_cancel_reaches_a_running_handler_within_a_second(seed: int) -> None:
     async def act(scene: Scene) -> None:
         await scene.boot("a1")
         job = await scene.enqueue(work_s=60)
         await scene.until(lambda: len(scene.starts(job)) == 1, 2)
         await pass_time(5)
-        await scene.ground.store.jobs.act(
+        await scene.sim.store.jobs.act(
             BulkAction.CANCEL, Selection(ids=(job,)), reason="no longer wanted", limit=1
         )
         await scene.until(lambda: ("a1", "CancelledError") in scene.ends(job), 1)
@@ -275,12 +275,12 @@ def test_an_outage_longer_than_the_lease_cancels_nothing(seed: int) -> None:
         jobs = [await scene.enqueue(work_s=50) for _ in range(6)]
         await scene.until(lambda: all(scene.starts(job) for job in jobs), 5)
         for node in nodes:
-            scene.ground.fault(node.who, "cut")
-            node.line.cut = True
+            scene.sim.fault(node.who, "cut")
+            node.connection.cut = True
         await pass_time(LEASE_S + 3)
         for node in nodes:
-            scene.ground.fault(node.who, "mend")
-            node.line.cut = False
+            scene.sim.fault(node.who, "mend")
+            node.connection.cut = False
         for job in jobs:
             await scene.until_status(job, JobStatus.DONE, 60)
             assert len(scene.starts(job)) == 1

@@ -1,4 +1,4 @@
-"""The campaign of every test run: a hundred worlds, each of which must keep every promise."""
+"""The campaign of every test run: a hundred seeds, each of which must pass every check."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rigs.simulation import __main__ as command
-from rigs.simulation.coverage import MUST_BE_SEEN
-from rigs.simulation.story import story
-from rigs.simulation.world import Ended, Options, simulate
+from rigs.simulation.coverage import REQUIRED_EVENTS
+from rigs.simulation.excerpt import excerpt
+from rigs.simulation.world import Options, SimulationResult, simulate
 
 OPTIONS = Options(jobs=100, minutes=1.5)
 BATCHES = 4
@@ -20,29 +20,29 @@ REPLAY = "from rigs.simulation.__main__ import main; main(['--seed', '{seed}', '
 seen: Counter[str] = Counter()
 
 
-def assert_kept(ended: Ended) -> None:
+def assert_kept(ended: SimulationResult) -> None:
     told = [f"{violation.rule}: {violation.text}" for violation in ended.violations[:10]]
     if told:
-        told += story(ended.history, ended.violations[0])
-    assert not ended.violations, f"seed {ended.seed} broke promises:\n" + "\n".join(told)
+        told += excerpt(ended.history, ended.violations[0])
+    assert not ended.violations, f"seed {ended.seed} broke invariants:\n" + "\n".join(told)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_a_hundred_worlds_keep_every_promise(batch: int) -> None:
+def test_a_hundred_seeds_pass_every_check(batch: int) -> None:
     for seed in range(batch, SEEDS, BATCHES):
         ended = simulate(seed, OPTIONS)
         assert_kept(ended)
         seen.update(ended.seen)
 
 
-def test_the_faults_of_the_campaign_really_bit() -> None:
+def test_every_fault_of_the_campaign_had_an_effect() -> None:
     if not seen:
         for seed in range(40):
             seen.update(simulate(seed, OPTIONS).seen)
-    assert [name for name in MUST_BE_SEEN if not seen[name]] == []
+    assert [name for name in REQUIRED_EVENTS if not seen[name]] == []
 
 
-def test_seeds_that_once_failed_stay_mended() -> None:
+def test_seeds_that_once_failed_pass() -> None:
     lines = (Path(__file__).parent / "seeds.txt").read_text().splitlines()
     for line in lines:
         words = line.partition("#")[0].split()
@@ -56,18 +56,18 @@ def test_seeds_that_once_failed_stay_mended() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 17, 29])
-def test_a_seed_repeats_itself(seed: int) -> None:
+def test_a_seed_is_deterministic(seed: int) -> None:
     first, second = simulate(seed, OPTIONS), simulate(seed, OPTIONS)
     assert len(first.history.records) > 1_000
     assert first.history.records == second.history.records
 
 
-def test_two_seeds_are_two_worlds() -> None:
+def test_two_seeds_give_different_histories() -> None:
     first, second = simulate(1, OPTIONS), simulate(2, OPTIONS)
     assert first.history.records != second.history.records
 
 
-def test_a_seed_repeats_itself_in_another_process_with_another_hash_seed(
+def test_a_seed_is_deterministic_across_processes_and_hash_seeds(
     project_root: Path,
 ) -> None:
     traces = [
@@ -87,7 +87,7 @@ def test_a_seed_repeats_itself_in_another_process_with_another_hash_seed(
     assert first == second
 
 
-def test_the_command_says_what_it_saw(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--seeds", "2", "--jobs", "20", "--minutes", "0.5", "--twice"]
     assert command.main(arguments) == 0
     output = capsys.readouterr().out
@@ -96,7 +96,7 @@ def test_the_command_says_what_it_saw(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("arguments", [["--seeds", "0"], ["--seed", "x"], ["--what"]])
-def test_the_command_refuses_nonsense(arguments: list[str]) -> None:
+def test_the_command_refuses_invalid_arguments(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as error:
         command.main(arguments)
     assert error.value.code == 2

@@ -1,4 +1,4 @@
-"""The judges of the storm catch what they are there for, one made-up breach at a time."""
+"""Each check of the kill storm finds its violation in made-up evidence."""
 
 from collections.abc import Callable
 from typing import Any
@@ -44,11 +44,11 @@ def good() -> tuple[list[Entry], list[Row], int]:
 
 def findings(entries: list[Entry], rows: list[Row], counted: int) -> dict[str, list[str]]:
     entries = sorted(entries, key=lambda line: line["at"])
-    judgement = check(Evidence(entries, rows, counted, lease_s=2.0))
-    return {name: found for name, found in judgement.findings.items() if found}
+    report = check(Evidence(entries, rows, counted, lease_s=2.0))
+    return {name: found for name, found in report.findings.items() if found}
 
 
-def test_a_good_storm_is_clean() -> None:
+def test_a_valid_storm_has_no_findings() -> None:
     assert findings(*good()) == {}
     figures = check(Evidence(*good(), lease_s=2.0)).figures
     assert figures["repeated runs"] == 1
@@ -56,7 +56,7 @@ def test_a_good_storm_is_clean() -> None:
     assert figures["slowest recovery"] == "1.80 s"
 
 
-Breach = Callable[[list[Entry], list[Row]], int | None]
+Violation = Callable[[list[Entry], list[Row]], int | None]
 
 
 def _lose_one(entries: list[Entry], rows: list[Row]) -> int:
@@ -119,7 +119,7 @@ def _recover_late(entries: list[Entry], rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breach", "judge_name"),
+    ("violation", "check_name"),
     [
         (_lose_one, "acknowledged jobs lost"),
         (_invent_one, "unexpected jobs"),
@@ -135,8 +135,8 @@ def _recover_late(entries: list[Entry], rows: list[Row]) -> None:
         (_recover_late, "slow recoveries"),
     ],
 )
-def test_a_breach_is_found(breach: Breach, judge_name: str) -> None:
+def test_each_violation_is_found(violation: Violation, check_name: str) -> None:
     entries, rows, counted = good()
-    changed = breach(entries, rows)
+    changed = violation(entries, rows)
     found = findings(entries, rows, counted if changed is None else changed)
-    assert list(found) == [judge_name]
+    assert list(found) == [check_name]

@@ -1,4 +1,4 @@
-"""The judge of the books: quiet where they are right, and seeing each way to be wrong."""
+"""The comparison of counters and rows: no finding if they agree, one for each difference."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ from msgspec import structs
 from forge_jobs import Forge, JobRecord, Throttled
 from forge_jobs.core.counters import Count, Minute
 from forge_jobs.core.histogram import histogram
-from rigs.storms.counters import compared, every_job, judged
+from rigs.storms.counters import compare, every_job, find_differences
 
-Books = tuple[list[JobRecord], list[Count], list[Minute], list[Minute]]
+Counted = tuple[list[JobRecord], list[Count], list[Minute], list[Minute]]
 
 
-async def _counters() -> Books:
+async def _counters() -> Counted:
     async with Forge("memory://") as forge:
 
         @forge.task(max_attempts=2)
@@ -28,7 +28,7 @@ async def _counters() -> Books:
         await work.aenqueue(1)
         await forge.drain()
         jobs = await every_job(forge.store)
-        assert await compared(forge.store, jobs, "now") == []
+        assert await compare(forge.store, jobs, "now") == []
         metrics = forge.store.metrics
         minutes = await metrics.minutes(since=0, until=1 << 60)
         return jobs, await metrics.counts(), minutes, await metrics.totals()
@@ -50,7 +50,7 @@ def _changed(parts: list[Minute], **fields: object) -> list[Minute]:
         (lambda j, c, m, t: (j, c, m, _changed(t, ran=histogram([1.0]))), "run times"),
     ],
 )
-async def test_each_difference_is_seen(spoil: Callable[..., Books], words: str) -> None:
-    books = await _counters()
-    assert list(judged(*books)) == []
-    assert any(words in finding for finding in judged(*spoil(*books)))
+async def test_each_difference_is_found(spoil: Callable[..., Counted], words: str) -> None:
+    recorded = await _counters()
+    assert list(find_differences(*recorded)) == []
+    assert any(words in finding for finding in find_differences(*spoil(*recorded)))

@@ -1,4 +1,4 @@
-"""The judge of the gateway storm catches what it is there for, one made-up breach at a time."""
+"""Each check of the gateway storm finds its violation in made-up evidence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rigs.storms.gateway_checks import GatewayEvidence, Place, StoredUpdate, check_gateway
+from rigs.storms.gateway_checks import ChatKey, GatewayEvidence, StoredUpdate, check_gateway
 
 Entry = dict[str, Any]
-CHAT: Place = ("echo", 7)
+CHAT: ChatKey = ("echo", 7)
 
 
 @dataclass
@@ -24,13 +24,13 @@ class Made:
     )
     waiting: list[str] = field(default_factory=list[str])
     expired: list[str] = field(default_factory=list[str])
-    unended: list[str] = field(default_factory=list[str])
+    unfinished: list[str] = field(default_factory=list[str])
 
     def note(self, op: str, at: float, pid: int, text: str) -> None:
         self.entries.append({"op": op, "at": at, "pid": pid, "label": f"echo/7/{text}"})
 
     def strike(self, at: float, pid: int) -> None:
-        self.entries.append({"op": "struck", "at": at, "pid": pid, "step": "told"})
+        self.entries.append({"op": "killed", "at": at, "pid": pid, "step": "told"})
 
     def judged(self) -> dict[str, list[str]]:
         evidence = GatewayEvidence(
@@ -40,26 +40,26 @@ class Made:
             updates=self.updates,
             waiting=self.waiting,
             expired=self.expired,
-            unended=self.unended,
+            unfinished=self.unfinished,
         )
         return {name: found for name, found in check_gateway(evidence).findings.items() if found}
 
 
 def good() -> Made:
     made = Made()
-    for at, op in enumerate(("claimed", "sending", "settled")):
+    for at, op in enumerate(("claimed", "sending", "finished")):
         made.note(op, 1 + at / 10, 1, "a")
     made.note("claimed", 2.0, 1, "b")
     made.note("sending", 2.1, 1, "b")
     made.strike(2.2, 1)
-    for at, op in enumerate(("claimed", "sending", "settled")):
+    for at, op in enumerate(("claimed", "sending", "finished")):
         made.note(op, 3 + at / 10, 2, "b")
-    for at, op in enumerate(("claimed", "sending", "unsent", "claimed", "sending", "settled")):
+    for at, op in enumerate(("claimed", "sending", "unsent", "claimed", "sending", "finished")):
         made.note(op, 4 + at / 10, 2, "c")
     return made
 
 
-def test_a_good_storm_is_clean() -> None:
+def test_a_valid_storm_has_no_findings() -> None:
     assert good().judged() == {}
 
 
@@ -87,12 +87,12 @@ def _repeat_after_the_mark(made: Made) -> None:
 
 
 def _repeat_without_a_death(made: Made) -> None:
-    made.entries[:] = [entry for entry in made.entries if entry["op"] != "struck"]
+    made.entries[:] = [entry for entry in made.entries if entry["op"] != "killed"]
 
 
 def _repeat_before_the_death(made: Made) -> None:
     for entry in made.entries:
-        if entry["op"] == "struck":
+        if entry["op"] == "killed":
             entry["at"] = 9.0
 
 
@@ -120,11 +120,11 @@ def _let_expire(made: Made) -> None:
 
 
 def _leave_unended(made: Made) -> None:
-    made.unended.append("send.echo is dead")
+    made.unfinished.append("send.echo is dead")
 
 
 @pytest.mark.parametrize(
-    ("breach", "judge_name"),
+    ("violation", "check_name"),
     [
         (_lose_an_answer, "updates lost"),
         (_swap_two_answers, "answers out of order"),
@@ -134,14 +134,14 @@ def _leave_unended(made: Made) -> None:
         (_repeat_without_a_death, "undocumented repetitions"),
         (_repeat_before_the_death, "undocumented repetitions"),
         (_send_past_the_queue, "undocumented repetitions"),
-        (_say_something_else, "messages nobody asked for"),
+        (_say_something_else, "unexpected messages"),
         (_store_twice, "updates stored twice"),
         (_leave_at_telegram, "updates Telegram still has"),
         (_let_expire, "updates Telegram still has"),
-        (_leave_unended, "jobs not at their end"),
+        (_leave_unended, "jobs not finished"),
     ],
 )
-def test_a_breach_is_found(breach: Callable[[Made], None], judge_name: str) -> None:
+def test_each_violation_is_found(violation: Callable[[Made], None], check_name: str) -> None:
     made = good()
-    breach(made)
-    assert list(made.judged()) == [judge_name]
+    violation(made)
+    assert list(made.judged()) == [check_name]

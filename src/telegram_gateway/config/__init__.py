@@ -1,6 +1,6 @@
-"""What the gateway is told: bots.yaml and the environment, checked as a whole."""
+"""The gateway's configuration: bots.yaml and the environment, validated together."""
 
-from .bot import Bot, CommandPlan, HandlerName, HttpTarget, Mode, Ordering, SyncFailure
+from .bot import Bot, CommandSettings, HandlerName, HttpTarget, Mode, Ordering, SyncFailure
 from .load import load
 from .problems import BadGatewayConfig
 from .settings import Settings
@@ -8,7 +8,7 @@ from .settings import Settings
 __all__ = [
     "BadGatewayConfig",
     "Bot",
-    "CommandPlan",
+    "CommandSettings",
     "HandlerName",
     "HttpTarget",
     "Mode",

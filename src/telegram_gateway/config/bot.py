@@ -1,4 +1,4 @@
-"""One bot as the gateway knows it. Tokens and secrets never show in a repr."""
+"""The settings of one bot. Tokens and secrets are excluded from every repr."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final, TypeAlias
 
 Networks: TypeAlias = tuple[IPv4Network | IPv6Network, ...]
-QUEUE_LONGEST: Final = 63
+MAX_QUEUE_NAME: Final = 63
 DEFAULT_UPDATES: Final = ("message", "edited_message", "callback_query")
 DEFAULT_BACKOFF_S: Final = (30.0, 120.0, 600.0, 3_600.0)
 DEFAULT_MAX_WAITING: Final = 100_000
@@ -15,7 +15,7 @@ DEFAULT_DEAD_MESSAGE: Final = "Sorry, your message could not be processed. Refer
 
 
 class HandlerName(StrEnum):
-    """What answers a bot's updates."""
+    """Which handler processes a bot's updates."""
 
     ECHO = "echo"
     HTTP = "http"
@@ -31,7 +31,7 @@ class Mode(StrEnum):
 
 
 class Ordering(StrEnum):
-    """What is promised about the updates of one chat."""
+    """The order in which updates of one chat are run."""
 
     SERIAL = "serial"
     STRICT = "strict"
@@ -39,7 +39,7 @@ class Ordering(StrEnum):
 
 
 class SyncFailure(StrEnum):
-    """What Telegram is told when a handler at the door fails."""
+    """The response to Telegram when an inline handler fails: 200, or 503 for a redelivery."""
 
     ACK = "ack"
     REDELIVER = "redeliver"
@@ -47,8 +47,8 @@ class SyncFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTarget:
-    """Where the http handler posts to. ``networks`` None means public addresses only; an empty
-    tuple means any private one, too."""
+    """Where the http handler posts to. ``networks`` None allows public addresses only; an empty
+    tuple allows private ones, too."""
 
     url: str
     timeout_s: float = 5.0
@@ -57,8 +57,8 @@ class HttpTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandPlan:
-    """The warm programs of the command handler."""
+class CommandSettings:
+    """The pool of long-running programs of the command handler."""
 
     argv: tuple[str, ...]
     size: int = 1
@@ -77,7 +77,7 @@ class Bot:
     in_queue: bool = False
     require_auth: bool = True
     http: HttpTarget | None = None
-    command: CommandPlan | None = None
+    command: CommandSettings | None = None
     mode: Mode = Mode.WEBHOOK
     allowed_updates: tuple[str, ...] = DEFAULT_UPDATES
     max_connections: int = 40
@@ -94,29 +94,29 @@ class Bot:
 
     @property
     def id(self) -> str:
-        """Telegram's number of the bot: it stays with the bot whatever the slug points at."""
+        """Telegram's id of the bot. It identifies the bot even if the slug is reused."""
         return self.token.partition(":")[0]
 
     @property
     def updates_queue(self) -> str:
-        """The queue its updates wait in."""
-        return _queue("updates", self.slug)
+        """The queue of its updates."""
+        return _queue_name("updates", self.slug)
 
     @property
     def sends_queue(self) -> str:
-        """The queue its outgoing messages wait in."""
-        return _queue("sends", self.slug)
+        """The queue of its outgoing calls."""
+        return _queue_name("sends", self.slug)
 
     @property
-    def handler_most_s(self) -> float:
-        """How long its handler may take for one update, by its own settings."""
-        plan = self.http or self.command
-        return 0.0 if plan is None else plan.timeout_s
+    def handler_timeout_s(self) -> float:
+        """The handler's own time limit for one update; 0 if it has none."""
+        section = self.http or self.command
+        return 0.0 if section is None else section.timeout_s
 
 
-def _queue(prefix: str, slug: str) -> str:
+def _queue_name(prefix: str, slug: str) -> str:
     name = f"{prefix}.{slug}"
-    if len(name) <= QUEUE_LONGEST:
+    if len(name) <= MAX_QUEUE_NAME:
         return name
-    mark = hashlib.sha256(slug.encode()).hexdigest()[:8]
-    return f"{name[: QUEUE_LONGEST - 9]}-{mark}"
+    digest = hashlib.sha256(slug.encode()).hexdigest()[:8]
+    return f"{name[: MAX_QUEUE_NAME - 9]}-{digest}"

@@ -1,4 +1,4 @@
-"""Durations in Go's grammar, which existing deployments use: ``168h``, ``1h30m``, ``500ms``."""
+"""Parses Go's durations, which existing deployments use: ``168h``, ``1h30m``, ``500ms``."""
 
 import re
 from typing import Final
@@ -17,7 +17,7 @@ _PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII
 
 
 def go_seconds(text: str) -> float | None:
-    """The seconds of a duration, negative ones too; None for text that is none.
+    """A duration in seconds, may be negative; None if the text is not a duration.
 
     >>> go_seconds("1h30m")
     5400.0

@@ -1,4 +1,4 @@
-"""From bots.yaml and the environment to settings and bots: all mistakes are reported at once."""
+"""Loads settings and bots from bots.yaml and the environment; reports all mistakes together."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +12,8 @@ from .problems import Problems
 from .settings import Environment, Settings, read_settings
 
 
-class _OnceLoader(yaml.SafeLoader):
-    """Refuses a key that is written twice: the second bot of a name must not replace the first."""
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Rejects duplicate keys: a second bot of a name must not silently replace the first."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -26,51 +26,51 @@ class _OnceLoader(yaml.SafeLoader):
 
 
 def load(environ: Mapping[str, str]) -> tuple[Settings, list[Bot], list[str]]:
-    """Settings, bots and warnings, or BadGatewayConfig with everything that is wrong."""
+    """Settings, bots and warnings. Raises BadGatewayConfig with every mistake found."""
     problems = Problems()
     env = Environment(environ, problems)
     settings = read_settings(env, problems)
     bots: list[Bot] = []
-    for slug, entry in _entries(settings.bots_config, problems).items():
+    for slug, entry in _read_entries(settings.bots_config, problems).items():
         bot = read_bot(slug, entry, env, settings, problems)
         if bot is not None:
             bots.append(bot)
-    _check_together(bots, problems)
-    _check_time(bots, settings, problems)
+    _check_unique_tokens(bots, problems)
+    _check_timeouts(bots, settings, problems)
     problems.check()
     return settings, bots, problems.warnings
 
 
-def _entries(path: Path, problems: Problems) -> dict[str, Any]:
+def _read_entries(path: Path, problems: Problems) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         problems.add(str(path), "cannot be read: set BOTS_CONFIG to your bots.yaml")
         return {}
     try:
-        found: Any = yaml.load(text, Loader=_OnceLoader)
+        found: Any = yaml.load(text, Loader=_UniqueKeyLoader)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" in line {mark.line + 1}"
         problems.add(
-            str(path), f"is no YAML{line}: {getattr(error, 'problem', None) or 'unreadable'}"
+            str(path), f"is not YAML{line}: {getattr(error, 'problem', None) or 'unreadable'}"
         )
         return {}
     if not isinstance(found, dict) or "bots" not in found:
         problems.add(str(path), "needs the key bots with one entry per bot")
         return {}
-    whole = cast("dict[str, Any]", found)
-    for key in whole:
+    document = cast("dict[str, Any]", found)
+    for key in document:
         if key != "bots":
-            problems.add(f"{path}", f"unknown key {key!r}; the only one is bots")
-    bots: Any = whole["bots"]
+            problems.add(f"{path}", f"unknown key {key!r}; the only known key is bots")
+    bots: Any = document["bots"]
     if not isinstance(bots, dict) or not bots:
-        problems.add(f"{path}: bots", "names no bot: write a slug and its settings")
+        problems.add(f"{path}: bots", "contains no bot: write a slug and its settings")
         return {}
     return {str(slug): entry for slug, entry in cast("dict[object, Any]", bots).items()}
 
 
-def _check_together(bots: list[Bot], problems: Problems) -> None:
+def _check_unique_tokens(bots: list[Bot], problems: Problems) -> None:
     taken: dict[str, str] = {}
     for bot in bots:
         other = taken.setdefault(bot.id, bot.slug)
@@ -81,11 +81,11 @@ def _check_together(bots: list[Bot], problems: Problems) -> None:
             )
 
 
-def _check_time(bots: list[Bot], settings: Settings, problems: Problems) -> None:
+def _check_timeouts(bots: list[Bot], settings: Settings, problems: Problems) -> None:
     for bot in bots:
-        if bot.in_queue and settings.stuck_timeout_s < bot.handler_most_s:
+        if bot.in_queue and settings.stuck_timeout_s < bot.handler_timeout_s:
             problems.add(
                 "QUEUE_STUCK_TIMEOUT",
                 f"{settings.stuck_timeout_s:g} s is less than the timeout of bots.{bot.slug} "
-                f"({bot.handler_most_s:g} s): its updates would be given up while they run",
+                f"({bot.handler_timeout_s:g} s): its updates would be stopped while they run",
             )

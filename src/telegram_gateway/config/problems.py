@@ -1,10 +1,10 @@
-"""Everything that is wrong with a configuration, told at once."""
+"""Collects every mistake in a configuration and raises them as one error."""
 
 from forge_jobs import BadConfig
 
 
 class BadGatewayConfig(BadConfig):
-    """The gateway cannot start like this; ``problems`` has one line for each mistake."""
+    """The configuration is invalid; ``problems`` has one line per mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         count = len(problems)
@@ -14,21 +14,21 @@ class BadGatewayConfig(BadConfig):
 
 
 class Problems:
-    """Collects mistakes, and warnings that do not stop the start."""
+    """Collects mistakes, and warnings that do not stop startup."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
         self.warnings: list[str] = []
 
     def add(self, where: str, what: str) -> None:
-        """One mistake: where it stands, what is wrong and what to write instead."""
+        """Add one mistake: its location, what is wrong and what to write instead."""
         self.found.append(f"- {where}: {what}")
 
     def warn(self, where: str, what: str) -> None:
-        """Something that works, but not as its author may think."""
+        """Add a warning: a setting that works, but perhaps not as intended."""
         self.warnings.append(f"{where}: {what}")
 
     def check(self) -> None:
-        """Raise everything that was found."""
+        """Raise BadGatewayConfig if there is any mistake."""
         if self.found:
             raise BadGatewayConfig(self.found)

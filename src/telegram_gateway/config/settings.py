@@ -1,4 +1,4 @@
-"""The environment of the gateway: durations in Go's grammar, secrets from variables or files."""
+"""Reads the gateway's environment variables; secrets may come from files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from forge_jobs import DEFAULT_SHUTDOWN_TIMEOUT, EngineSettings
 from .durations import go_seconds
 from .problems import Problems
 
-SECRET_SHORTEST: Final = 16
+MIN_SECRET: Final = 16
 TELEGRAM: Final = "https://api.telegram.org"
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds for the whole process. Times are in seconds."""
+    """The settings of the process. Times are in seconds."""
 
     bots_config: Path = Path("bots.yaml")
     database_url: str | None = field(default=None, repr=False)
@@ -45,7 +45,7 @@ class Settings:
 
 
 class Environment:
-    """Reads variables; what is wrong goes to ``problems``."""
+    """Reads and validates environment variables; mistakes are added to ``problems``."""
 
     def __init__(self, values: Mapping[str, str], problems: Problems) -> None:
         self._values = values
@@ -57,134 +57,140 @@ class Environment:
 
     def secret(self, name: str) -> str | None:
         """A variable, or the contents of the file that NAME_FILE names."""
-        value, place = self.text(name), self.text(f"{name}_FILE")
-        if value is not None or place is None:
+        value, path = self.text(name), self.text(f"{name}_FILE")
+        if value is not None or path is None:
             return value
         try:
-            return Path(place).read_text(encoding="utf-8").strip() or None
+            return Path(path).read_text(encoding="utf-8").strip() or None
         except (OSError, UnicodeDecodeError):
             self._problems.add(f"{name}_FILE", "the file cannot be read: check path and rights")
             return None
 
-    def span(self, name: str, default: float) -> float:
-        """A duration; zero and negative ones give the default with a warning."""
+    def duration(self, name: str, default: float) -> float:
+        """A duration; zero and negative values give the default with a warning."""
         text = self.text(name)
         if text is None:
             return default
         found = go_seconds(text)
         if found is None:
-            self._problems.add(name, f'{text!r} is no duration: write "168h", "1h30m" or "500ms"')
+            self._problems.add(
+                name, f'{text!r} is not a duration: write "168h", "1h30m" or "500ms"'
+            )
             return default
         if found <= 0:
             self._problems.warn(name, f"{text} is not above zero: {default:g} s is used instead")
             return default
         return found
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number within bounds."""
+    def integer(self, name: str, default: int, minimum: int, maximum: int) -> int:
+        """An integer within bounds."""
         text = self.text(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-            self._problems.add(name, f"{text!r} is no whole number from {least:,} to {most:,}")
+        if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
+            self._problems.add(
+                name, f"{text!r} is not a whole number from {minimum:,} to {maximum:,}"
+            )
             return default
         return int(text)
 
     def ids(self, name: str) -> frozenset[int]:
-        """Numbers separated by commas; blanks are ignored."""
+        """Integers separated by commas; blanks are ignored."""
         found: set[int] = set()
         for part in filter(None, map(str.strip, (self.text(name) or "").split(","))):
             try:
                 found.add(int(part))
             except ValueError:
-                self._problems.add(name, f"{part!r} is no user id: write numbers, 12345,67890")
+                self._problems.add(name, f"{part!r} is not a user id: write numbers, 12345,67890")
         return frozenset(found)
 
 
 def read_settings(env: Environment, problems: Problems) -> Settings:
-    """Every setting that is not about one bot."""
-    auth = _long_enough(env, problems, "AUTH_SECRET")
+    """Read every setting that is not about one bot."""
+    auth = _read_secret(env, problems, "AUTH_SECRET")
     if env.text("REDIS_URL") is not None:
         problems.warn("REDIS_URL", "is not used: sessions are kept in the database")
-    lease_s, heartbeat_s = _beating(env, problems)
-    host, port = _listen(env, problems)
+    lease_s, heartbeat_s = _read_lease(env, problems)
+    host, port = _read_listen(env, problems)
     level = (env.text("LOG_LEVEL") or "info").lower()
     if level not in _LEVELS:
         problems.add("LOG_LEVEL", f"{level!r} is unknown: use {', '.join(_LEVELS)}")
-    shape = (env.text("LOG_FORMAT") or "text").lower()
-    if shape not in ("text", "json"):
-        problems.add("LOG_FORMAT", f"{shape!r} is unknown: use text or json")
+    log_format = (env.text("LOG_FORMAT") or "text").lower()
+    if log_format not in ("text", "json"):
+        problems.add("LOG_FORMAT", f"{log_format!r} is unknown: use text or json")
     dead = env.text("QUEUE_DEAD_RETENTION")
     return Settings(
         bots_config=Path(env.text("BOTS_CONFIG") or "bots.yaml"),
         database_url=env.text("DATABASE_URL"),
-        done_retention_s=env.span("QUEUE_DONE_RETENTION", 168 * 3_600.0),
-        dead_retention_s=None if dead is None else env.span("QUEUE_DEAD_RETENTION", 720 * 3_600.0),
-        stuck_timeout_s=env.span("QUEUE_STUCK_TIMEOUT", 1_800.0),
-        janitor_interval_s=env.span("QUEUE_JANITOR_INTERVAL", 3_600.0),
+        done_retention_s=env.duration("QUEUE_DONE_RETENTION", 168 * 3_600.0),
+        dead_retention_s=None
+        if dead is None
+        else env.duration("QUEUE_DEAD_RETENTION", 720 * 3_600.0),
+        stuck_timeout_s=env.duration("QUEUE_STUCK_TIMEOUT", 1_800.0),
+        janitor_interval_s=env.duration("QUEUE_JANITOR_INTERVAL", 3_600.0),
         auth_secret=None if auth is None else auth.encode(),
-        auth_session_s=env.span("AUTH_SESSION_TTL", 24 * 3_600.0),
+        auth_session_s=env.duration("AUTH_SESSION_TTL", 24 * 3_600.0),
         allowed_users=env.ids("ALLOWED_USERS"),
         host=host,
         port=port,
-        public_url=_address(env, problems, "PUBLIC_URL"),
-        api_base=_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
-        workers=env.whole("WORKERS", 4, 1, 256),
-        poll_s=env.span("WORKER_POLL", 1.0),
+        public_url=_read_address(env, problems, "PUBLIC_URL"),
+        api_base=_read_address(env, problems, "TELEGRAM_API_BASE") or TELEGRAM,
+        workers=env.integer("WORKERS", 4, 1, 256),
+        poll_s=env.duration("WORKER_POLL", 1.0),
         lease_s=lease_s,
         heartbeat_s=heartbeat_s,
-        admin_token=_admin_token(env, problems),
-        max_body=env.whole("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
-        grace_s=env.span("SHUTDOWN_GRACE", max(20.0, DEFAULT_SHUTDOWN_TIMEOUT)),
-        log_format=shape,
+        admin_token=_read_admin_token(env, problems),
+        max_body=env.integer("WEBHOOK_MAX_BODY", 1 << 20, 1 << 10, 1 << 20),
+        grace_s=env.duration("SHUTDOWN_GRACE", max(20.0, DEFAULT_SHUTDOWN_TIMEOUT)),
+        log_format=log_format,
         log_level=level,
     )
 
 
-def _long_enough(env: Environment, problems: Problems, name: str) -> str | None:
+def _read_secret(env: Environment, problems: Problems, name: str) -> str | None:
     secret = env.secret(name)
-    if secret is not None and len(secret) < SECRET_SHORTEST:
-        problems.add(name, f"is shorter than {SECRET_SHORTEST} characters: choose a longer one")
+    if secret is not None and len(secret) < MIN_SECRET:
+        problems.add(name, f"is shorter than {MIN_SECRET} characters: choose a longer one")
     return secret
 
 
-def _admin_token(env: Environment, problems: Problems) -> str | None:
-    token = _long_enough(env, problems, "ADMIN_TOKEN")
+def _read_admin_token(env: Environment, problems: Problems) -> str | None:
+    token = _read_secret(env, problems, "ADMIN_TOKEN")
     if token is not None and env.text("DATABASE_URL") is None:
-        problems.add("ADMIN_TOKEN", "opens pages about jobs and needs DATABASE_URL: set it, too")
+        problems.add("ADMIN_TOKEN", "enables pages about jobs and needs DATABASE_URL: set it, too")
     return token
 
 
-def _beating(env: Environment, problems: Problems) -> tuple[float, float | None]:
-    """A lease and its heartbeat; unset ones are the library's."""
-    lease_s = env.span("LEASE", EngineSettings().lease_s)
+def _read_lease(env: Environment, problems: Problems) -> tuple[float, float | None]:
+    """The lease and the heartbeat interval; defaults are those of forge_jobs."""
+    lease_s = env.duration("LEASE", EngineSettings().lease_s)
     if env.text("HEARTBEAT") is None:
         return lease_s, None
-    beat_s = env.span("HEARTBEAT", lease_s / 5)
-    if beat_s > lease_s / 3:
+    heartbeat_s = env.duration("HEARTBEAT", lease_s / 5)
+    if heartbeat_s > lease_s / 3:
         problems.add(
             "HEARTBEAT",
-            f"{beat_s:g} s is more than a third of LEASE ({lease_s:g} s): a worker that misses "
-            "one beat would be taken for dead; shorten it, or lengthen LEASE",
+            f"{heartbeat_s:g} s is more than a third of LEASE ({lease_s:g} s): a worker that "
+            "misses one heartbeat would count as dead; shorten it, or lengthen LEASE",
         )
-    return lease_s, beat_s
+    return lease_s, heartbeat_s
 
 
-def _listen(env: Environment, problems: Problems) -> tuple[str, int]:
+def _read_listen(env: Environment, problems: Problems) -> tuple[str, int]:
     text = env.text("LISTEN") or "127.0.0.1:8080"
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:
-        problems.add("LISTEN", f"{text!r} is no address: write 127.0.0.1:8080")
+        problems.add("LISTEN", f"{text!r} is not an address: write 127.0.0.1:8080")
         return "127.0.0.1", 8080
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
-def _address(env: Environment, problems: Problems, name: str) -> str | None:
+def _read_address(env: Environment, problems: Problems, name: str) -> str | None:
     text = env.text(name)
     if text is None:
         return None
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        problems.add(name, "is no address: write https://host, without user and password")
+        problems.add(name, "is not a URL: write https://host, without user and password")
         return None
     return text.rstrip("/")

@@ -1,4 +1,4 @@
-"""The gateway without Telegram: a fake one, two bots, a service and a chat page, in one command."""
+"""The demo: a gateway, a fake Telegram, two bots, a service and a chat page in one process."""
 
 from .environment import DemoEnvironment
 

@@ -1,4 +1,4 @@
-"""Streams that end when the demo ends: a page that is open somewhere must not hold it up."""
+"""An ASGI wrapper whose streaming responses can be ended, so that open pages do not delay exit."""
 
 import asyncio
 
@@ -6,38 +6,38 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class ClosableApp:
-    """An application whose answers under way are brought to an end by ``end``."""
+    """Wraps an application; ``end`` ends its responses in progress."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
 
     def end(self) -> None:
-        """No answer goes on."""
-        self._over.set()
+        """End all responses in progress."""
+        self._closed.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        started = False
 
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
-        answering = asyncio.ensure_future(self._answered(scope, receive, watched))
-        over = asyncio.ensure_future(self._over.wait())
+        response = asyncio.ensure_future(self._run_app(scope, receive, send_and_note))
+        closed = asyncio.ensure_future(self._closed.wait())
         try:
-            await asyncio.wait({answering, over}, return_when=asyncio.FIRST_COMPLETED)
-            if answering.done():
-                answering.result()
+            await asyncio.wait({response, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if response.done():
+                response.result()
                 return
-            answering.cancel()
-            await asyncio.wait({answering})
-            if begun:
+            response.cancel()
+            await asyncio.wait({response})
+            if started:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            over.cancel()
-            answering.cancel()
+            closed.cancel()
+            response.cancel()
 
-    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)

@@ -1,7 +1,7 @@
-"""Everything of the demo in one process: fake Telegram, gateway on SQLite, a service, a chat page.
+"""Runs the demo in one process: fake Telegram, gateway on SQLite, a service, a chat page.
 
-They talk over sockets of this machine, as they would anywhere. Only time is special: it can leap,
-so that nobody has to wait an hour for a retry.
+They communicate over local sockets, as in production. Only the clock is special: it can leap, so
+that nobody has to wait an hour for a retry.
 """
 
 from collections.abc import AsyncGenerator, Generator
@@ -13,8 +13,8 @@ from typing import Any, Final
 from forge_jobs import SECRET_ENTROPY, EnqueueOutcome, JobStatus, NewJob, NotFound
 from telegram_gateway.config import load
 from telegram_gateway.fake import FakeBot, FakeTelegram, LeapClock, fake_telegram
-from telegram_gateway.fake.server import listen, served
-from telegram_gateway.fake.user_actions import opened
+from telegram_gateway.fake.server import listen, serve_app
+from telegram_gateway.fake.user_actions import open_chat
 from telegram_gateway.fake.world import Chat
 from telegram_gateway.gateway import Gateway
 
@@ -23,13 +23,13 @@ from .page import chat_page
 from .saved_state import SavedState, read_state, write_state
 from .service import Shop
 
-PERSON: Final = 7
-NAME: Final = "You"
+USER_ID: Final = 7
+USER_NAME: Final = "You"
 _BOTS: Final = {"echo": 1001, "shop": 1002}
 _NAMES: Final = {"echo": "Echo", "shop": "Shop"}
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 _SECOND: Final = 1_000_000
-# Longer than any leap: a worker must not take its own leap for a sleep that cost it its jobs.
+# Longer than any leap of the clock, so that a leap does not expire the worker's lease.
 _LEASE: Final = "24h"
 _MIN_LEAP_S: Final = 1.0
 _MAX_LEAP_S: Final = 2 * 3_600.0
@@ -42,12 +42,12 @@ bots:
     requireAuth: false
     http: {{url: "{url}", network: private}}
 """
-_OVER: Final = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
+_TERMINAL: Final = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the page says about the last message to a bot."""
+class LastMessage:
+    """The job of the last message to a bot, as the page shows it."""
 
     id: str
     status: str
@@ -58,17 +58,16 @@ class Told:
 
 
 class DemoEnvironment:
-    """The demo, from start to end. ``folder`` holds the database; ``port`` 0 means any free one.
+    """The demo, from start to end. ``folder`` holds the database; ``port`` 0 means any free port.
 
-    In the folder of a demo before it goes on with what that one had; only what was said by then is
-    forgotten.
+    In the folder of an earlier demo it continues with that one's jobs; the chats start empty.
     """
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self._folder = folder
         self._port = port
-        self._tokens = {slug: f"{number}:{_random(35)}" for slug, number in _BOTS.items()}
-        self._notes = SavedState()
+        self._tokens = {slug: f"{number}:{_random_text(35)}" for slug, number in _BOTS.items()}
+        self._state = SavedState()
         self.clock = LeapClock()
         self.shop = Shop()
         self.address = ""
@@ -77,43 +76,43 @@ class DemoEnvironment:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["DemoEnvironment", None]:
-        """Everything listens while the block runs."""
+        """Start everything; stop it at the end of the block."""
         async with AsyncExitStack() as stack:
-            place = listen(port=self._port)
-            stack.callback(place.close)
-            self._notes = read_state(self._folder)
-            self.clock.leap(self._notes.ahead_s)
+            listener = listen(port=self._port)
+            stack.callback(listener.close)
+            self._state = read_state(self._folder)
+            self.clock.leap(self._state.ahead_s)
             self.fake = await stack.enter_async_context(fake_telegram(clock=self.clock))
-            self._introduce()
+            self._create_bots()
             stack.push_async_callback(self.shop.stop)
             await self.shop.start()
             receiver = listen()
             self.gateway = self._gateway(int(receiver.getsockname()[1]))
             await stack.enter_async_context(self.gateway.running())
-            base = await stack.enter_async_context(served(self.gateway.app, receiver))
-            await self._open_bots(base)
+            base = await stack.enter_async_context(serve_app(self.gateway.app, receiver))
+            await self._set_webhooks(base)
             page = ClosableApp(chat_page(self))
-            self.address = await stack.enter_async_context(served(page, place))
+            self.address = await stack.enter_async_context(serve_app(page, listener))
             stack.callback(page.end)
             yield self
 
     # ------------------------------------------------------------------ what the page does
 
     def bot(self, slug: str) -> FakeBot:
-        """Telegram's side of a bot; KeyError for a stranger."""
+        """Telegram's side of a bot; KeyError for an unknown slug."""
         return self.fake.bot(self._tokens[slug])
 
     def chat(self, slug: str) -> Chat:
-        """The person's conversation with a bot."""
-        return self.bot(slug).chat(PERSON)
+        """The user's chat with a bot."""
+        return self.bot(slug).chat(USER_ID)
 
     def say(self, slug: str, text: str) -> int:
-        """The person writes to a bot."""
-        return self.fake.say(self.bot(slug), text, chat=PERSON, name=NAME)
+        """Send a message to a bot as the user."""
+        return self.fake.say(self.bot(slug), text, chat=USER_ID, name=USER_NAME)
 
-    async def told(self, slug: str) -> Told | None:
-        """How the last message to a bot fares; None before the first one."""
-        number = self._notes.jobs.get(slug)
+    async def last_message(self, slug: str) -> LastMessage | None:
+        """The job of the last message to a bot; None before the first one."""
+        number = self._state.jobs.get(slug)
         assert self.gateway.forge is not None
         if number is None:
             return None
@@ -122,24 +121,24 @@ class DemoEnvironment:
         except NotFound:
             return None
         due_in_s = (job.record.run_at - self.clock.now()) / _SECOND
-        over = job.status in _OVER
-        return Told(
+        is_terminal = job.status in _TERMINAL
+        return LastMessage(
             id=number,
             status=str(job.status),
             attempts=job.attempts,
             max_attempts=job.max_attempts,
-            due_in_s=0.0 if over else max(due_in_s, 0.0),
+            due_in_s=0.0 if is_terminal else max(due_in_s, 0.0),
             error="" if job.status is JobStatus.DONE else job.error or "",
         )
 
     async def skip(self, slug: str) -> float:
-        """Leap to the next try of the last message; the seconds that passed by it."""
-        told = await self.told(slug)
-        due_in_s = 0.0 if told is None else told.due_in_s
+        """Advance the clock to the next attempt of the last message; by how many seconds."""
+        last_message = await self.last_message(slug)
+        due_in_s = 0.0 if last_message is None else last_message.due_in_s
         leap_s = min(max(due_in_s, _MIN_LEAP_S), _MAX_LEAP_S)
         self.clock.leap(leap_s)
-        self._notes.ahead_s += leap_s
-        write_state(self._folder, self._notes)
+        self._state.ahead_s += leap_s
+        write_state(self._folder, self._state)
         return leap_s
 
     # ------------------------------------------------------------------ parts
@@ -157,7 +156,7 @@ class DemoEnvironment:
         }
         for slug, token in self._tokens.items():
             env[f"BOT_{slug.upper()}_TOKEN"] = token
-            env[f"BOT_{slug.upper()}_SECRET"] = _random(43)
+            env[f"BOT_{slug.upper()}_SECRET"] = _random_text(43)
         settings, bots, _ = load(env)
         gateway = Gateway(settings, bots, clock=self.clock)
         assert gateway.forge is not None
@@ -167,28 +166,28 @@ class DemoEnvironment:
             stored = yield job
             _, _, slug = job.kind.rpartition(".")
             if job.kind.startswith("update."):
-                self._notes.jobs[slug] = stored.id
-                write_state(self._folder, self._notes)
+                self._state.jobs[slug] = stored.id
+                write_state(self._folder, self._state)
 
         return gateway
 
-    def _introduce(self) -> None:
-        """The person knows both bots: what is left from the demo before may be answered."""
+    def _create_bots(self) -> None:
+        """Create both bots and their chats, so that jobs of an earlier demo can be answered."""
         for slug, token in self._tokens.items():
             bot = self.fake.bot(token, name=_NAMES[slug], username=f"{slug}_demo_bot")
-            opened(bot, PERSON, NAME)
+            open_chat(bot, USER_ID, USER_NAME)
 
-    async def _open_bots(self, base: str) -> None:
-        """As ``telegram-gateway webhook set`` does it."""
+    async def _set_webhooks(self, base: str) -> None:
+        """Set the webhooks, as ``telegram-gateway webhook set`` does."""
         for bot in self.gateway.bots:
-            asked: dict[str, Any] = {
+            parameters: dict[str, Any] = {
                 "url": f"{base}/bot/{bot.slug}",
                 "secret_token": bot.secrets[0].decode(),
                 "allowed_updates": list(bot.allowed_updates),
                 "max_connections": bot.max_connections,
             }
-            await self.gateway.api.call(bot, "setWebhook", asked)
+            await self.gateway.api.call(bot, "setWebhook", parameters)
 
 
-def _random(length: int) -> str:
+def _random_text(length: int) -> str:
     return "".join(_LETTERS[SECRET_ENTROPY.bits(6)] for _ in range(length))

@@ -1,4 +1,4 @@
-"""The chat page of the demo: three files, and what their script asks for."""
+"""The chat page of the demo: three static files and the JSON endpoints their script calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forge_jobs.web import mission_control
-from telegram_gateway.calls import TEXT_LONGEST
+from telegram_gateway.calls import MAX_TEXT
 
 if TYPE_CHECKING:
     from .environment import DemoEnvironment
@@ -37,72 +37,72 @@ _HEADERS: Final = {
 }
 
 
-def chat_page(stage: "DemoEnvironment") -> ASGIApp:
-    """The page, with Mission Control beside it under /jobs."""
-    page = _Page(stage)
-    assert stage.gateway.forge is not None
-    own = Starlette(
+def chat_page(demo: "DemoEnvironment") -> ASGIApp:
+    """The page, with Mission Control under /jobs."""
+    page = _ChatApi(demo)
+    assert demo.gateway.forge is not None
+    pages = Starlette(
         routes=[
-            Route("/", _file("chat.html")),
-            Route("/chat.css", _file("chat.css")),
-            Route("/chat.js", _file("chat.js")),
-            Route("/api/live", _answered(page.live)),
-            Route("/api/messages", _answered(page.say), methods=["POST"]),
-            Route("/api/service", _answered(page.service), methods=["POST"]),
-            Route("/api/skip", _answered(page.skip), methods=["POST"]),
+            Route("/", _static_file("chat.html")),
+            Route("/chat.css", _static_file("chat.css")),
+            Route("/chat.js", _static_file("chat.js")),
+            Route("/api/live", _json_endpoint(page.live)),
+            Route("/api/messages", _json_endpoint(page.say), methods=["POST"]),
+            Route("/api/service", _json_endpoint(page.service), methods=["POST"]),
+            Route("/api/skip", _json_endpoint(page.skip), methods=["POST"]),
         ]
     )
-    jobs = mission_control(stage.gateway.forge, hosts=_HOSTS, title="Jobs of the demo")
-    return Starlette(routes=[Mount("/jobs", app=jobs), Mount("/", app=_Guard(own))])
+    jobs = mission_control(demo.gateway.forge, hosts=_HOSTS, title="Jobs of the demo")
+    return Starlette(routes=[Mount("/jobs", app=jobs), Mount("/", app=_SameOriginGuard(pages))])
 
 
-class _Page:
-    def __init__(self, stage: "DemoEnvironment") -> None:
-        self._stage = stage
+class _ChatApi:
+    def __init__(self, demo: "DemoEnvironment") -> None:
+        self._demo = demo
 
     async def live(self, request: Request) -> Any:
-        """What happened in a chat after entry ``after``, and how its last message fares; a second
-        at most is waited for news."""
+        """The entries of a chat after ``after``, and the job of its last message. Waits at most a
+        second for a new entry."""
         slug = request.query_params.get("bot", "")
         after = int(request.query_params.get("after", "0"))
-        chat = self._stage.chat(slug)
+        chat = self._demo.chat(slug)
         if len(chat.entries) <= after:
             try:
                 async with asyncio.timeout(_WAIT_S):
                     await chat.changed.wait()
             except TimeoutError:
                 pass
-        told = await self._stage.told(slug)
+        last_message = await self._demo.last_message(slug)
         return {
             "entries": [one.shown() for one in chat.entries[after:]],
-            "job": None if told is None else msgspec.to_builtins(told),
-            "service": self._stage.shop.running,
+            "job": None if last_message is None else msgspec.to_builtins(last_message),
+            "service": self._demo.shop.running,
         }
 
     async def say(self, request: Request) -> Any:
-        """The person writes."""
-        body = await _body(request)
-        text = str(body.get("text", "")).strip()[:TEXT_LONGEST]
+        """Send a message as the user."""
+        body = await _json_body(request)
+        text = str(body.get("text", "")).strip()[:MAX_TEXT]
         if not text:
-            raise ValueError("text is empty: write something")
-        return {"update_id": self._stage.say(str(body.get("bot", "")), text)}
+            raise ValueError("text is empty: enter a message")
+        return {"update_id": self._demo.say(str(body.get("bot", "")), text)}
 
     async def service(self, request: Request) -> Any:
         """Stop or start the service behind the shop bot."""
-        body = await _body(request)
+        body = await _json_body(request)
         if body.get("running") is True:
-            await self._stage.shop.start()
+            await self._demo.shop.start()
         else:
-            await self._stage.shop.stop()
-        return {"service": self._stage.shop.running}
+            await self._demo.shop.stop()
+        return {"service": self._demo.shop.running}
 
     async def skip(self, request: Request) -> Any:
-        """Let the time until the next try pass."""
-        body = await _body(request)
-        return {"leapt_s": await self._stage.skip(str(body.get("bot", "")))}
+        """Advance the clock to the next attempt."""
+        body = await _json_body(request)
+        return {"leapt_s": await self._demo.skip(str(body.get("bot", "")))}
 
 
-def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+def _static_file(name: str) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         path = _FILES / name
         return Response(path.read_bytes(), media_type=_KINDS[path.suffix])
@@ -110,35 +110,37 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _answered(do: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+def _json_endpoint(
+    action: Callable[[Request], Awaitable[Any]],
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
-            return JSONResponse(await do(request))
+            return JSONResponse(await action(request))
         except KeyError as error:
             return JSONResponse({"error": f"there is no bot {error.args[0]!r}"}, 404)
         except (ValueError, msgspec.MsgspecError) as error:
             return JSONResponse({"error": str(error)}, 400)
         except OSError:
-            return JSONResponse({"error": "the port of the service is taken by now"}, 409)
+            return JSONResponse({"error": "the port of the service is in use by now"}, 409)
 
     return answer
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _json_body(request: Request) -> dict[str, Any]:
     found: Any = msgspec.json.decode(await request.body())
     if not isinstance(found, dict):
         raise ValueError("the body must be a JSON object")
     return cast("dict[str, Any]", found)
 
 
-class _Guard:
-    """Only this machine's own page: another name or another site is refused."""
+class _SameOriginGuard:
+    """Refuses requests for another host name and posts from another origin; adds headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -149,15 +151,15 @@ class _Guard:
         host = headers.get("host", "")
         if host.rpartition(":")[0] not in _HOSTS and host not in _HOSTS:
             refusal = PlainTextResponse("this name is not served here\n", 421)
-            await refusal(scope, receive, dressed)
-        elif scope["method"] == "POST" and not _from_here(headers, host):
+            await refusal(scope, receive, send_with_headers)
+        elif scope["method"] == "POST" and not _is_same_origin(headers, host):
             refusal = PlainTextResponse("this request came from another site\n", 403)
-            await refusal(scope, receive, dressed)
+            await refusal(scope, receive, send_with_headers)
         else:
-            await self._app(scope, receive, dressed)
+            await self._app(scope, receive, send_with_headers)
 
 
-def _from_here(headers: Headers, host: str) -> bool:
+def _is_same_origin(headers: Headers, host: str) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

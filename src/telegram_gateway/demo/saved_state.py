@@ -1,4 +1,4 @@
-"""What a demo that is started again in its folder has to know and its database does not."""
+"""The demo's state outside its database, in a JSON file of its folder."""
 
 from pathlib import Path
 from typing import Final
@@ -9,22 +9,22 @@ _FILE: Final = "demo.json"
 
 
 class SavedState(msgspec.Struct):
-    """``ahead_s`` is how far time has leapt; ``jobs`` are the last messages, by bot."""
+    """``ahead_s``: the sum of the leaps so far. ``jobs``: the job of the last message, by bot."""
 
     ahead_s: float = 0.0
     jobs: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 def read_state(folder: Path) -> SavedState:
-    """Those of the demo before; empty ones for the first, or if they cannot be read."""
+    """The state of an earlier demo; empty if there is none or it cannot be read."""
     try:
         return msgspec.json.decode((folder / _FILE).read_bytes(), type=SavedState)
     except (OSError, msgspec.MsgspecError):
         return SavedState()
 
 
-def write_state(folder: Path, notes: SavedState) -> None:
-    """Whole or not at all: a demo may be ended at any moment."""
-    fresh = folder / f"{_FILE}.new"
-    fresh.write_bytes(msgspec.json.encode(notes))
-    fresh.replace(folder / _FILE)
+def write_state(folder: Path, state: SavedState) -> None:
+    """Write the state atomically: the demo may be killed at any moment."""
+    temporary = folder / f"{_FILE}.new"
+    temporary.write_bytes(msgspec.json.encode(state))
+    temporary.replace(folder / _FILE)

@@ -1,5 +1,5 @@
-"""A Bot API server of one's own: the methods a bot needs, Telegram's rules of delivery, and a side
-door to act as a user. For tests and for trying things out; it keeps everything in memory.
+"""A fake Bot API server: the common methods, Telegram's delivery rules, and a control API to act as
+a user. For tests and demos; it keeps everything in memory.
 """
 
 from .clocks import FastClock, LeapClock

@@ -1,6 +1,7 @@
-"""The parameters of a call, in whichever of the four shapes the Bot API takes them.
+"""Parses the parameters of a call, in each of the four formats the Bot API accepts.
 
-Query, form and multipart hold texts, with JSON inside for lists and objects; JSON holds values.
+Query, form and multipart contain strings, with JSON inside for lists and objects; JSON contains
+values.
 """
 
 import email.parser
@@ -11,42 +12,42 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from .refusal import bad
+from .refusal import bad_request
 
 _TRUE: Final = ("true", "yes", "1")
 
 
 class CallParameters:
-    """Reads parameters; what cannot be read is refused."""
+    """Typed access to parameters; invalid values raise a 400 Refusal."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = dict(values)
 
     def has(self, name: str) -> bool:
-        """Whether it was given at all."""
+        """Whether the parameter is present."""
         return self.values.get(name) is not None
 
     def text(self, name: str) -> str:
-        """A text; empty when it is not there."""
+        """A string; empty if absent."""
         found = self.values.get(name)
         return "" if found is None else str(found)
 
-    def whole(self, name: str, default: int | None = None) -> int | None:
-        """A whole number."""
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """An integer."""
         found = self.values.get(name)
         if found is None or found == "":
             return default
         try:
             return int(found)
         except (TypeError, ValueError):
-            raise bad(f"invalid parameter {name}: a whole number is expected") from None
+            raise bad_request(f"invalid parameter {name}: a whole number is expected") from None
 
     def flag(self, name: str) -> bool:
-        """Yes or no; absent means no."""
+        """A boolean; False if absent."""
         return str(self.values.get(name, "")).lower() in _TRUE
 
-    def inside(self, name: str) -> Any:
-        """A list or an object, also when it came as text."""
+    def json_value(self, name: str) -> Any:
+        """A list or an object; a string is decoded as JSON."""
         found = self.values.get(name)
         if not isinstance(found, str):
             return found
@@ -55,25 +56,25 @@ class CallParameters:
         try:
             return msgspec.json.decode(found)
         except msgspec.MsgspecError:
-            raise bad(f"can't parse {name} as JSON") from None
+            raise bad_request(f"can't parse {name} as JSON") from None
 
-    def record(self, name: str) -> dict[str, Any]:
-        """An object; empty when it is not there."""
-        found = self.inside(name)
+    def object_value(self, name: str) -> dict[str, Any]:
+        """An object; empty if absent."""
+        found = self.json_value(name)
         if found is not None and not isinstance(found, dict):
-            raise bad(f"object expected as {name}")
+            raise bad_request(f"object expected as {name}")
         return cast("dict[str, Any]", found or {})
 
-    def listed(self, name: str) -> list[Any] | None:
-        """A list, or None when it is not there."""
-        found = self.inside(name)
+    def array(self, name: str) -> list[Any] | None:
+        """A list; None if absent."""
+        found = self.json_value(name)
         if found is not None and not isinstance(found, list):
-            raise bad(f"array expected as {name}")
+            raise bad_request(f"array expected as {name}")
         return cast("list[Any] | None", found)
 
 
 def read_call_parameters(query: str, content_type: str, body: bytes) -> CallParameters:
-    """What a request says; the body counts more than the query."""
+    """Parse a request; the body takes precedence over the query."""
     values: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
     kind = content_type.partition(";")[0].strip().lower()
     if not body:
@@ -94,18 +95,18 @@ def _from_json(body: bytes) -> dict[str, Any]:
     try:
         found: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise bad("can't parse JSON object") from None
+        raise bad_request("can't parse JSON object") from None
     if not isinstance(found, dict):
-        raise bad("a JSON object is expected")
+        raise bad_request("a JSON object is expected")
     return cast("dict[str, Any]", found)
 
 
 def _from_parts(content_type: str, body: bytes) -> dict[str, Any]:
-    """Fields as text; of a file only its name and size, since nobody asks for more here."""
+    """Multipart fields as strings; of a file only its name and size."""
     head = f"content-type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    whole = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
+    message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
     values: dict[str, Any] = {}
-    for part in whole.iter_parts():
+    for part in message.iter_parts():
         name = part.get_param("name", header="content-disposition")
         if not isinstance(name, str):
             continue

@@ -1,4 +1,4 @@
-"""Clocks for people who do not want to wait an hour for the fourth retry."""
+"""Clocks that shorten waits, for tests and demos with retries after an hour."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ _SECOND = 1_000_000
 
 
 class FastClock:
-    """Waits are ``speed`` times as short; the wall clock stays right, and with it every date."""
+    """Makes sleeps ``speed`` times as short; the wall clock is unchanged, and so are dates."""
 
     def __init__(self, speed: float, clock: Clock = SYSTEM_CLOCK) -> None:
         if speed <= 0:
@@ -32,9 +32,9 @@ class FastClock:
 
 
 class LeapClock:
-    """The machine's time, plus the leaps that somebody asked for; a leap wakes whoever waits.
+    """The system's time plus the leaps so far. A leap wakes sleepers whose time has come.
 
-    Both clocks leap together: to everybody who uses it the time has passed.
+    Wall clock and monotonic clock leap together.
     """
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class LeapClock:
         return SYSTEM_CLOCK.mono() + self._ahead_s
 
     def leap(self, seconds: float) -> None:
-        """Let that much time pass at once."""
+        """Advance both clocks by that many seconds."""
         if seconds < 0:
-            raise ValueError("time does not run backwards")
+            raise ValueError("seconds must not be negative")
         with self._guard:
             self._ahead_s += seconds
             wakers = list(self._wakers.values())

@@ -1,5 +1,5 @@
-"""The control side of the fake Telegram, under /control: act as a user, read what was said, order
-trouble, let time pass. JSON in, JSON out."""
+"""The control API of the fake Telegram, under /control: act as a user, read chats, inject faults,
+advance the clock. JSON in, JSON out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,46 +20,48 @@ if TYPE_CHECKING:
 
 _MAX_WAIT_S: Final = 25.0
 _MAX_SECONDS: Final = 366 * 86_400
-_TAKEN: Final = frozenset({"text", "chat", "user", "name", "from", "message_id", "date", "bot"})
+_RESERVED_FIELDS: Final = frozenset(
+    {"text", "chat", "user", "name", "from", "message_id", "date", "bot"}
+)
 
 
-class _Bad(Exception):
-    """The request cannot be done; the message says what to do instead."""
+class _BadControlRequest(Exception):
+    """The request is invalid; the message says what to send instead."""
 
 
-Answer = Callable[[Request], Awaitable[Any]]
+ControlAction = Callable[[Request], Awaitable[Any]]
 
 
 def control_routes(fake: "FakeTelegram") -> list[Route]:
-    """Every route of the control side."""
-    control = _Control(fake)
+    """Every route of the control API."""
+    control = _ControlApi(fake)
     bot = "/control/bots/{bot:int}"
     return [
-        Route("/control/bots", _answered(control.bots), methods=["GET"]),
-        Route("/control/bots", _answered(control.add_bot), methods=["POST"]),
-        Route(f"{bot}/messages", _answered(control.say), methods=["POST"]),
-        Route(f"{bot}/edits", _answered(control.edit), methods=["POST"]),
-        Route(f"{bot}/presses", _answered(control.press), methods=["POST"]),
-        Route(f"{bot}/blocks", _answered(control.block), methods=["POST"]),
-        Route(f"{bot}/updates", _answered(control.push), methods=["POST"]),
-        Route(f"{bot}/chats/{{chat}}", _answered(control.chat), methods=["GET"]),
-        Route("/control/calls", _answered(control.calls), methods=["GET"]),
-        Route("/control/faults", _answered(control.fault), methods=["POST"]),
-        Route("/control/clock", _answered(control.leap), methods=["POST"]),
+        Route("/control/bots", _json_endpoint(control.bots), methods=["GET"]),
+        Route("/control/bots", _json_endpoint(control.add_bot), methods=["POST"]),
+        Route(f"{bot}/messages", _json_endpoint(control.say), methods=["POST"]),
+        Route(f"{bot}/edits", _json_endpoint(control.edit), methods=["POST"]),
+        Route(f"{bot}/presses", _json_endpoint(control.press), methods=["POST"]),
+        Route(f"{bot}/blocks", _json_endpoint(control.block), methods=["POST"]),
+        Route(f"{bot}/updates", _json_endpoint(control.push), methods=["POST"]),
+        Route(f"{bot}/chats/{{chat}}", _json_endpoint(control.chat), methods=["GET"]),
+        Route("/control/calls", _json_endpoint(control.calls), methods=["GET"]),
+        Route("/control/faults", _json_endpoint(control.fault), methods=["POST"]),
+        Route("/control/clock", _json_endpoint(control.leap), methods=["POST"]),
     ]
 
 
-def _answered(do: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _json_endpoint(action: ControlAction) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        # A page of another site can send no JSON here without asking first.
+        # Browsers send JSON across origins only after a CORS preflight, which fails here.
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if request.method == "POST" and kind != "application/json":
             return JSONResponse({"error": "send application/json"}, 415)
         try:
-            return JSONResponse(await do(request))
+            return JSONResponse(await action(request))
         except Refusal as refusal:
             return JSONResponse({"error": refusal.description}, refusal.code)
-        except (_Bad, ValueError) as error:
+        except (_BadControlRequest, ValueError) as error:
             return JSONResponse({"error": str(error)}, 400)
         except KeyError as error:
             return JSONResponse({"error": f"there is no {error.args[0]}"}, 404)
@@ -67,11 +69,11 @@ def _answered(do: Answer) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-class _Control:
+class _ControlApi:
     def __init__(self, fake: "FakeTelegram") -> None:
         self._fake = fake
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     async def bots(self, request: Request) -> Any:
         """Every bot, without its token."""
@@ -88,7 +90,7 @@ class _Control:
         ]
 
     async def chat(self, request: Request) -> Any:
-        """What happened in a chat after entry ``after``; ``wait`` seconds at most for news."""
+        """The entries of a chat after ``after``; waits up to ``wait`` seconds for a new one."""
         bot = self._bot(request)
         number = int(request.path_params["chat"])
         chat = bot.chats.get(number)
@@ -114,91 +116,95 @@ class _Control:
     # ------------------------------------------------------------------ acting
 
     async def add_bot(self, request: Request) -> Any:
-        """A bot with a token, a name and a username."""
-        body = await _body(request)
+        """Create a bot with a token, a name and a username."""
+        body = await _json_body(request)
         bot = self._fake.bot(
-            _text(body, "token"), name=_text(body, "name", ""), username=_text(body, "username", "")
+            _text_field(body, "token"),
+            name=_text_field(body, "name", ""),
+            username=_text_field(body, "username", ""),
         )
         return {"id": bot.id, "username": bot.username}
 
     async def say(self, request: Request) -> Any:
-        """A message of a user."""
-        body = await _body(request)
+        """Send a message as a user."""
+        body = await _json_body(request)
         update = self._fake.say(
             self._bot(request),
-            _text(body, "text", ""),
-            chat=_whole(body, "chat", 7),
-            user=_whole(body, "user", 0) or None,
-            name=_text(body, "name", "Ann"),
-            **_more(body),
+            _text_field(body, "text", ""),
+            chat=_int_field(body, "chat", 7),
+            user=_int_field(body, "user", 0) or None,
+            name=_text_field(body, "name", "Ann"),
+            **_more_fields(body),
         )
         return {"update_id": update}
 
     async def edit(self, request: Request) -> Any:
-        """A user changes a message."""
-        body = await _body(request)
-        number = _whole(body, "message_id")
-        chat = _whole(body, "chat", 7)
+        """Edit a message as a user."""
+        body = await _json_body(request)
+        number = _int_field(body, "message_id")
+        chat = _int_field(body, "chat", 7)
         return {
-            "update_id": self._fake.edit(self._bot(request), number, _text(body, "text"), chat=chat)
+            "update_id": self._fake.edit(
+                self._bot(request), number, _text_field(body, "text"), chat=chat
+            )
         }
 
     async def press(self, request: Request) -> Any:
-        """A user presses a button."""
-        body = await _body(request)
-        number = _whole(body, "message_id")
-        chat = _whole(body, "chat", 7)
+        """Press a button as a user."""
+        body = await _json_body(request)
+        number = _int_field(body, "message_id")
+        chat = _int_field(body, "chat", 7)
         return {
             "update_id": self._fake.press(
-                self._bot(request), number, _text(body, "data"), chat=chat
+                self._bot(request), number, _text_field(body, "data"), chat=chat
             )
         }
 
     async def block(self, request: Request) -> Any:
-        """A user blocks the bot, or lets it in again."""
-        body = await _body(request)
+        """Block or unblock the bot as a user."""
+        body = await _json_body(request)
         blocked = body.get("blocked", True) is True
-        chat = _whole(body, "chat", 7)
+        chat = _int_field(body, "chat", 7)
         return {"update_id": self._fake.block(self._bot(request), chat=chat, blocked=blocked)}
 
     async def push(self, request: Request) -> Any:
-        """An update of any kind."""
-        body = await _body(request)
+        """Create an update of any kind."""
+        body = await _json_body(request)
         inner = body.get("body")
         if not isinstance(inner, dict):
-            raise _Bad("body must be an object: what the update holds under its kind")
+            raise _BadControlRequest("body must be an object: what the update holds under its kind")
         found = cast("dict[str, Any]", inner)
-        return {"update_id": self._fake.push(self._bot(request), _text(body, "kind"), found)}
+        return {"update_id": self._fake.push(self._bot(request), _text_field(body, "kind"), found)}
 
     async def fault(self, request: Request) -> Any:
-        """Trouble for the next calls."""
-        body = await _body(request)
+        """Inject a fault into the next calls."""
+        body = await _json_body(request)
         known = ", ".join(Trouble)
         try:
-            trouble = Trouble(_text(body, "trouble"))
+            trouble = Trouble(_text_field(body, "trouble"))
         except ValueError:
-            raise _Bad(f"trouble must be one of {known}") from None
-        bot = _whole(body, "bot", 0)
+            raise _BadControlRequest(f"trouble must be one of {known}") from None
+        bot = _int_field(body, "bot", 0)
         self._fake.faults.append(
             Fault(
                 trouble=trouble,
-                method=_text(body, "method", ""),
+                method=_text_field(body, "method", ""),
                 bot_id=bot or None,
-                times=_whole(body, "times", 1),
-                seconds=_seconds(body, 1.0),
-                code=_whole(body, "code", 0) or None,
-                chat=_whole(body, "chat", 0),
+                times=_int_field(body, "times", 1),
+                seconds=_seconds_field(body, 1.0),
+                code=_int_field(body, "code", 0) or None,
+                chat=_int_field(body, "chat", 0),
             )
         )
         return {"faults": len(self._fake.faults)}
 
     async def leap(self, request: Request) -> Any:
-        """Let time pass at once."""
-        body = await _body(request)
+        """Advance the clock."""
+        body = await _json_body(request)
         clock = self._fake.clock
         if not isinstance(clock, LeapClock):
-            raise _Bad("this server's clock cannot leap: start it with a LeapClock")
-        clock.leap(_seconds(body, 0.0))
+            raise _BadControlRequest("this server's clock cannot leap: start it with a LeapClock")
+        clock.leap(_seconds_field(body, 0.0))
         return {"now": clock.now() // 1_000_000}
 
     def _bot(self, request: Request) -> "FakeBot":
@@ -209,45 +215,47 @@ class _Control:
         return found
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _json_body(request: Request) -> dict[str, Any]:
     try:
         found: Any = msgspec.json.decode(await request.body())
     except msgspec.MsgspecError:
-        raise _Bad("the body is no JSON") from None
+        raise _BadControlRequest("the body is not JSON") from None
     if not isinstance(found, dict):
-        raise _Bad("the body must be a JSON object")
+        raise _BadControlRequest("the body must be a JSON object")
     return cast("dict[str, Any]", found)
 
 
-def _text(body: dict[str, Any], name: str, default: str | None = None) -> str:
+def _text_field(body: dict[str, Any], name: str, default: str | None = None) -> str:
     found = body.get(name, default)
     if not isinstance(found, str):
-        raise _Bad(f"{name} must be a text")
+        raise _BadControlRequest(f"{name} must be a string")
     return found
 
 
-def _whole(body: dict[str, Any], name: str, default: int | None = None) -> int:
+def _int_field(body: dict[str, Any], name: str, default: int | None = None) -> int:
     found = body.get(name, default)
     if not isinstance(found, int) or isinstance(found, bool):
-        raise _Bad(f"{name} must be a whole number")
+        raise _BadControlRequest(f"{name} must be a whole number")
     return found
 
 
-def _seconds(body: dict[str, Any], default: float) -> float:
+def _seconds_field(body: dict[str, Any], default: float) -> float:
     found = body.get("seconds", default)
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise _Bad("seconds must be a number")
+        raise _BadControlRequest("seconds must be a number")
     if not 0 <= found <= _MAX_SECONDS:
-        raise _Bad(f"seconds must be from 0 to {_MAX_SECONDS:,}")
+        raise _BadControlRequest(f"seconds must be from 0 to {_MAX_SECONDS:,}")
     return float(found)
 
 
-def _more(body: dict[str, Any]) -> dict[str, Any]:
+def _more_fields(body: dict[str, Any]) -> dict[str, Any]:
     found = body.get("more", {})
     if not isinstance(found, dict):
-        raise _Bad("more must be an object: further fields of the message")
+        raise _BadControlRequest("more must be an object: further fields of the message")
     fields = cast("dict[str, Any]", found)
-    taken = sorted(fields.keys() & _TAKEN)
+    taken = sorted(fields.keys() & _RESERVED_FIELDS)
     if taken:
-        raise _Bad(f"more must not hold {', '.join(taken)}: the message has that already")
+        raise _BadControlRequest(
+            f"more must not contain {', '.join(taken)}: the message has that already"
+        )
     return fields

@@ -1,22 +1,22 @@
-"""Troubles that are ordered in advance: the next calls fail the way real ones do."""
+"""Fault injection: makes the next calls fail in the ways real ones do."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Trouble(StrEnum):
-    """How a call goes wrong."""
+    """The kind of a fault."""
 
     FLOOD = "flood"
-    """429; nothing happens. ``seconds`` is what the answer asks to wait."""
+    """429, no effect. ``seconds`` is the retry_after of the response."""
     BROKEN = "broken"
-    """An error of the server (``code``, 502 by default); nothing happens."""
+    """A server error (``code``, 502 by default), no effect."""
     REFUSED = "refused"
-    """A refusal with ``code``, 403 by default; nothing happens."""
+    """A refusal with ``code`` (403 by default), no effect."""
     HANG = "hang"
-    """No answer for ``seconds``, then the connection is cut; nothing happens."""
+    """No response for ``seconds``, then the connection is closed; no effect."""
     LOST = "lost"
-    """The call takes effect, and its answer is lost on the way."""
+    """The call takes effect, and its response is lost."""
     MOVED = "moved"
     """The group became a supergroup, ``chat``."""
 
@@ -33,8 +33,8 @@ class Fault:
     code: int | None = None
     chat: int = 0
 
-    def meets(self, bot_id: int, method: str) -> bool:
-        """Whether this call is meant."""
+    def matches(self, bot_id: int, method: str) -> bool:
+        """Whether the fault applies to this call."""
         if self.times < 1 or self.bot_id not in (None, bot_id):
             return False
         return self.method.lower() in ("", method.lower())

@@ -1,4 +1,4 @@
-"""Telegram's patience with bots that send too much: 429, and 429 again for who does not wait."""
+"""Rate limits of the fake Telegram: 429, and 429 again for calls before retry_after."""
 
 import math
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from forge_jobs import Clock
 
 @dataclass(frozen=True, slots=True)
 class FloodRate:
-    """``burst`` messages at once, ``rate`` of them a second in the long run."""
+    """``burst`` messages at once, ``rate`` messages per second on average."""
 
     rate: float
     burst: int
 
 
 @dataclass(slots=True)
-class _Level:
-    """How full the measure is, as of ``at``; nothing is taken before ``closed_until``."""
+class _BucketLevel:
+    """The fill level of a leaky bucket as of ``at``; closed until ``closed_until``."""
 
     full: float = 0.0
     at: float = 0.0
@@ -25,34 +25,36 @@ class _Level:
 
 @dataclass(slots=True)
 class FloodControl:
-    """Limits for every chat and for every bot; the real ones are not published."""
+    """Limits per chat and per bot; Telegram does not publish the real ones."""
 
     chat: FloodRate = field(default_factory=lambda: FloodRate(1.0, 3))
     bot: FloodRate = field(default_factory=lambda: FloodRate(30.0, 30))
-    _levels: dict[tuple[int, str], _Level] = field(
-        default_factory=dict[tuple[int, str], _Level], init=False
+    _levels: dict[tuple[int, str], _BucketLevel] = field(
+        default_factory=dict[tuple[int, str], _BucketLevel], init=False
     )
 
     def wait_s(self, bot_id: int, chat_id: str, clock: Clock) -> int:
-        """0 if the message may go, else after how many seconds to come back: whoever comes sooner
-        waits for the rest of them. A refused message counts for nothing."""
+        """0 if the message may be sent, else retry_after in seconds. Calls before that are refused
+        with the remaining seconds. A refused message is not counted."""
         now = clock.mono()
-        measures = [(self._level(bot_id, chat_id, now, self.chat), self.chat)]
-        measures.append((self._level(bot_id, "", now, self.bot), self.bot))
-        for level, patience in measures:
-            over_s = (level.full + 1 - patience.burst) / patience.rate
+        levels = [(self._refreshed_level(bot_id, chat_id, now, self.chat), self.chat)]
+        levels.append((self._refreshed_level(bot_id, "", now, self.bot), self.bot))
+        for level, rate_limit in levels:
+            over_s = (level.full + 1 - rate_limit.burst) / rate_limit.rate
             if level.closed_until > now:
                 return math.ceil(level.closed_until - now)
-            # A hair is no breach: what is exactly on time was added up from rounded parts.
+            # Tolerance for rounding: messages exactly on time are accepted.
             if over_s > 1e-6:
                 level.closed_until = now + max(math.ceil(over_s), 1)
                 return math.ceil(level.closed_until - now)
-        for level, _ in measures:
+        for level, _ in levels:
             level.full += 1
         return 0
 
-    def _level(self, bot_id: int, chat_id: str, now: float, patience: FloodRate) -> _Level:
-        level = self._levels.setdefault((bot_id, chat_id), _Level(at=now))
-        level.full = max(level.full - (now - level.at) * patience.rate, 0.0)
+    def _refreshed_level(
+        self, bot_id: int, chat_id: str, now: float, rate_limit: FloodRate
+    ) -> _BucketLevel:
+        level = self._levels.setdefault((bot_id, chat_id), _BucketLevel(at=now))
+        level.full = max(level.full - (now - level.at) * rate_limit.rate, 0.0)
         level.at = now
         return level

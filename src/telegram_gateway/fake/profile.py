@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from .call_parameters import CallParameters
-from .world import Call, FakeBot, Method
+from .world import FakeBot, Method, ReceivedCall
 
 
-async def _me(bot: FakeBot, given: CallParameters, call: Call) -> Any:
+async def _get_me(bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
     return {
         **bot.user,
         "can_join_groups": True,
@@ -17,24 +17,24 @@ async def _me(bot: FakeBot, given: CallParameters, call: Call) -> Any:
     }
 
 
-async def _set_commands(bot: FakeBot, given: CallParameters, call: Call) -> Any:
-    bot.commands = given.listed("commands") or []
+async def _set_commands(bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+    bot.commands = given.array("commands") or []
     return True
 
 
-async def _commands(bot: FakeBot, given: CallParameters, call: Call) -> Any:
+async def _get_commands(bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
     return bot.commands
 
 
-async def _yes(bot: FakeBot, given: CallParameters, call: Call) -> Any:
+async def _return_true(bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
     return True
 
 
 PROFILE: Final[dict[str, Method]] = {
-    "getme": _me,
+    "getme": _get_me,
     "setmycommands": _set_commands,
     "deletemycommands": _set_commands,
-    "getmycommands": _commands,
-    "close": _yes,
-    "logout": _yes,
+    "getmycommands": _get_commands,
+    "close": _return_true,
+    "logout": _return_true,
 }

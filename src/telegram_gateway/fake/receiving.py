@@ -1,4 +1,4 @@
-"""The methods by which a bot gets its updates: webhook or getUpdates, never both."""
+"""The methods that receive updates: by webhook or getUpdates, never both."""
 
 import asyncio
 import re
@@ -9,19 +9,19 @@ from urllib.parse import urlsplit
 from forge_jobs import Clock
 
 from .call_parameters import CallParameters
-from .refusal import Refusal, bad, too_many
-from .updates import chosen_kinds
-from .world import Call, FakeBot, Method, WebhookSettings
+from .refusal import Refusal, bad_request, too_many_requests
+from .updates import selected_kinds
+from .world import FakeBot, Method, ReceivedCall, WebhookSettings
 
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _PORTS: Final = (443, 80, 88, 8443)
 _MAX_POLL_S: Final = 50
 _MAX_BATCH: Final = 100
-_SET_EVERY_S: Final = 1.0
+_MIN_SET_WEBHOOK_S: Final = 1.0
 
 
 class Receiving:
-    """``local`` allows what a Bot API server of one's own allows: any address, any port."""
+    """``local`` allows what a self-hosted Bot API server allows: any address, any port."""
 
     def __init__(
         self, clock: Clock, start_delivery: Callable[[FakeBot], None], *, local: bool
@@ -38,22 +38,22 @@ class Receiving:
 
     # ------------------------------------------------------------------ webhook
 
-    async def _set_webhook(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
-        """Each call replaces everything but ``allowed_updates``: no secret means no secret."""
+    async def _set_webhook(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        """Each call replaces all settings but ``allowed_updates``; no secret removes the secret."""
         url = given.text("url")
         if not url:
             return await self._delete_webhook(bot, given, call)
         self._check_url(url)
         secret = given.text("secret_token")
         if secret and not _SECRET.fullmatch(secret):
-            raise bad("secret token contains unallowed characters")
+            raise bad_request("secret token contains unallowed characters")
         now = self._clock.mono()
-        if bot.webhook_set_at is not None and now - bot.webhook_set_at < _SET_EVERY_S:
-            raise too_many(1)
+        if bot.webhook_set_at is not None and now - bot.webhook_set_at < _MIN_SET_WEBHOOK_S:
+            raise too_many_requests(1)
         bot.webhook_set_at = now
-        most = 100_000 if self._local else 100
-        connections = min(max(given.whole("max_connections") or 40, 1), most)
-        bot.allowed = chosen_kinds(given.listed("allowed_updates"), bot.allowed)
+        max_connections = 100_000 if self._local else 100
+        connections = min(max(given.integer("max_connections") or 40, 1), max_connections)
+        bot.allowed = selected_kinds(given.array("allowed_updates"), bot.allowed)
         if given.flag("drop_pending_updates"):
             bot.waiting.clear()
         self._stop(bot, "terminated by setWebhook request")
@@ -61,16 +61,16 @@ class Receiving:
         self._start(bot)
         return True
 
-    async def _delete_webhook(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
-        """Updates that wait are kept unless told otherwise."""
+    async def _delete_webhook(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        """Pending updates are kept unless ``drop_pending_updates`` is set."""
         self._stop(bot, "terminated by setWebhook request")
         bot.webhook = None
         if given.flag("drop_pending_updates"):
             bot.waiting.clear()
         return True
 
-    async def _webhook_info(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
-        """What is known about it."""
+    async def _webhook_info(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        """The state of the webhook."""
         hook = bot.webhook
         found: dict[str, Any] = {
             "url": "" if hook is None else hook.url,
@@ -91,41 +91,43 @@ class Receiving:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
-            raise bad("bad webhook: invalid webhook URL specified") from None
+            raise bad_request("bad webhook: invalid webhook URL specified") from None
         if not host or parts.scheme not in ("http", "https"):
-            raise bad("bad webhook: invalid webhook URL specified")
+            raise bad_request("bad webhook: invalid webhook URL specified")
         if self._local:
             return
         if parts.scheme != "https":
-            raise bad("bad webhook: An HTTPS URL must be provided for webhook")
+            raise bad_request("bad webhook: An HTTPS URL must be provided for webhook")
         if (port or 443) not in _PORTS:
-            raise bad("bad webhook: Webhook can be set up only on ports 80, 88, 443 or 8443")
+            raise bad_request(
+                "bad webhook: Webhook can be set up only on ports 80, 88, 443 or 8443"
+            )
 
     def _stop(self, bot: FakeBot, why: str) -> None:
         if bot.delivery is not None:
             bot.delivery.close()
             bot.delivery = None
-        _end_poll(bot, why)
+        _end_get_updates(bot, why)
 
     # ------------------------------------------------------------------ getUpdates
 
-    async def _get_updates(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
-        """What waits, again and again until a higher offset confirms it. A second caller ends the
-        call of the first."""
+    async def _get_updates(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
+        """Return pending updates until a higher offset confirms them. A second call ends the
+        first one with 409."""
         if bot.webhook is not None:
             raise Refusal(
                 409,
                 "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook "
                 "to delete the webhook first",
             )
-        _end_poll(bot, "terminated by other getUpdates request")
-        bot.allowed = chosen_kinds(given.listed("allowed_updates"), bot.allowed)
-        self._confirm(bot, given.whole("offset", 0) or 0)
-        limit = min(max(given.whole("limit") or _MAX_BATCH, 1), _MAX_BATCH)
-        wait_s = min(max(given.whole("timeout") or 0, 0), _MAX_POLL_S)
+        _end_get_updates(bot, "terminated by other getUpdates request")
+        bot.allowed = selected_kinds(given.array("allowed_updates"), bot.allowed)
+        self._confirm(bot, given.integer("offset", 0) or 0)
+        limit = min(max(given.integer("limit") or _MAX_BATCH, 1), _MAX_BATCH)
+        wait_s = min(max(given.integer("timeout") or 0, 0), _MAX_POLL_S)
         if not bot.waiting and wait_s:
             await self._wait(bot, wait_s)
-        found = [update.whole for update in bot.waiting.values()]
+        found = [update.as_dict for update in bot.waiting.values()]
         return found[:limit]
 
     def _confirm(self, bot: FakeBot, offset: int) -> None:
@@ -135,10 +137,10 @@ class Receiving:
         else:
             confirmed = [update for update in bot.waiting.values() if update.id < offset]
         for update in confirmed:
-            bot.ended(update, delivered=True)
+            bot.finish_update(update, delivered=True)
         for update in list(bot.waiting.values()):
             if update.expires < now:
-                bot.ended(update, delivered=False)
+                bot.finish_update(update, delivered=False)
 
     async def _wait(self, bot: FakeBot, seconds: float) -> None:
         poller = bot.poller = asyncio.get_running_loop().create_future()
@@ -153,12 +155,12 @@ class Receiving:
                 bot.poller = None
 
 
-def wake_poll(bot: FakeBot) -> None:
-    """Something came, or nothing ever will: a call of getUpdates that waits looks again."""
+def wake_get_updates(bot: FakeBot) -> None:
+    """Wake a waiting getUpdates call: there is a new update, or the server stops."""
     if bot.poller is not None and not bot.poller.done():
         bot.poller.set_result(None)
 
 
-def _end_poll(bot: FakeBot, why: str) -> None:
+def _end_get_updates(bot: FakeBot, why: str) -> None:
     if bot.poller is not None and not bot.poller.done():
         bot.poller.set_exception(Refusal(409, f"Conflict: {why}"))

@@ -1,10 +1,10 @@
-"""What the Bot API answers when it says no."""
+"""Error responses of the Bot API."""
 
 from typing import Any
 
 
 class Refusal(Exception):
-    """An answer with ``ok: false``."""
+    """A response with ``ok: false``."""
 
     def __init__(self, code: int, description: str, **parameters: int) -> None:
         super().__init__(description)
@@ -13,7 +13,7 @@ class Refusal(Exception):
         self.parameters = parameters
 
     def answer(self) -> dict[str, Any]:
-        """The body."""
+        """The body of the response."""
         found: dict[str, Any] = {
             "ok": False,
             "error_code": self.code,
@@ -24,11 +24,11 @@ class Refusal(Exception):
         return found
 
 
-def bad(text: str) -> Refusal:
-    """A mistake in the request."""
+def bad_request(text: str) -> Refusal:
+    """A 400 response."""
     return Refusal(400, f"Bad Request: {text}")
 
 
-def too_many(wait_s: int) -> Refusal:
-    """Come back later."""
+def too_many_requests(wait_s: int) -> Refusal:
+    """A 429 response with retry_after."""
     return Refusal(429, f"Too Many Requests: retry after {wait_s}", retry_after=wait_s)

@@ -1,15 +1,15 @@
-"""The methods by which a bot speaks: what a chat receives, and what Telegram refuses."""
+"""The methods that send, edit and delete messages, with Telegram's refusals."""
 
 from typing import Any, Final
 
 from forge_jobs import Clock
 
 from .call_parameters import CallParameters
-from .refusal import Refusal, bad
+from .refusal import Refusal, bad_request
 from .updates import SECOND
-from .world import Call, Chat, FakeBot, Method
+from .world import Chat, FakeBot, Method, ReceivedCall
 
-TEXT_LONGEST: Final = 4_096
+MAX_TEXT: Final = 4_096
 _ACTIONS: Final = frozenset(
     {
         "typing", "upload_photo", "record_video", "upload_video", "record_voice", "upload_voice",
@@ -24,7 +24,7 @@ _GIFTS: Final = (
 
 
 class Sending:
-    """Writes into chats."""
+    """Implements the methods and records their effects in chats."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -41,9 +41,9 @@ class Sending:
 
     # ------------------------------------------------------------------ messages
 
-    async def _send(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _send(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
-        text = _text(given)
+        text = _checked_text(given)
         message: dict[str, Any] = {
             "message_id": chat.next_message(),
             "from": bot.user,
@@ -51,94 +51,96 @@ class Sending:
             "date": self._clock.now() // SECOND,
             "text": text,
         }
-        thread = given.whole("message_thread_id")
+        thread = given.integer("message_thread_id")
         if thread is not None:
             message |= {"message_thread_id": thread, "is_topic_message": True}
-        replied = given.record("reply_parameters").get("message_id")
+        replied = given.object_value("reply_parameters").get("message_id")
         before = chat.messages.get(replied) if isinstance(replied, int) else None
         if before is not None:
             message["reply_to_message"] = before
-        message |= _inline(given)
+        message |= _inline_keyboard(given)
         chat.messages[message["message_id"]] = message
         chat.add(self._clock.now(), "bot", "message", message, call)
         return message
 
-    async def _edit(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _edit(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
         before = self._own(bot, chat, given, "edit")
-        text = _text(given)
+        text = _checked_text(given)
         after = {key: value for key, value in before.items() if key != "reply_markup"}
-        after |= {"text": text, **_inline(given)}
+        after |= {"text": text, **_inline_keyboard(given)}
         return self._changed(chat, before, after, call)
 
-    async def _edit_markup(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _edit_markup(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
         before = self._own(bot, chat, given, "edit")
         after = {key: value for key, value in before.items() if key != "reply_markup"}
-        return self._changed(chat, before, after | _inline(given), call)
+        return self._changed(chat, before, after | _inline_keyboard(given), call)
 
     def _changed(
-        self, chat: Chat, before: dict[str, Any], after: dict[str, Any], call: Call
+        self, chat: Chat, before: dict[str, Any], after: dict[str, Any], call: ReceivedCall
     ) -> dict[str, Any]:
         if after == before:
-            raise bad("message is not modified")
+            raise bad_request("message is not modified")
         after["edit_date"] = self._clock.now() // SECOND
         chat.messages[after["message_id"]] = after
         chat.add(self._clock.now(), "bot", "edit", after, call)
         return after
 
-    async def _delete(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _delete(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
-        number = given.whole("message_id")
+        number = given.integer("message_id")
         found = chat.messages.pop(number or 0, None)
         if found is None:
-            raise bad("message to delete not found")
+            raise bad_request("message to delete not found")
         chat.add(self._clock.now(), "bot", "delete", {"message_id": number}, call)
         return True
 
     # ------------------------------------------------------------------ the rest
 
-    async def _act(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _act(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
         action = given.text("action")
         if action not in _ACTIONS:
-            raise bad("wrong parameter action in request")
+            raise bad_request("wrong parameter action in request")
         chat.add(self._clock.now(), "bot", "action", {"action": action}, call)
         return True
 
-    async def _react(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _react(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
-        number = given.whole("message_id") or 0
+        number = given.integer("message_id") or 0
         if number not in chat.messages:
-            raise bad("message to react not found")
-        body = {"message_id": number, "reaction": given.listed("reaction") or []}
+            raise bad_request("message to react not found")
+        body = {"message_id": number, "reaction": given.array("reaction") or []}
         chat.add(self._clock.now(), "bot", "reaction", body, call)
         return True
 
-    async def _answer_query(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _answer_query(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         found = bot.queries.pop(given.text("callback_query_id"), None)
         if found is None or found[1] < self._clock.now():
-            raise bad("query is too old and response timeout expired or query ID is invalid")
+            raise bad_request(
+                "query is too old and response timeout expired or query ID is invalid"
+            )
         chat = bot.chats[found[0]]
         body = {"text": given.text("text"), "show_alert": given.flag("show_alert")}
         chat.add(self._clock.now(), "bot", "answer", body, call)
         return True
 
-    async def _get_chat(self, bot: FakeBot, given: CallParameters, call: Call) -> Any:
+    async def _get_chat(self, bot: FakeBot, given: CallParameters, call: ReceivedCall) -> Any:
         chat = self._chat(bot, given)
         gifts = dict.fromkeys(_GIFTS, False)
         more = {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": gifts}
         return {**chat.about, **more}
 
-    # ------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------ lookups
 
     def _chat(self, bot: FakeBot, given: CallParameters) -> Chat:
         named = given.text("chat_id").strip()
         if not named:
-            raise bad("chat_id is empty")
-        chat = _found(bot, named)
+            raise bad_request("chat_id is empty")
+        chat = _find_chat(bot, named)
         if chat is None:
-            raise bad("chat not found")
+            raise bad_request("chat not found")
         if chat.moved_to is not None:
             raise Refusal(
                 400,
@@ -150,15 +152,15 @@ class Sending:
         return chat
 
     def _own(self, bot: FakeBot, chat: Chat, given: CallParameters, what: str) -> dict[str, Any]:
-        found = chat.messages.get(given.whole("message_id") or 0)
+        found = chat.messages.get(given.integer("message_id") or 0)
         if found is None:
-            raise bad(f"message to {what} not found")
+            raise bad_request(f"message to {what} not found")
         if found["from"]["id"] != bot.id:
-            raise bad(f"message can't be {what}ed")
+            raise bad_request(f"message can't be {what}ed")
         return found
 
 
-def _found(bot: FakeBot, named: str) -> Chat | None:
+def _find_chat(bot: FakeBot, named: str) -> Chat | None:
     if named.startswith("@"):
         for chat in bot.chats.values():
             if f"@{chat.about.get('username', '')}".lower() == named.lower():
@@ -170,19 +172,19 @@ def _found(bot: FakeBot, named: str) -> Chat | None:
         return None
 
 
-def _text(given: CallParameters) -> str:
-    """Markup is taken as it stands: the fake parses no entities out of it."""
+def _checked_text(given: CallParameters) -> str:
+    """The text, unparsed: the fake does not interpret markup."""
     text = given.text("text")
     if not text.strip():
-        raise bad("message text is empty")
-    if len(text.encode("utf-16-le", "surrogatepass")) // 2 > TEXT_LONGEST:
-        raise bad("message is too long")
+        raise bad_request("message text is empty")
+    if len(text.encode("utf-16-le", "surrogatepass")) // 2 > MAX_TEXT:
+        raise bad_request("message is too long")
     return text
 
 
-def _inline(given: CallParameters) -> dict[str, Any]:
-    """Of all keyboards only the inline one is part of the message."""
-    markup = given.record("reply_markup")
+def _inline_keyboard(given: CallParameters) -> dict[str, Any]:
+    """The inline keyboard: the only kind that is part of the message."""
+    markup = given.object_value("reply_markup")
     if "inline_keyboard" in markup:
         return {"reply_markup": {"inline_keyboard": markup["inline_keyboard"]}}
     return {}

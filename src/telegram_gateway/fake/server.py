@@ -1,6 +1,6 @@
-"""The fake Telegram on a socket: paths as the real one has them, and a control side.
+"""The HTTP server of the fake Telegram: the real paths, and the control API.
 
-For loopback only: whoever reaches the control side may do everything.
+For loopback only: the control API has no authentication.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from forge_jobs import SYSTEM_CLOCK
 from .call_parameters import read_call_parameters
 from .control import control_routes
 from .faults import Fault, Trouble
-from .refusal import Refusal, bad, too_many
+from .refusal import Refusal, bad_request, too_many_requests
 from .telegram import FakeTelegram
 from .world import FakeBot
 
@@ -30,8 +30,8 @@ _MAX_BODY: Final = 64 << 20
 _GRACE_S: Final = 2
 
 
-class _Cut(Response):
-    """An answer that breaks off: the client never learns what came of its call."""
+class _TruncatedResponse(Response):
+    """A response that is cut off, so that the client does not learn the result."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"application/json"), (b"content-length", b"1000")]
@@ -39,13 +39,13 @@ class _Cut(Response):
         await send({"type": "http.response.body", "body": b"{", "more_body": True})
 
 
-def asgi(fake: FakeTelegram) -> Starlette:
-    """The application."""
+def asgi_app(fake: FakeTelegram) -> Starlette:
+    """The ASGI application."""
 
     async def method(request: Request) -> Response:
         try:
-            bot = fake.known(request.path_params["token"])
-            return await _called(fake, bot, request)
+            bot = fake.authenticate(request.path_params["token"])
+            return await _call_method(fake, bot, request)
         except Refusal as refusal:
             return JSONResponse(refusal.answer(), refusal.code)
 
@@ -65,7 +65,7 @@ def asgi(fake: FakeTelegram) -> Starlette:
     )
 
 
-async def _called(fake: FakeTelegram, bot: FakeBot, request: Request) -> Response:
+async def _call_method(fake: FakeTelegram, bot: FakeBot, request: Request) -> Response:
     method = request.path_params["method"]
     kind = request.headers.get("content-type", "")
     body = await request.body()
@@ -74,33 +74,33 @@ async def _called(fake: FakeTelegram, bot: FakeBot, request: Request) -> Respons
     given = read_call_parameters(request.url.query, kind, body)
     fault = fake.fault_for(bot, method)
     if fault is not None:
-        cut = await _troubled(fake, fault)
+        cut = await _faulty_response(fake, fault)
         if cut is not None:
             return cut
     result = await fake.perform(bot, method, given)
     if fault is not None:
-        return _Cut()
+        return _TruncatedResponse()
     return JSONResponse({"ok": True, "result": result})
 
 
-async def _troubled(fake: FakeTelegram, fault: Fault) -> Response | None:
-    """What happens instead of the call; None if the call takes effect first."""
+async def _faulty_response(fake: FakeTelegram, fault: Fault) -> Response | None:
+    """Raise or return the faulty response; None if the call takes effect first."""
     match fault.trouble:
         case Trouble.FLOOD:
-            raise too_many(max(round(fault.seconds), 1))
+            raise too_many_requests(max(round(fault.seconds), 1))
         case Trouble.BROKEN:
             raise Refusal(fault.code or 502, "Bad Gateway")
         case Trouble.REFUSED:
-            raise Refusal(fault.code or 403, "Forbidden: as ordered")
+            raise Refusal(fault.code or 403, "Forbidden: injected fault")
         case Trouble.MOVED:
             raise Refusal(
                 400,
-                bad("group chat was upgraded to a supergroup chat").description,
+                bad_request("group chat was upgraded to a supergroup chat").description,
                 migrate_to_chat_id=fault.chat,
             )
         case Trouble.HANG:
             await fake.clock.sleep(fault.seconds)
-            return _Cut()
+            return _TruncatedResponse()
         case Trouble.LOST:
             return None
 
@@ -108,8 +108,8 @@ async def _troubled(fake: FakeTelegram, fault: Fault) -> Response | None:
 # ---------------------------------------------------------------------- on a socket
 
 
-class _Server(uvicorn.Server):
-    """Signals belong to the process around it."""
+class _FakeServer(uvicorn.Server):
+    """Does not handle signals; the surrounding process does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -117,13 +117,13 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
-    """A socket; port 0 means any free one."""
+    """A listening socket; port 0 means any free port."""
     return socket.create_server((host, port))
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, place: socket.socket) -> AsyncGenerator[str, None]:
-    """An application on that socket, until the block ends; its address."""
+async def serve_app(app: ASGIApp, listener: socket.socket) -> AsyncGenerator[str, None]:
+    """Serve an application on a listening socket until the block ends; yields its URL."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -132,30 +132,30 @@ async def served(app: ASGIApp, place: socket.socket) -> AsyncGenerator[str, None
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
     )
-    server = _Server(config)
-    running = asyncio.create_task(server.serve(sockets=[place]), name="fake telegram")
+    server = _FakeServer(config)
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="fake telegram")
     try:
         while not server.started and not running.done():
             await SYSTEM_CLOCK.sleep(0.01)
-        host, port = place.getsockname()[:2]
+        host, port = listener.getsockname()[:2]
         yield f"http://{host}:{port}"
     finally:
         server.should_exit = True
         await running
-        place.close()
+        listener.close()
 
 
 @asynccontextmanager
 async def fake_telegram(
     *, host: str = "127.0.0.1", port: int = 0, **options: Any
 ) -> AsyncGenerator[FakeTelegram, None]:
-    """A fake Telegram that answers at ``fake.base`` until the block ends.
+    """Run a fake Telegram at ``fake.base`` until the block ends.
 
     ``options`` are those of FakeTelegram.
     """
     fake = FakeTelegram(**options)
-    place = listen(host, port)
-    async with served(asgi(fake), place) as base:
+    listener = listen(host, port)
+    async with serve_app(asgi_app(fake), listener) as base:
         fake.base = base
         try:
             yield fake

@@ -1,4 +1,4 @@
-"""FakeTelegram: bots, chats and deliveries tied together. The HTTP side of it is in ``server``."""
+"""FakeTelegram: the bots, their chats and deliveries. Its HTTP server is in ``server``."""
 
 import re
 from collections import deque
@@ -14,23 +14,23 @@ from .delivery import Delivery
 from .faults import Fault
 from .flood_control import FloodControl
 from .profile import PROFILE
-from .receiving import Receiving, wake_poll
-from .refusal import Refusal, too_many
+from .receiving import Receiving, wake_get_updates
+from .refusal import Refusal, too_many_requests
 from .sending import Sending
 from .updates import KINDS, is_wanted, new_update
-from .world import Call, Chat, FakeBot, Method
+from .world import Chat, FakeBot, Method, ReceivedCall
 
 _TOKEN: Final = re.compile(r"[1-9]\d{0,15}:[A-Za-z0-9_-]{10,100}")
-_CALLS_KEPT: Final = 200_000
+_MAX_CALLS: Final = 200_000
 
 
 class FakeTelegram:
-    """A Telegram for tests and demonstrations.
+    """A fake Telegram for tests and demos.
 
-    A token that looks like one makes a bot at its first use, unless ``known_only``: then a token
-    that ``bot`` did not name is answered with 401, as the real one does. ``local`` allows webhooks
-    at any address, as a Bot API server of one's own does. ``flooding`` limits messages; without it
-    only a fault that was ordered is answered with 429.
+    Any well-formed token creates a bot at its first use. With ``known_only``, tokens that were not
+    passed to ``bot`` get 401, as from the real server. ``local`` allows webhooks at any address, as
+    a self-hosted Bot API server does. ``flooding`` limits messages; without it only injected faults
+    cause a 429.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FakeTelegram:
         self.clock = clock
         self.base = ""
         self.bots: dict[int, FakeBot] = {}
-        self.calls: deque[tuple[int, Call]] = deque(maxlen=_CALLS_KEPT)
+        self.calls: deque[tuple[int, ReceivedCall]] = deque(maxlen=_MAX_CALLS)
         self.faults: list[Fault] = []
         self._entropy = entropy
         self._known_only = known_only
@@ -63,7 +63,7 @@ class FakeTelegram:
     # ------------------------------------------------------------------ bots
 
     def bot(self, token: str, *, name: str = "", username: str = "") -> FakeBot:
-        """The bot of a token; it is made if there is none."""
+        """The bot of a token; created if there is none."""
         if not _TOKEN.fullmatch(token):
             raise ValueError("a token is a number, a colon and ten or more letters or digits")
         number = int(token.partition(":")[0])
@@ -77,8 +77,8 @@ class FakeTelegram:
             )
         return found
 
-    def known(self, token: str) -> FakeBot:
-        """The bot that calls; 401 for a stranger."""
+    def authenticate(self, token: str) -> FakeBot:
+        """The bot of a request's token; raises a 401 Refusal for an unknown token."""
         if not _TOKEN.fullmatch(token):
             raise Refusal(401, "Unauthorized")
         found = self.bots.get(int(token.partition(":")[0]))
@@ -100,33 +100,38 @@ class FakeTelegram:
         name: str = "Ann",
         **more: Any,
     ) -> int:
-        """Somebody writes to the bot; the number of the update, 0 if the bot does not want it.
+        """Send a message to the bot as a user. The id of the update, 0 if the bot excludes it.
 
-        A chat above zero is private. ``more`` are further fields of the message, a photo for
-        instance (then the text may be empty).
+        A positive chat id is a private chat. ``more`` are further fields of the message, for
+        example a photo (then the text may be empty).
         """
-        room = user_actions.opened(bot, chat, name)
-        who = user_actions.person(user if user is not None else abs(chat), name)
-        message = user_actions.said(bot, room, who, text, self.clock.now(), more)
+        conversation = user_actions.open_chat(bot, chat, name)
+        sender = user_actions.user_object(user if user is not None else abs(chat), name)
+        message = user_actions.user_message(bot, conversation, sender, text, self.clock.now(), more)
         return self.push(bot, "message", message)
 
     def post(self, bot: FakeBot, text: str, *, channel: int = -1_002_000_000_000) -> int:
-        """A text appears in a channel that the bot reads."""
-        room = bot.chats.get(channel)
-        if room is None:
+        """Post a text in a channel that the bot reads."""
+        conversation = bot.chats.get(channel)
+        if conversation is None:
             about = {"id": channel, "type": "channel", "title": "News", "username": "fake_news"}
-            room = bot.chats[channel] = Chat(about)
+            conversation = bot.chats[channel] = Chat(about)
         now = self.clock.now()
-        message = user_actions.said(
-            bot, room, user_actions.person(1), text, now, {"sender_chat": room.about}
+        message = user_actions.user_message(
+            bot,
+            conversation,
+            user_actions.user_object(1),
+            text,
+            now,
+            {"sender_chat": conversation.about},
         )
         del message["from"]
         return self.push(bot, "channel_post", message)
 
     def edit(self, bot: FakeBot, message_id: int, text: str, *, chat: int = 7) -> int:
-        """Somebody changes a message of theirs."""
-        room = user_actions.opened(bot, chat)
-        message = user_actions.edited(room, message_id, text, self.clock.now())
+        """Edit a message as its user."""
+        conversation = user_actions.open_chat(bot, chat)
+        message = user_actions.edit_message(conversation, message_id, text, self.clock.now())
         return self.push(bot, "edited_message", message)
 
     def press(
@@ -138,26 +143,31 @@ class FakeTelegram:
         chat: int = 7,
         user: int | None = None,
     ) -> int:
-        """Somebody presses a button under a message of the bot."""
+        """Press a button under a message of the bot."""
         self._queries += 1
-        who = user_actions.person(user if user is not None else abs(chat))
+        sender = user_actions.user_object(user if user is not None else abs(chat))
         query = f"{bot.id}{self._queries:06d}"
-        room, now = user_actions.opened(bot, chat), self.clock.now()
-        body = user_actions.pressed(bot, room, who, message_id, data, now, query)
+        conversation, now = user_actions.open_chat(bot, chat), self.clock.now()
+        body = user_actions.press_button(bot, conversation, sender, message_id, data, now, query)
         return self.push(bot, "callback_query", body)
 
     def block(self, bot: FakeBot, *, chat: int = 7, blocked: bool = True) -> int:
-        """Somebody blocks the bot: what it sends is refused from now on."""
-        room, who = user_actions.opened(bot, chat), user_actions.person(abs(chat))
-        body = user_actions.member_update(bot, room, who, self.clock.now(), blocked=blocked)
+        """Block or unblock the bot: while blocked, its messages are refused."""
+        conversation, sender = (
+            user_actions.open_chat(bot, chat),
+            user_actions.user_object(abs(chat)),
+        )
+        body = user_actions.member_update(
+            bot, conversation, sender, self.clock.now(), blocked=blocked
+        )
         return self.push(bot, "my_chat_member", body)
 
     def ask_inline(self, bot: FakeBot, text: str, *, user: int = 7) -> int:
-        """Somebody types the bot's name and a question, in whatever chat."""
+        """Send an inline query to the bot."""
         self._queries += 1
         body = {
             "id": f"{bot.id}{self._queries:06d}",
-            "from": user_actions.person(user),
+            "from": user_actions.user_object(user),
             "query": text,
             "offset": "",
             "chat_type": "private",
@@ -165,14 +175,14 @@ class FakeTelegram:
         return self.push(bot, "inline_query", body)
 
     def react(self, bot: FakeBot, message_id: int, emoji: str, *, chat: int = 7) -> int:
-        """Somebody reacts to a message."""
-        room = user_actions.opened(bot, chat)
+        """React to a message as a user."""
+        conversation = user_actions.open_chat(bot, chat)
         now = self.clock.now()
-        room.add(now, "user", "reaction", {"message_id": message_id, "emoji": emoji})
+        conversation.add(now, "user", "reaction", {"message_id": message_id, "emoji": emoji})
         body = {
-            "chat": room.about,
+            "chat": conversation.about,
             "message_id": message_id,
-            "user": user_actions.person(abs(chat)),
+            "user": user_actions.user_object(abs(chat)),
             "date": now // 1_000_000,
             "old_reaction": [],
             "new_reaction": [{"type": "emoji", "emoji": emoji}],
@@ -180,17 +190,17 @@ class FakeTelegram:
         return self.push(bot, "message_reaction", body)
 
     def push(self, bot: FakeBot, kind: str, body: dict[str, Any]) -> int:
-        """An update of any kind, whatever is in it; 0 if the bot does not want that kind."""
+        """Create an update of any kind with any content; 0 if the bot excludes that kind."""
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is no kind of update")
+            raise ValueError(f"{kind!r} is not a kind of update")
         if not is_wanted(kind, bot.allowed):
             return 0
         update = new_update(bot.next_update, kind, body, self.clock.now())
         bot.next_update += 1
         bot.waiting[update.id] = update
         if bot.delivery is not None:
-            bot.delivery.offer(update)
-        wake_poll(bot)
+            bot.delivery.enqueue(update)
+        wake_get_updates(bot)
         return update.id
 
     # ------------------------------------------------------------------ methods
@@ -198,8 +208,8 @@ class FakeTelegram:
     async def perform(
         self, bot: FakeBot, method: str, given: CallParameters, *, way: str = "http"
     ) -> Any:
-        """What a method gives; Refusal if Telegram would refuse."""
-        call = Call(method, given.values, way)
+        """Run a method and return its result. Raises Refusal where Telegram would refuse."""
+        call = ReceivedCall(method, given.values, way)
         self.calls.append((bot.id, call))
         found = self._methods.get(method.lower())
         if found is None:
@@ -207,13 +217,13 @@ class FakeTelegram:
         if self._flooding is not None and method.lower() == "sendmessage":
             wait_s = self._flooding.wait_s(bot.id, given.text("chat_id"), self.clock)
             if wait_s:
-                raise too_many(wait_s)
+                raise too_many_requests(wait_s)
         return await found(bot, given, call)
 
     def fault_for(self, bot: FakeBot, method: str) -> Fault | None:
-        """The trouble ordered for this call, if any; it is used up by this."""
+        """Consume and return the injected fault for this call, if any."""
         for fault in self.faults:
-            if fault.meets(bot.id, method):
+            if fault.matches(bot.id, method):
                 fault.times -= 1
                 if fault.times < 1:
                     self.faults.remove(fault)
@@ -251,9 +261,9 @@ class FakeTelegram:
         )
 
     async def close(self) -> None:
-        """End deliveries and polls; what waits is forgotten with this object."""
+        """End deliveries and getUpdates calls."""
         for bot in self.bots.values():
-            wake_poll(bot)
+            wake_get_updates(bot)
             if bot.delivery is not None:
                 bot.delivery.close()
                 await bot.delivery.closed()

@@ -1,4 +1,4 @@
-"""Updates that wait for their bot: in which lane they stand and how long they live."""
+"""Pending updates: their lane, expiry and encoding."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,8 +7,8 @@ import msgspec
 
 DAY_S: Final = 86_400
 SECOND: Final = 1_000_000
-# Kinds that a bot gets only if it names them.
-UNASKED: Final = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
+# Kinds that a bot receives only if it lists them in allowed_updates.
+OPT_IN_KINDS: Final = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
 KINDS: Final = frozenset(
     {
         "message", "edited_message", "channel_post", "edited_channel_post", "business_connection",
@@ -19,14 +19,14 @@ KINDS: Final = frozenset(
         "removed_chat_boost",
     }
 )  # fmt: skip
-_LIVES_S: Final = {
+_LIFETIMES_S: Final = {
     "callback_query": 150,
     "shipping_query": 150,
     "pre_checkout_query": 150,
     "chosen_inline_result": 600,
     "inline_query": 30,
 }
-_OF_CHATS: Final = frozenset(
+_CHAT_KINDS: Final = frozenset(
     {
         "message", "edited_message", "channel_post", "edited_channel_post", "business_message",
         "edited_business_message", "deleted_business_messages",
@@ -35,7 +35,7 @@ _OF_CHATS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingUpdate:
     """One update. ``expires`` is in microseconds of the wall clock."""
 
     id: int
@@ -45,28 +45,28 @@ class Waiting:
     expires: int
 
     @property
-    def whole(self) -> dict[str, Any]:
-        """As bots see it."""
+    def as_dict(self) -> dict[str, Any]:
+        """The update as the Bot API represents it."""
         return {"update_id": self.id, self.kind: self.body}
 
     def encoded(self) -> bytes:
-        """As it goes over the wire."""
-        return msgspec.json.encode(self.whole)
+        """The update as JSON."""
+        return msgspec.json.encode(self.as_dict)
 
 
-def new_update(number: int, kind: str, body: dict[str, Any], now: int) -> Waiting:
-    """An update made now."""
-    return Waiting(number, kind, body, lane_of(kind, body), now + life_s(kind) * SECOND)
+def new_update(number: int, kind: str, body: dict[str, Any], now: int) -> PendingUpdate:
+    """Create an update at the instant ``now``."""
+    return PendingUpdate(number, kind, body, lane_of(kind, body), now + lifetime_s(kind) * SECOND)
 
 
-def life_s(kind: str) -> int:
-    """How long Telegram keeps it."""
-    return _LIVES_S.get(kind, DAY_S)
+def lifetime_s(kind: str) -> int:
+    """How long Telegram keeps an update of this kind."""
+    return _LIFETIMES_S.get(kind, DAY_S)
 
 
 def lane_of(kind: str, body: dict[str, Any]) -> str:
-    """Updates of one lane are delivered one at a time, in order; lanes do not wait for others."""
-    if kind in _OF_CHATS:
+    """The lane of an update: deliveries of one lane are sequential, lanes are independent."""
+    if kind in _CHAT_KINDS:
         return f"chat:{body['chat']['id']}"
     person: dict[str, Any] = body.get("from") or body.get("user") or {}
     if "id" in person:
@@ -75,8 +75,8 @@ def lane_of(kind: str, body: dict[str, Any]) -> str:
     return f"{kind}:chat:{chat['id']}" if "id" in chat else kind
 
 
-def chosen_kinds(named: Any, before: frozenset[str] | None) -> frozenset[str] | None:
-    """What ``allowed_updates`` leads to; None stands for the default."""
+def selected_kinds(named: Any, before: frozenset[str] | None) -> frozenset[str] | None:
+    """The kinds that ``allowed_updates`` selects; None is the default."""
     if named is None:
         return before
     known = frozenset(kind for kind in named if isinstance(kind, str) and kind in KINDS)
@@ -84,5 +84,5 @@ def chosen_kinds(named: Any, before: frozenset[str] | None) -> frozenset[str] | 
 
 
 def is_wanted(kind: str, allowed: frozenset[str] | None) -> bool:
-    """Whether a bot gets updates of this kind."""
-    return kind not in UNASKED if allowed is None else kind in allowed
+    """Whether a bot receives updates of this kind."""
+    return kind not in OPT_IN_KINDS if allowed is None else kind in allowed

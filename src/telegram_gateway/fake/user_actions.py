@@ -1,22 +1,22 @@
-"""Acting as a person: writing, editing, pressing a button, blocking. Each gives an update."""
+"""Actions of a user: write, edit, press a button, block. Each returns the body of an update."""
 
 import re
 from typing import Any, Final
 
-from .refusal import bad
+from .refusal import bad_request
 from .updates import SECOND
 from .world import Chat, FakeBot
 
 _COMMAND: Final = re.compile(r"(?<!\S)/[A-Za-z0-9_]{1,32}(?:@[A-Za-z0-9_]{1,32})?")
 
 
-def person(user_id: int, name: str = "Ann") -> dict[str, Any]:
-    """A user as updates show them."""
+def user_object(user_id: int, name: str = "Ann") -> dict[str, Any]:
+    """A User object of the Bot API."""
     return {"id": user_id, "is_bot": False, "first_name": name, "language_code": "en"}
 
 
-def opened(bot: FakeBot, chat_id: int, name: str = "Ann") -> Chat:
-    """The conversation with that number; numbers below zero are groups."""
+def open_chat(bot: FakeBot, chat_id: int, name: str = "Ann") -> Chat:
+    """The chat with that id, created if missing; negative ids are groups."""
     found = bot.chats.get(chat_id)
     if found is None:
         if chat_id > 0:
@@ -29,17 +29,17 @@ def opened(bot: FakeBot, chat_id: int, name: str = "Ann") -> Chat:
     return found
 
 
-def said(
-    bot: FakeBot, chat: Chat, who: dict[str, Any], text: str, now: int, more: dict[str, Any]
+def user_message(
+    bot: FakeBot, chat: Chat, sender: dict[str, Any], text: str, now: int, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """A message of a person."""
+    """Add a user's message to a chat."""
     message: dict[str, Any] = {
         "message_id": chat.next_message(),
-        "from": who,
+        "from": sender,
         "chat": chat.about,
         "date": now // SECOND,
         **({"text": text} if text else {}),
-        **commands(text),
+        **command_entities(text),
         **more,
     }
     chat.messages[message["message_id"]] = message
@@ -47,31 +47,37 @@ def said(
     return message
 
 
-def edited(chat: Chat, message_id: int, text: str, now: int) -> dict[str, Any]:
-    """The person changes what they wrote."""
+def edit_message(chat: Chat, message_id: int, text: str, now: int) -> dict[str, Any]:
+    """Edit a user's message."""
     before = chat.messages.get(message_id)
     if before is None:
-        raise bad("there is no such message in this chat")
+        raise bad_request("there is no such message in this chat")
     kept = {key: value for key, value in before.items() if key not in ("text", "entities")}
-    after = {**kept, "text": text, "edit_date": now // SECOND, **commands(text)}
+    after = {**kept, "text": text, "edit_date": now // SECOND, **command_entities(text)}
     chat.messages[message_id] = after
     chat.add(now, "user", "edit", after)
     return after
 
 
-def pressed(
-    bot: FakeBot, chat: Chat, who: dict[str, Any], message_id: int, data: str, now: int, query: str
+def press_button(
+    bot: FakeBot,
+    chat: Chat,
+    sender: dict[str, Any],
+    message_id: int,
+    data: str,
+    now: int,
+    query: str,
 ) -> dict[str, Any]:
-    """The person presses a button under a message of the bot."""
+    """Press a button under a message of the bot."""
     message = chat.messages.get(message_id)
     rows = (message or {}).get("reply_markup", {}).get("inline_keyboard", [])
     if not any(key.get("callback_data") == data for row in rows for key in row):
-        raise bad("that message has no such button")
+        raise bad_request("that message has no such button")
     bot.queries[query] = (int(chat.about["id"]), now + 150 * SECOND)
     chat.add(now, "user", "press", {"message_id": message_id, "data": data})
     return {
         "id": query,
-        "from": who,
+        "from": sender,
         "message": message,
         "chat_instance": str(chat.about["id"]),
         "data": data,
@@ -79,16 +85,16 @@ def pressed(
 
 
 def member_update(
-    bot: FakeBot, chat: Chat, who: dict[str, Any], now: int, *, blocked: bool
+    bot: FakeBot, chat: Chat, sender: dict[str, Any], now: int, *, blocked: bool
 ) -> dict[str, Any]:
-    """The person blocks the bot, or lets it in again."""
+    """Block or unblock the bot."""
     states = ("member", "kicked") if blocked else ("kicked", "member")
     chat.blocked = blocked
     chat.add(now, "user", "block" if blocked else "unblock", {})
     old, new = ({"user": bot.user, **_state(state)} for state in states)
     return {
         "chat": chat.about,
-        "from": who,
+        "from": sender,
         "date": now // SECOND,
         "old_chat_member": old,
         "new_chat_member": new,
@@ -99,8 +105,8 @@ def _state(state: str) -> dict[str, Any]:
     return {"status": state, "until_date": 0} if state == "kicked" else {"status": state}
 
 
-def commands(text: str) -> dict[str, Any]:
-    """Where commands stand in a text, counted as Telegram counts: libraries look for this."""
+def command_entities(text: str) -> dict[str, Any]:
+    """The bot_command entities of a text, in UTF-16 code units; client libraries need them."""
     found = [
         {
             "type": "bot_command",

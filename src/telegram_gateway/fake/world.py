@@ -1,6 +1,6 @@
-"""What the fake Telegram knows: bots, their chats, and everything that was said in them, in order.
+"""The state of the fake Telegram: bots, their chats, and the entries of each chat in order.
 
-A private chat belongs to one bot: the same person talks to another bot in another chat.
+A private chat belongs to one bot: the same user has another chat with another bot.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .call_parameters import CallParameters
-from .updates import Waiting
+from .updates import PendingUpdate
 
 if TYPE_CHECKING:
     from .delivery import Delivery
@@ -19,8 +19,8 @@ _MAX_KEPT: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request of a bot. ``way`` is ``http`` or ``webhook``, the answer to an update."""
+class ReceivedCall:
+    """A method call of a bot. ``way``: ``http``, or ``webhook`` for a call in a response."""
 
     method: str
     parameters: dict[str, Any]
@@ -29,17 +29,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened in a chat. ``call`` is the request behind it; None for the user."""
+    """One event in a chat. ``call`` is the bot's request; None for events of the user."""
 
     number: int
     at: int
     by: str
     what: str
     message: dict[str, Any]
-    call: Call | None = None
+    call: ReceivedCall | None = None
 
     def shown(self) -> dict[str, Any]:
-        """As the control side shows it."""
+        """The entry as the control API returns it."""
         found: dict[str, Any] = {
             "number": self.number,
             "at": self.at,
@@ -59,7 +59,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Chat:
-    """One conversation of a bot."""
+    """One chat of a bot."""
 
     about: dict[str, Any]
     blocked: bool = False
@@ -70,20 +70,20 @@ class Chat:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def next_message(self) -> int:
-        """A number for the next message."""
+        """The id for the next message."""
         self.last_message += 1
         return self.last_message
 
     def add(
-        self, at: int, by: str, what: str, message: dict[str, Any], call: Call | None = None
+        self, at: int, by: str, what: str, message: dict[str, Any], call: ReceivedCall | None = None
     ) -> None:
-        """Write down what happened and wake whoever looks on."""
+        """Append an entry and wake its waiters."""
         self.entries.append(Entry(len(self.entries) + 1, at, by, what, message, call))
         self.changed.set()
         self.changed = asyncio.Event()
 
     def received(self, what: str | None = None) -> list[Entry]:
-        """What the bot did here, in order; ``what`` narrows it, to ``message`` for instance."""
+        """The bot's entries in order; ``what`` filters them, for example ``message``."""
         return [one for one in self.entries if one.by == "bot" and what in (None, one.what)]
 
     def texts(self) -> list[str]:
@@ -93,7 +93,7 @@ class Chat:
 
 @dataclass(slots=True)
 class WebhookSettings:
-    """Where a bot wants its updates."""
+    """The webhook of a bot."""
 
     url: str
     secret: str = field(default="", repr=False)
@@ -105,7 +105,7 @@ class WebhookSettings:
 
 @dataclass(slots=True, eq=False)
 class FakeBot:
-    """One bot: its chats, and the updates that wait for it."""
+    """One bot: its chats, and its pending updates."""
 
     token: str = field(repr=False)
     name: str
@@ -113,7 +113,9 @@ class FakeBot:
     next_update: int
     revoked: bool = False
     chats: dict[int, Chat] = field(default_factory=dict[int, Chat])
-    waiting: OrderedDict[int, Waiting] = field(default_factory=OrderedDict[int, Waiting])
+    waiting: OrderedDict[int, PendingUpdate] = field(
+        default_factory=OrderedDict[int, PendingUpdate]
+    )
     allowed: frozenset[str] | None = None
     webhook: WebhookSettings | None = None
     webhook_set_at: float | None = None
@@ -126,12 +128,12 @@ class FakeBot:
 
     @property
     def id(self) -> int:
-        """The number before the colon."""
+        """The bot's id: the number before the colon of its token."""
         return int(self.token.partition(":")[0])
 
     @property
     def user(self) -> dict[str, Any]:
-        """The bot as the sender of messages."""
+        """The bot's User object."""
         return {
             "id": self.id,
             "is_bot": True,
@@ -140,11 +142,11 @@ class FakeBot:
         }
 
     def chat(self, chat_id: int) -> Chat:
-        """A conversation that exists; KeyError if nobody opened it."""
+        """An existing chat; KeyError if there is none."""
         return self.chats[chat_id]
 
-    def ended(self, update: Waiting, *, delivered: bool) -> None:
-        """An update waits no longer."""
+    def finish_update(self, update: PendingUpdate, *, delivered: bool) -> None:
+        """Remove a pending update that was delivered or has expired."""
         if self.waiting.pop(update.id, None) is None:
             return
         kept = self.delivered if delivered else self.expired
@@ -152,5 +154,5 @@ class FakeBot:
         del kept[:-_MAX_KEPT]
 
 
-Method: TypeAlias = Callable[[FakeBot, CallParameters, Call], Awaitable[Any]]
+Method: TypeAlias = Callable[[FakeBot, CallParameters, ReceivedCall], Awaitable[Any]]
 """A method of the Bot API."""

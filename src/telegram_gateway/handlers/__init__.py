@@ -1,6 +1,7 @@
-"""What answers updates: each takes an update and gives the calls to make, and sends nothing.
+"""The handlers: each gets an update and returns the Bot API calls to make; it sends nothing itself.
 
-Failed means try again, Dead means never, Snooze and Throttled mean later without a count.
+They raise outcomes of forge_jobs: Failed is retried, Dead is not; Snooze and Throttled delay the
+update without spending an attempt.
 """
 
 from .contract import Handler

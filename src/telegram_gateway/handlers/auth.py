@@ -1,6 +1,6 @@
-"""The auth handler: a code opens a session, for all bots of the gateway, in private chats only.
+"""The auth handler: a code starts a session for all bots of the gateway, in private chats only.
 
-It runs at the door and never in the queue: a code is neither stored nor logged.
+It always runs inline and never as a job, so that the code is neither stored nor logged.
 """
 
 import hmac
@@ -23,8 +23,8 @@ _WRONG: Final = "This code is not valid."
 
 
 class AuthHandler:
-    """``reply`` makes a message that goes along with a change; ``delete`` removes the message that
-    held the code, as well as it can."""
+    """``reply`` builds a message that is stored in the transaction of a change; ``delete`` removes
+    the message that contained the code, best effort."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class AuthHandler:
         self._delete = delete
 
     async def answer(self, update: Update, attempt: int) -> list[Call]:
-        """Replies by itself, together with what it keeps; there is nothing left to send."""
+        """Sends its replies itself, in the transaction of each change; returns no calls."""
         user, chat, words = update.user_id, update.chat_id, update.words
         if update.kind != "message" or update.chat_type != "private":
             return []
@@ -57,7 +57,7 @@ class AuthHandler:
             case ["/auth", code]:
                 await self._try_code(update, user, chat, code, now)
             case ["/whoami", *_]:
-                await self._reply(message(chat, await self._who(user, now))).aenqueue()
+                await self._reply(message(chat, await self._whoami_text(user, now))).aenqueue()
             case ["/logout", *_]:
                 reply = self._reply(message(chat, "You are logged out."))
                 await self._storage.end_session(user, reply)
@@ -74,20 +74,22 @@ class AuthHandler:
         if await self._storage.wrong_codes(user, since) >= MAX_WRONG:
             return
         if not hmac.compare_digest(code.encode("utf-8", "replace"), self._secret):
-            await self._storage.note_wrong_code(user, now, self._reply(message(chat, _WRONG)))
+            await self._storage.record_wrong_code(user, now, self._reply(message(chat, _WRONG)))
             return
         until = now + int(self._session_s * SECOND)
-        text = f"You are logged in for {_span(self._session_s)}."
+        text = f"You are logged in for {_format_duration(self._session_s)}."
         await self._storage.start_session(user, until, self._reply(message(chat, text)))
 
-    async def _who(self, user: int, now: int) -> str:
+    async def _whoami_text(self, user: int, now: int) -> str:
         until = await self._storage.session_until(user, now)
         if until is None:
             return f"Your id is {user}. You have no session."
-        return f"Your id is {user}. Your session ends in {_span((until - now) / SECOND)}."
+        return (
+            f"Your id is {user}. Your session ends in {_format_duration((until - now) / SECOND)}."
+        )
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes = max(round(seconds / 60), 1)
     hours, left = divmod(minutes, 60)
     if not hours:

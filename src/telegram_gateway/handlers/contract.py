@@ -1,4 +1,4 @@
-"""The contract of handlers, the same at the door and in the queue."""
+"""The contract of handlers, the same for inline runs and jobs."""
 
 from typing import Protocol
 
@@ -7,12 +7,12 @@ from telegram_gateway.update import Update
 
 
 class Handler(Protocol):
-    """Answers updates of one bot."""
+    """Handles the updates of one bot."""
 
     async def answer(self, update: Update, attempt: int) -> list[Call]:
-        """The calls to make, in order; the outcomes of forge_jobs are raised."""
+        """The Bot API calls to make, in order. Raises the outcomes of forge_jobs."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

@@ -1,4 +1,4 @@
-"""The http handler: Telegram's bytes, signed, to a service that answers with calls."""
+"""The http handler: posts Telegram's bytes, signed, to a service that answers with calls."""
 
 import asyncio
 import email.utils
@@ -8,7 +8,13 @@ import httpx2
 import msgspec
 
 from forge_jobs import Clock, Dead, Failed
-from telegram_gateway.addresses import Endpoint, Forbidden, Resolve, checked_endpoint, resolve_host
+from telegram_gateway.addresses import (
+    Endpoint,
+    ForbiddenAddress,
+    Resolve,
+    checked_endpoint,
+    resolve_host,
+)
 from telegram_gateway.calls import Call
 from telegram_gateway.config import Bot, HttpTarget
 from telegram_gateway.signing import signed_headers
@@ -16,17 +22,17 @@ from telegram_gateway.update import Update
 
 from .answers import calls_of
 
-_MAX_ANSWER: Final = 64 << 10
+_MAX_RESPONSE: Final = 64 << 10
 _CONNECT_S: Final = 2.0
-# Services close idle connections after two seconds at the earliest; a request that meets the close
-# on its way costs the update an attempt and half a minute.
-_KEPT_S: Final = 1.0
+# Services close idle connections after two seconds at the earliest. A request sent while the server
+# closes costs the update an attempt and half a minute.
+_KEEPALIVE_S: Final = 1.0
 _MAX_WAIT_S: Final = 3_600.0
 _ABORT: Final = ("webhook-delivery", "abort-message")
 
 
 class HttpHandler:
-    """One client per bot: its connections lead to one name only."""
+    """One HTTP client per bot, so that pooled connections belong to one host name only."""
 
     def __init__(
         self, bot: Bot, target: HttpTarget, *, clock: Clock, resolve: Resolve = resolve_host
@@ -40,32 +46,32 @@ class HttpHandler:
     async def answer(self, update: Update, attempt: int) -> list[Call]:
         try:
             async with asyncio.timeout(self._target.timeout_s):
-                place = await checked_endpoint(
+                endpoint = await checked_endpoint(
                     self._target.url, self._target.networks, self._resolve
                 )
-        except Forbidden as error:
+        except ForbiddenAddress as error:
             raise Dead(str(error)) from None
         except OSError:  # TimeoutError is one, too
             raise Failed("the service's name could not be resolved") from None
         try:
-            status, headers, body = await self._posted(place, update, attempt)
+            status, headers, body = await self._post(endpoint, update, attempt)
         except httpx2.TimeoutException:
             raise Failed(f"the service did not answer in {self._target.timeout_s:g} s") from None
         except httpx2.HTTPError as error:
             raise Failed(f"the service could not be reached: {type(error).__name__}") from None
-        return self._read(status, headers, body, update)
+        return self._parse_response(status, headers, body, update)
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
-    async def _posted(
-        self, place: Endpoint, update: Update, attempt: int
+    async def _post(
+        self, endpoint: Endpoint, update: Update, attempt: int
     ) -> tuple[int, httpx2.Headers, bytes]:
         if self._client is None:
             limits = httpx2.Limits(
-                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEPT_S
+                max_connections=100, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE_S
             )
             self._client = httpx2.AsyncClient(
                 trust_env=False, follow_redirects=False, limits=limits
@@ -79,10 +85,10 @@ class HttpHandler:
         )
         request = self._client.build_request(
             "POST",
-            place.url,
+            endpoint.url,
             content=update.raw,
             headers={
-                "host": place.host_header,
+                "host": endpoint.host_header,
                 "content-type": "application/json",
                 "accept-encoding": "identity",
                 "x-bot": self._bot.slug,
@@ -90,29 +96,29 @@ class HttpHandler:
                 "x-attempt": str(attempt),
                 **signed,
             },
-            extensions={"sni_hostname": place.tls_name},
+            extensions={"sni_hostname": endpoint.tls_name},
             timeout=httpx2.Timeout(limit_s, connect=min(_CONNECT_S, limit_s)),
         )
-        return await _within(self._client, request, limit_s)
+        return await _send_within(self._client, request, limit_s)
 
-    def _read(
+    def _parse_response(
         self, status: int, headers: httpx2.Headers, body: bytes, update: Update
     ) -> list[Call]:
         if headers.get(_ABORT[0], "").lower() == _ABORT[1] or status == 422:
-            raise Dead(f"the service refused the update for good ({status})")
+            raise Dead(f"the service refused the update permanently ({status})")
         if not 200 <= status < 300:
             wait_s = self._wait_s(headers) if status in (429, 503) else None
             raise Failed(f"the service answered {status}", retry_after=wait_s)
         if status == 204 or not body.strip():
             return []
-        if len(body) > _MAX_ANSWER:
-            raise Dead(f"the answer is longer than {_MAX_ANSWER:,} bytes")
+        if len(body) > _MAX_RESPONSE:
+            raise Dead(f"the answer is longer than {_MAX_RESPONSE:,} bytes")
         try:
             answer: Any = msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise Dead("the answer is no JSON") from None
+            raise Dead("the answer is not JSON") from None
         if not isinstance(answer, dict):
-            raise Dead("the answer is no JSON object")
+            raise Dead("the answer is not a JSON object")
         return calls_of(answer, update)
 
     def _wait_s(self, headers: httpx2.Headers) -> float | None:
@@ -127,10 +133,10 @@ class HttpHandler:
         return min(max(wait_s, 0.0), _MAX_WAIT_S)
 
 
-async def _within(
+async def _send_within(
     client: httpx2.AsyncClient, request: httpx2.Request, limit_s: float
 ) -> tuple[int, httpx2.Headers, bytes]:
-    """The answer, read up to one byte beyond the limit; the whole exchange is bounded."""
+    """Send the request and read the response, within one time limit and up to the size limit."""
     try:
         async with asyncio.timeout(limit_s):
             response = await client.send(request, stream=True)
@@ -138,7 +144,7 @@ async def _within(
                 body = b""
                 async for chunk in response.aiter_bytes():
                     body += chunk
-                    if len(body) > _MAX_ANSWER:
+                    if len(body) > _MAX_RESPONSE:
                         break
                 return response.status_code, response.headers, body
             finally:

@@ -1,18 +1,18 @@
-"""Sessions, wrong codes and quarantine: the gateway's own tables, through its own connection.
+"""The gateway's own tables: sessions, wrong codes, quarantine and send limits.
 
-A reply that belongs to a change is enqueued in the same transaction (``tx=``).
+They have their own connections. A reply to a change is enqueued in its transaction (``tx=``).
 """
 
 from .contract import GatewayStore, Reply
 from .memory import MemoryGatewayStore
 from .url import gateway_store_at
-from .webhook_cache import CachedGatewayStore, StoreAway
+from .webhook_cache import CachedGatewayStore, StoreUnavailable
 
 __all__ = [
     "CachedGatewayStore",
     "GatewayStore",
     "MemoryGatewayStore",
     "Reply",
-    "StoreAway",
+    "StoreUnavailable",
     "gateway_store_at",
 ]  # fmt: skip

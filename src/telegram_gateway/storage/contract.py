@@ -1,13 +1,13 @@
-"""What the gateway keeps besides jobs. Instants are microseconds since 1970."""
+"""The contract of the gateway's own tables. Instants are microseconds since 1970."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from telegram_gateway.flood import Allowance
+from telegram_gateway.flood import SendLimit
 
 
 class Reply(Protocol):
-    """A message that is to be sent if and only if a change is kept."""
+    """A message that is sent if and only if its change is committed."""
 
     def enqueue_in(self, tx: object) -> None:
         """Store it within a transaction, from synchronous code."""
@@ -23,14 +23,14 @@ class Reply(Protocol):
 
 
 class GatewayStore(Protocol):
-    """Sessions hold for all bots of the gateway."""
+    """Sessions, wrong codes, quarantine and send limits. A session is valid for all bots."""
 
     async def open(self) -> None:
         """Create the tables if they are missing."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connections."""
         ...
 
     async def session_until(self, user_id: int, now: int) -> int | None:
@@ -38,33 +38,34 @@ class GatewayStore(Protocol):
         ...
 
     async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
-        """Open or prolong a session, forget wrong codes, and reply."""
+        """Start or extend a session, delete the wrong codes, and reply."""
         ...
 
     async def end_session(self, user_id: int, reply: Reply) -> None:
         """End a session, if there is one, and reply."""
         ...
 
-    async def forget_user(self, user_id: int) -> None:
-        """Remove everything about a user, without a word."""
+    async def delete_user(self, user_id: int) -> None:
+        """Delete everything about a user, without a reply."""
         ...
 
     async def wrong_codes(self, user_id: int, since: int) -> int:
-        """How many wrong codes the user tried since then."""
+        """How many wrong codes the user sent since that instant."""
         ...
 
-    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
-        """Count one wrong code, and reply."""
+    async def record_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+        """Record one wrong code, and reply."""
         ...
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
-        """Keep a body that is no update."""
+        """Store a body that is not an update."""
         ...
 
-    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
-        """Take one message from all of these, or from none: the microseconds to wait then."""
+    async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
+        """Acquire one send from all of these limits and return 0, or acquire none and return the
+        microseconds to wait."""
         ...
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
-        """Forget what is over; how many rows that were."""
+        """Delete expired rows and return how many sessions, codes and bodies they were."""
         ...

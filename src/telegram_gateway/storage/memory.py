@@ -1,9 +1,9 @@
-"""Sessions of a gateway without a database: they end with the process."""
+"""The gateway's own tables in memory, for a gateway without a database."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from telegram_gateway.flood import Allowance
+from telegram_gateway.flood import SendLimit
 
 from .contract import Reply
 
@@ -12,7 +12,7 @@ _MAX_LEVELS: Final = 10_000
 
 
 class MemoryGatewayStore:
-    """Dictionaries."""
+    """Keeps everything in dicts; it is lost when the process ends."""
 
     def __init__(self) -> None:
         self._until: dict[int, int] = {}
@@ -39,32 +39,32 @@ class MemoryGatewayStore:
         self._until.pop(user_id, None)
         await reply.aenqueue()
 
-    async def forget_user(self, user_id: int) -> None:
+    async def delete_user(self, user_id: int) -> None:
         self._until.pop(user_id, None)
         self._wrong.pop(user_id, None)
 
     async def wrong_codes(self, user_id: int, since: int) -> int:
         return sum(at >= since for at in self._wrong.get(user_id, ()))
 
-    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+    async def record_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
         self._wrong.setdefault(user_id, []).append(at)
         await reply.aenqueue()
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
         self._quarantine = [*self._quarantine, (at, bot_id, body)][-_MAX_QUARANTINE:]
 
-    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+    async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         if len(self._levels) > _MAX_LEVELS:
             self._levels = {key: level for key, level in self._levels.items() if level > now}
-        found = {one.key: one.after(self._levels.get(one.key), now) for one in wanted}
+        found = {one.key: one.after_send(self._levels.get(one.key), now) for one in wanted}
         wait = max((wait for _, wait in found.values()), default=0)
         if not wait:
             self._levels |= {key: level for key, (level, _) in found.items()}
         return wait
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
-        over = [user for user, until in self._until.items() if until <= now]
-        for user in over:
+        expired = [user for user, until in self._until.items() if until <= now]
+        for user in expired:
             del self._until[user]
         for user, moments in list(self._wrong.items()):
             left = [at for at in moments if at >= wrong_before]
@@ -73,4 +73,4 @@ class MemoryGatewayStore:
             else:
                 del self._wrong[user]
         self._quarantine = [row for row in self._quarantine if row[0] >= quarantine_before]
-        return len(over)
+        return len(expired)

@@ -1,4 +1,4 @@
-"""The gateway's tables in the SQLite file of its queue."""
+"""The gateway's own tables in the SQLite file of its job store."""
 
 import asyncio
 import os
@@ -8,13 +8,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from telegram_gateway.flood import Allowance
+from telegram_gateway.flood import SendLimit
 
 from .contract import Reply
 
 T = TypeVar("T")
 _BUSY_S: Final = 5.0
-# As long as a transaction may wait for another one, and some more.
+# Longer than a transaction may wait for the file's lock.
 _FORK_S: Final = 8.0
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS gateway_session (user_id INTEGER PRIMARY KEY, until INTEGER NOT NULL);
@@ -28,30 +28,30 @@ CREATE TABLE IF NOT EXISTS gateway_flood (key TEXT PRIMARY KEY, level INTEGER NO
 """
 
 
-_lines: "list[weakref.ref[_Line]]" = []
-_parents: Final[list[sqlite3.Connection]] = []
+_connections: "list[weakref.ref[_SqliteConnection]]" = []
+_inherited: Final[list[sqlite3.Connection]] = []
 
 
-class _Line:
-    """One connection, used by one thread at a time, with one promise about the disk."""
+class _SqliteConnection:
+    """One connection, used by one thread at a time, with one setting of ``synchronous``."""
 
     def __init__(self, path: str, *, synchronous: str) -> None:
         self._path = path
         self._synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
-        self._renew()
-        _lines[:] = [line for line in _lines if line() is not None]
-        _lines.append(weakref.ref(self))
+        self._reset_locks()
+        _connections[:] = [connection for connection in _connections if connection() is not None]
+        _connections.append(weakref.ref(self))
 
-    def _renew(self) -> None:
-        self._turn = asyncio.Lock()
-        self._use = threading.Lock()
-        self._stopped = False
+    def _reset_locks(self) -> None:
+        self._lock = asyncio.Lock()
+        self._thread_lock = threading.Lock()
+        self._fork_locked = False
 
     async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it in a transaction."""
+        """Run a change in a transaction, on a thread."""
 
-        def whole(tx: sqlite3.Connection) -> T:
+        def transaction(tx: sqlite3.Connection) -> T:
             tx.execute("BEGIN IMMEDIATE")
             try:
                 found = change(tx)
@@ -62,56 +62,56 @@ class _Line:
                 raise
             return found
 
-        return await self.run(whole)
+        return await self.run(transaction)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do it. Who is cancelled while waiting for the turn leaves the line; who is cancelled
-        after that leaves, too, but the turn ends with the work only."""
-        await self._turn.acquire()
+        """Run work on a thread. A caller that is cancelled while it waits for the lock gives up its
+        place; after that it returns too, but the lock is held until the work has ended."""
+        await self._lock.acquire()
 
-        async def held() -> T:
+        async def run_and_release() -> T:
             try:
-                return await asyncio.to_thread(self._used, work)
+                return await asyncio.to_thread(self._run_locked, work)
             finally:
-                self._turn.release()
+                self._lock.release()
 
-        return await asyncio.shield(asyncio.ensure_future(held()))
+        return await asyncio.shield(asyncio.ensure_future(run_and_release()))
 
     async def close(self) -> None:
-        async with self._turn:
-            with self._use:
-                self._shut()
+        async with self._lock:
+            with self._thread_lock:
+                self._close_connection()
 
-    def _shut(self) -> None:
+    def _close_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    # No connection may be open during a fork: SQLite's view of the locks on the file would be
-    # copied, the locks would not. The next use opens a new one, in parent and child.
+    # No connection may be open during a fork: SQLite's record of its file locks would be copied,
+    # the locks themselves would not. Parent and child open a new connection at the next use.
 
     def before_fork(self) -> None:
-        self._stopped = self._use.acquire(timeout=_FORK_S)
-        if self._stopped:
-            self._shut()
+        self._fork_locked = self._thread_lock.acquire(timeout=_FORK_S)
+        if self._fork_locked:
+            self._close_connection()
 
     def after_fork_in_parent(self) -> None:
-        if self._stopped:
-            self._stopped = False
-            self._use.release()
+        if self._fork_locked:
+            self._fork_locked = False
+            self._thread_lock.release()
 
     def after_fork_in_child(self) -> None:
         if self._connection is not None:
-            # Closing it would damage the file for the parent.
-            _parents.append(self._connection)
+            # Closing it in the child would release the parent's file locks.
+            _inherited.append(self._connection)
             self._connection = None
-        self._renew()
+        self._reset_locks()
 
-    def _used(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._use:
-            return work(self._ready())
+    def _run_locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._thread_lock:
+            return work(self._open_connection())
 
-    def _ready(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = sqlite3.connect(
                 self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
@@ -121,24 +121,24 @@ class _Line:
 
 
 class SqliteGatewayStore:
-    """Two connections: who asks for a session does not wait while messages are counted."""
+    """Two connections, so that reading a session does not wait for the send limits."""
 
     def __init__(self, path: str) -> None:
-        # The answer at the door promises that a change is kept.
-        self._own = _Line(path, synchronous="FULL")
-        # A level that a power cut takes back is worth no wait for the disk.
-        self._flood = _Line(path, synchronous="NORMAL")
+        # The response to the webhook acknowledges that a change is durable.
+        self._durable = _SqliteConnection(path, synchronous="FULL")
+        # Losing a level in a power failure is harmless, so commits do not wait for the disk.
+        self._flood = _SqliteConnection(path, synchronous="NORMAL")
 
     async def open(self) -> None:
-        await self._own.run(lambda tx: tx.executescript(_TABLES))
+        await self._durable.run(lambda tx: tx.executescript(_TABLES))
 
     async def close(self) -> None:
-        await self._own.close()
+        await self._durable.close()
         await self._flood.close()
 
     async def session_until(self, user_id: int, now: int) -> int | None:
         text = "SELECT until FROM gateway_session WHERE user_id = ? AND until > ?"
-        row = await self._own.run(lambda tx: tx.execute(text, (user_id, now)).fetchone())
+        row = await self._durable.run(lambda tx: tx.execute(text, (user_id, now)).fetchone())
         return None if row is None else int(row[0])
 
     async def start_session(self, user_id: int, until: int, reply: Reply) -> None:
@@ -147,46 +147,46 @@ class SqliteGatewayStore:
             tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
             reply.enqueue_in(tx)
 
-        await self._own.write(change)
+        await self._durable.write(change)
 
     async def end_session(self, user_id: int, reply: Reply) -> None:
         def change(tx: sqlite3.Connection) -> None:
             tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
             reply.enqueue_in(tx)
 
-        await self._own.write(change)
+        await self._durable.write(change)
 
-    async def forget_user(self, user_id: int) -> None:
+    async def delete_user(self, user_id: int) -> None:
         def change(tx: sqlite3.Connection) -> None:
             tx.execute("DELETE FROM gateway_session WHERE user_id = ?", (user_id,))
             tx.execute("DELETE FROM gateway_wrong_code WHERE user_id = ?", (user_id,))
 
-        await self._own.write(change)
+        await self._durable.write(change)
 
     async def wrong_codes(self, user_id: int, since: int) -> int:
         text = "SELECT count(*) FROM gateway_wrong_code WHERE user_id = ? AND at >= ?"
-        row = await self._own.run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
+        row = await self._durable.run(lambda tx: tx.execute(text, (user_id, since)).fetchone())
         return int(row[0])
 
-    async def note_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
+    async def record_wrong_code(self, user_id: int, at: int, reply: Reply) -> None:
         def change(tx: sqlite3.Connection) -> None:
             tx.execute("INSERT INTO gateway_wrong_code VALUES (?, ?)", (user_id, at))
             reply.enqueue_in(tx)
 
-        await self._own.write(change)
+        await self._durable.write(change)
 
     async def quarantine(self, bot_id: str, at: int, body: bytes) -> None:
         text = "INSERT INTO gateway_quarantine VALUES (?, ?, ?)"
-        await self._own.write(lambda tx: tx.execute(text, (at, bot_id, body)))
+        await self._durable.write(lambda tx: tx.execute(text, (at, bot_id, body)))
 
-    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
+    async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
         read = "SELECT level FROM gateway_flood WHERE key = ?"
 
         def change(tx: sqlite3.Connection) -> int:
             levels: list[tuple[str, int]] = []
             for one in wanted:
                 row = tx.execute(read, (one.key,)).fetchone()
-                level, wait = one.after(None if row is None else row[0], now)
+                level, wait = one.after_send(None if row is None else row[0], now)
                 if wait:
                     return wait
                 levels.append((one.key, level))
@@ -197,26 +197,26 @@ class SqliteGatewayStore:
 
     async def purge(self, *, now: int, wrong_before: int, quarantine_before: int) -> int:
         def change(tx: sqlite3.Connection) -> int:
-            gone = tx.execute("DELETE FROM gateway_session WHERE until <= ?", (now,)).rowcount
-            old = tx.execute("DELETE FROM gateway_wrong_code WHERE at < ?", (wrong_before,))
-            bad = tx.execute("DELETE FROM gateway_quarantine WHERE at < ?", (quarantine_before,))
-            # What has filled up again says nothing that a missing row would not say.
+            sessions = tx.execute("DELETE FROM gateway_session WHERE until <= ?", (now,))
+            codes = tx.execute("DELETE FROM gateway_wrong_code WHERE at < ?", (wrong_before,))
+            bodies = tx.execute("DELETE FROM gateway_quarantine WHERE at < ?", (quarantine_before,))
+            # A limit with its full burst available is equivalent to a missing row.
             tx.execute("DELETE FROM gateway_flood WHERE level <= ?", (now,))
-            return gone + old.rowcount + bad.rowcount
+            return sessions.rowcount + codes.rowcount + bodies.rowcount
 
-        return await self._own.write(change)
+        return await self._durable.write(change)
 
 
-def _each(step: Callable[[_Line], None]) -> None:
-    for known in _lines[:]:
-        line = known()
-        if line is not None:
-            step(line)
+def _for_each_connection(step: Callable[[_SqliteConnection], None]) -> None:
+    for reference in _connections[:]:
+        connection = reference()
+        if connection is not None:
+            step(connection)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: _each(_Line.before_fork),
-        after_in_parent=lambda: _each(_Line.after_fork_in_parent),
-        after_in_child=lambda: _each(_Line.after_fork_in_child),
+        before=lambda: _for_each_connection(_SqliteConnection.before_fork),
+        after_in_parent=lambda: _for_each_connection(_SqliteConnection.after_fork_in_parent),
+        after_in_child=lambda: _for_each_connection(_SqliteConnection.after_fork_in_child),
     )

@@ -1,4 +1,4 @@
-"""From the address of the queue to the place where the gateway keeps its own tables."""
+"""Chooses the store for the gateway's own tables by the URL of the job store."""
 
 from urllib.parse import unquote, urlsplit
 
@@ -7,7 +7,7 @@ from .memory import MemoryGatewayStore
 
 
 def gateway_store_at(url: str | None) -> GatewayStore:
-    """Beside the queue; in memory when there is no database, or none that outlives the process."""
+    """In the database of the job store; in memory without a database or with a memory store."""
     if url is None:
         return MemoryGatewayStore()
     parts = urlsplit(url)

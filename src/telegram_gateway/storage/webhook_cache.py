@@ -1,7 +1,7 @@
-"""What bots at the door ask of the store: sessions and limits. They go on while it is away.
+"""Sessions and send limits for inline bots, which keep working while the store is unavailable.
 
-A store that fails or is silent for a second is away. It is asked again after five seconds, by one
-update at a time; so an outage costs an update a second at most, and most updates nothing.
+A store that fails or does not reply within a second counts as unavailable. After five seconds one
+update at a time probes it; so an outage delays an update by at most a second, and most not at all.
 """
 
 import asyncio
@@ -11,112 +11,116 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from forge_jobs import Clock
-from telegram_gateway.flood import Allowance
+from telegram_gateway.flood import SendLimit
 
 from .contract import GatewayStore
 from .memory import MemoryGatewayStore
 
 T = TypeVar("T")
-ANSWERS_WITHIN_S: Final = 1.0
-AGAIN_AFTER_S: Final = 5.0
-# For so long a session counts that was read before the store went away: it may have been ended
-# elsewhere since.
-TRUSTED_S: Final = 600.0
+STORE_TIMEOUT_S: Final = 1.0
+STORE_RETRY_S: Final = 5.0
+# How long a cached session is valid while the store is unavailable: another process may have ended
+# it since.
+SESSION_CACHE_S: Final = 600.0
 _MAX_SESSIONS: Final = 10_000
 _LOG: Final = logging.getLogger("telegram_gateway.storage")
 
 
-class StoreAway(Exception):
-    """The store failed or did not answer in time."""
+class StoreUnavailable(Exception):
+    """The store failed or did not reply in time."""
 
 
-class _Session(NamedTuple):
+class _CachedSession(NamedTuple):
     until: int
     read_at_s: float
 
 
 class CachedGatewayStore:
-    """The store's answers, or what this process knows by itself."""
+    """Reads from the store, and falls back to what this process has cached."""
 
     def __init__(self, storage: GatewayStore, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
-        self._own = MemoryGatewayStore()
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()
-        self._away = False
-        self._trying = False
-        self._again_at_s = 0.0
+        self._local = MemoryGatewayStore()
+        self._sessions: OrderedDict[int, _CachedSession] = OrderedDict()
+        self._unavailable = False
+        self._probing = False
+        self._retry_at_s = 0.0
 
     async def session_until(self, user_id: int, now: int) -> int | None:
-        """When the user's session ends. StoreAway when only the store could tell, and it does not:
-        it is asked each time then."""
+        """When the user's session ends. Raises StoreUnavailable if the session is not cached and
+        the store does not reply; the store is called each time then."""
         known = self._sessions.get(user_id)
-        if known is not None and self._clock.mono() - known.read_at_s > TRUSTED_S:
+        if known is not None and self._clock.mono() - known.read_at_s > SESSION_CACHE_S:
             known = None
         try:
-            until = await self._asked(
-                lambda: self._storage.session_until(user_id, now), needed=known is None
+            until = await self._call_store(
+                lambda: self._storage.session_until(user_id, now), required=known is None
             )
-        except StoreAway:
+        except StoreUnavailable:
             if known is None:
                 raise
             return known.until if known.until > now else None
         self.forget_session(user_id)
         if until is not None:
-            self._sessions[user_id] = _Session(until, self._clock.mono())
+            self._sessions[user_id] = _CachedSession(until, self._clock.mono())
             if len(self._sessions) > _MAX_SESSIONS:
                 self._sessions.popitem(last=False)
         return until
 
     def forget_session(self, user_id: int) -> None:
-        """The session may have changed: the store has to be asked."""
+        """Drop a cached session that may have changed."""
         self._sessions.pop(user_id, None)
 
-    async def take(self, wanted: Sequence[Allowance], now: int) -> int:
-        """``GatewayStore.take``. While the store is away this process limits by itself."""
+    async def acquire(self, wanted: Sequence[SendLimit], now: int) -> int:
+        """``GatewayStore.acquire``. While the store is unavailable, limits are per process."""
         try:
-            return await self._asked(lambda: self._storage.take(wanted, now))
-        except StoreAway:
-            return await self._own.take(wanted, now)
+            return await self._call_store(lambda: self._storage.acquire(wanted, now))
+        except StoreUnavailable:
+            return await self._local.acquire(wanted, now)
 
-    async def _asked(self, question: Callable[[], Awaitable[T]], *, needed: bool = False) -> T:
-        if not needed and self._away and (self._trying or self._clock.mono() < self._again_at_s):
-            raise StoreAway("the store did not answer a moment ago")
-        trying = self._away
-        self._trying = self._trying or trying
-        task = asyncio.ensure_future(question())
+    async def _call_store(self, call: Callable[[], Awaitable[T]], *, required: bool = False) -> T:
+        if (
+            not required
+            and self._unavailable
+            and (self._probing or self._clock.mono() < self._retry_at_s)
+        ):
+            raise StoreUnavailable("the store did not reply a moment ago")
+        probing = self._unavailable
+        self._probing = self._probing or probing
+        task = asyncio.ensure_future(call())
         try:
-            # Not a time limit around the question: a driver that is cancelled tidies up first, and
-            # that waits for the store, too.
-            await asyncio.wait({task}, timeout=ANSWERS_WITHIN_S)
+            # Not asyncio.timeout: a cancelled driver cleans up first, and that waits for the store,
+            # too.
+            await asyncio.wait({task}, timeout=STORE_TIMEOUT_S)
             if not task.done():
                 raise TimeoutError
-            found = task.result()
+            result = task.result()
         except Exception as error:
-            self._note_away(error)
-            raise StoreAway(f"the store does not answer: {type(error).__name__}") from error
+            self._mark_unavailable(error)
+            raise StoreUnavailable(f"the store does not reply: {type(error).__name__}") from error
         finally:
-            if trying:
-                self._trying = False
+            if probing:
+                self._probing = False
             if not task.done():
-                task.add_done_callback(_ignored)
+                task.add_done_callback(_discard_result)
                 task.cancel()
-        if self._away:
-            self._away = False
-            _LOG.info("the store answers again")
-        return found
+        if self._unavailable:
+            self._unavailable = False
+            _LOG.info("the store replies again")
+        return result
 
-    def _note_away(self, error: Exception) -> None:
-        if not self._away:
+    def _mark_unavailable(self, error: Exception) -> None:
+        if not self._unavailable:
             _LOG.warning(
-                "the store does not answer (%s): bots at the door go on without it",
+                "the store does not reply (%s): inline bots continue without it",
                 type(error).__name__,
             )
-        self._away = True
-        self._again_at_s = self._clock.mono() + AGAIN_AFTER_S
+        self._unavailable = True
+        self._retry_at_s = self._clock.mono() + STORE_RETRY_S
 
 
-def _ignored(task: "asyncio.Future[Any]") -> None:
-    """Whoever asked has left; an error that nobody reads would be logged as forgotten."""
+def _discard_result(task: "asyncio.Future[Any]") -> None:
+    """Retrieve the error of an abandoned call, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -1,1 +1,1 @@
-"""A package, so that its browser ends with it: no other loop may run in the thread beside it."""
+"""A package, so that its package-scoped browser closes before other tests start an event loop."""

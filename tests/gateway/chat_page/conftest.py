@@ -1,4 +1,4 @@
-"""The demo in a thread of its own, and a browser that looks at its chat page."""
+"""The demo in a thread of its own, and a browser for its chat page."""
 
 import asyncio
 import tempfile
@@ -13,11 +13,11 @@ from telegram_gateway.demo import DemoEnvironment
 from tests.browser_start import chromium
 from tests.web.browser.window import open_window
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Demo:
-    """Runs a Stage until ``stop``."""
+    """Runs a DemoEnvironment until ``stop``."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -29,31 +29,31 @@ class Demo:
 
     def start(self) -> "Demo":
         self._thread.start()
-        assert self._ready.wait(PATIENCE_S)
+        assert self._ready.wait(TIMEOUT_S)
         if self._error is not None:
             raise self._error
         return self
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
         if self._error is not None:
             raise self._error
 
     def _run(self) -> None:
         try:
-            self._loop.run_until_complete(self._shown())
-        except BaseException as error:  # the test that waits must hear of it
+            self._loop.run_until_complete(self._run_demo())
+        except BaseException as error:  # raised again in the test's thread
             self._error = error
         finally:
             self._ready.set()
             self._loop.close()
 
-    async def _shown(self) -> None:
+    async def _run_demo(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            async with DemoEnvironment(Path(folder)).running() as stage:
-                self.address = stage.address
+            async with DemoEnvironment(Path(folder)).running() as demo:
+                self.address = demo.address
                 self._ready.set()
                 await self._ended.wait()
 

@@ -1,4 +1,4 @@
-"""A person at the demo's chat page: an echo, a message that dies, and how it all looks."""
+"""The demo's chat page: an echo, a dead message, layout and accessibility."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def write(page: Page, text: str) -> None:
     page.get_by_role("button", name="Send").click()
 
 
-def test_a_person_writes_and_sees_the_echo(page: Page) -> None:
+def test_a_message_is_echoed(page: Page) -> None:
     page.goto("/")
     text = "<b>hello</b> & größe 😀"
     write(page, text)
@@ -31,7 +31,7 @@ def test_a_person_writes_and_sees_the_echo(page: Page) -> None:
     expect(page.locator("#log .bot span")).to_have_text(text)
 
 
-def test_the_service_stops_a_message_dies_and_the_person_is_told(page: Page) -> None:
+def test_a_message_is_dead_after_its_retries_and_the_user_gets_a_notice(page: Page) -> None:
     page.goto("/")
     page.get_by_role("button", name="Shop").click()
     answers = page.locator("#log .bot span")
@@ -57,8 +57,8 @@ def test_the_service_stops_a_message_dies_and_the_person_is_told(page: Page) -> 
 
 
 @pytest.mark.parametrize(("width", "colours"), [(1440, "dark"), (360, "light")])
-def test_it_fits_and_can_be_read(browser: Browser, demo: Demo, width: int, colours: Any) -> None:
-    # axe is put into the page from outside, which the policy of the page forbids to everybody else
+def test_layout_and_accessibility(browser: Browser, demo: Demo, width: int, colours: Any) -> None:
+    # axe is injected into the page, which the page's content security policy would forbid
     with open_window(
         browser,
         demo.address,

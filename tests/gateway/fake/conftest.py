@@ -1,4 +1,4 @@
-"""A fake Telegram whose clock stands still, a bot, and a way to call methods over HTTP."""
+"""A fake Telegram with a stopped clock, a bot, and a client for its methods."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,14 +22,14 @@ class Caller:
         self._client = client
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The whole answer."""
+        """Call a method and return the response."""
         answer = await self._client.post(f"{self._url}/{method}", json=parameters)
         found = answer.json()
         assert answer.status_code == (200 if found["ok"] else found["error_code"])
         return found
 
     async def __call__(self, method: str, **parameters: Any) -> Any:
-        """The result of a call that must work."""
+        """Call a method that must succeed and return its result."""
         found = await self.ask(method, **parameters)
         assert found["ok"], found
         return found["result"]

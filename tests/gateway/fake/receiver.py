@@ -1,4 +1,4 @@
-"""Somebody's webhook: it writes down what comes and answers as told."""
+"""A webhook receiver: records updates and returns prepared responses."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.gateway.fake_api import served
+from tests.gateway.fake_api import serve_app
 
 
 @dataclass
 class Receiver:
-    """``answers`` are taken in turn; then everything is 200. ``hold`` keeps answers back."""
+    """``answers`` are used in order, then every response is 200. ``hold`` delays responses."""
 
     url: str = ""
     got: list[dict[str, Any]] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Receiver:
     answers: deque[tuple[int, dict[str, str], Any]] = field(default_factory=deque)
     hold: asyncio.Event | None = None
     now: int = 0
-    most: int = 0
+    max_parallel: int = 0
 
     def say(self, status: int, body: Any = None, **headers: str) -> None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -35,12 +35,12 @@ class Receiver:
     def texts(self) -> list[str]:
         return [update["message"]["text"] for update in self.got if "message" in update]
 
-    async def take(self, request: Request) -> Response:
+    async def receive(self, request: Request) -> Response:
         self.got.append(await request.json())
         self.headers.append(dict(request.headers))
         answer = self.answers.popleft() if self.answers else (200, {}, None)
         self.now += 1
-        self.most = max(self.most, self.now)
+        self.max_parallel = max(self.max_parallel, self.now)
         if self.hold is not None:
             await self.hold.wait()
         self.now -= 1
@@ -53,7 +53,7 @@ class Receiver:
 @asynccontextmanager
 async def receiver() -> AsyncGenerator[Receiver, None]:
     made = Receiver()
-    app = Starlette(routes=[Route("/hook", made.take, methods=["POST"])])
-    async with served(app) as base:
+    app = Starlette(routes=[Route("/hook", made.receive, methods=["POST"])])
+    async with serve_app(app) as base:
         made.url = f"{base}/hook"
         yield made

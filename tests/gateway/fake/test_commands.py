@@ -18,7 +18,7 @@ from tests.gateway.fake.conftest import TOKEN
 
 @asynccontextmanager
 async def command(*words: str) -> AsyncGenerator[list[str], None]:
-    """What it prints up to the word about Ctrl-C; it must end well when interrupted."""
+    """The output up to the line about Ctrl-C; the process must exit with 0 on SIGINT."""
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "telegram_gateway", *words], stdout=asyncio.subprocess.PIPE
     )
@@ -41,7 +41,7 @@ async def command(*words: str) -> AsyncGenerator[list[str], None]:
 
 
 @pytest.mark.processes
-async def test_the_fake_alone(client: httpx2.AsyncClient) -> None:
+async def test_fake_telegram_command(client: httpx2.AsyncClient) -> None:
     async with command("fake-telegram", "--port", "0") as lines:
         base = lines[0].removeprefix("export TELEGRAM_API_BASE=")
         answer = await client.get(f"{base}/bot{TOKEN}/getMe")
@@ -76,7 +76,7 @@ async def test_the_demo_keeps_its_folder(client: httpx2.AsyncClient, tmp_path: P
 
 
 @pytest.mark.parametrize("verb", ["demo", "fake-telegram"])
-def test_a_port_that_is_taken_is_named(verb: str) -> None:
+def test_a_port_in_use_is_named_in_the_error(verb: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         found = CliRunner().invoke(app, [verb, "--port", port])

@@ -1,4 +1,4 @@
-"""The control side: acting as a user and reading along, over HTTP."""
+"""The control API: acting as a user and reading chats, over HTTP."""
 
 import asyncio
 import re
@@ -42,7 +42,9 @@ def control(fake: FakeTelegram, client: httpx2.AsyncClient) -> Control:
     return Control(fake, client)
 
 
-async def test_a_conversation(fake: FakeTelegram, control: Control, call: Caller) -> None:
+async def test_a_user_and_a_bot_exchange_messages(
+    fake: FakeTelegram, control: Control, call: Caller
+) -> None:
     assert (await control.post("/bots", token=TOKEN))["id"] == 4711
     first = (await control.post("/bots/4711/messages", text="hi", chat=7))["update_id"]
     (update,) = await call("getUpdates")
@@ -67,7 +69,7 @@ async def test_a_conversation(fake: FakeTelegram, control: Control, call: Caller
     assert TOKEN not in str(shown)
 
 
-async def test_trouble_and_time(fake: FakeTelegram, control: Control, call: Caller) -> None:
+async def test_faults_and_clock(fake: FakeTelegram, control: Control, call: Caller) -> None:
     await control.post("/bots", token=TOKEN)
     await control.post("/bots/4711/messages", text="hi")
     await control.post("/faults", trouble="flood", method="sendMessage", seconds=9, times=1)
@@ -79,7 +81,7 @@ async def test_trouble_and_time(fake: FakeTelegram, control: Control, call: Call
     assert await call("getUpdates") == []
 
 
-async def test_what_cannot_be_done_is_said(
+async def test_invalid_requests_get_an_error_text(
     fake: FakeTelegram, control: Control, client: httpx2.AsyncClient
 ) -> None:
     await control.post("/bots", token=TOKEN)
@@ -100,7 +102,7 @@ async def test_what_cannot_be_done_is_said(
     assert form.status_code == 415
 
 
-def test_its_page_names_every_method_and_route(project_root: Path) -> None:
+def test_the_docs_list_every_method_and_route(project_root: Path) -> None:
     page = (project_root / "docs" / "gateway-demo.md").read_text(encoding="utf-8")
     fake = FakeTelegram()
     words = set(re.findall(r"\w+", page.lower()))

@@ -1,4 +1,4 @@
-"""The rules by which updates reach a webhook, on a clock that the test moves."""
+"""Delivery rules of webhooks, on a clock that the test advances."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from tests.gateway.fake_api import until
 
 
 async def quiet(bot: FakeBot, hook: Receiver, count: int, under_way: int = 0) -> None:
-    """That many came and were answered, and nothing further although there was every chance."""
+    """Wait until exactly that many deliveries are complete, and no more follow."""
     sent = bot.delivery
     assert sent is not None
     await until(lambda: len(hook.got) == count and sent.under_way == under_way)
@@ -21,7 +21,7 @@ async def quiet(bot: FakeBot, hook: Receiver, count: int, under_way: int = 0) ->
     assert len(hook.got) == count
 
 
-async def test_updates_come_with_the_secret_and_in_order(
+async def test_updates_are_delivered_with_the_secret_and_in_order(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver
 ) -> None:
     first = fake.say(bot, "before the webhook")
@@ -33,11 +33,11 @@ async def test_updates_come_with_the_secret_and_in_order(
     assert [update["update_id"] for update in hook.got] == list(range(first, first + 31))
     assert {one["x-telegram-bot-api-secret-token"] for one in hook.headers} == {"s3cret-_A"}
     assert {one["content-type"] for one in hook.headers} == {"application/json"}
-    assert hook.most == 1
+    assert hook.max_parallel == 1
     assert bot.delivered == list(range(first, first + 31))
 
 
-async def test_a_failure_holds_its_chat_and_no_other(
+async def test_a_failure_delays_only_its_chat(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call("setWebhook", url=hook.url)
@@ -66,7 +66,7 @@ async def test_a_failure_holds_its_chat_and_no_other(
     assert hook.texts()[-2:] == ["fails", "waits behind it"]
 
 
-async def test_pauses_grow_to_a_minute_or_two(
+async def test_retry_delays_grow_to_one_or_two_minutes(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call("setWebhook", url=hook.url)
@@ -81,7 +81,7 @@ async def test_pauses_grow_to_a_minute_or_two(
     await until(lambda: not bot.waiting)
 
 
-async def test_retry_after_is_honoured_up_to_an_hour(
+async def test_retry_after_is_obeyed_up_to_an_hour(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call("setWebhook", url=hook.url)
@@ -125,7 +125,7 @@ async def test_an_update_expires_after_a_day_a_query_after_minutes(
     assert bot.expired == [query, late]
 
 
-async def test_as_many_at_once_as_the_bot_allows(
+async def test_max_connections_limits_parallel_deliveries(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver
 ) -> None:
     await call("setWebhook", url=hook.url, max_connections=3)
@@ -135,10 +135,10 @@ async def test_as_many_at_once_as_the_bot_allows(
     await quiet(bot, hook, 3, 3)
     hook.hold.set()
     await until(lambda: not bot.waiting)
-    assert hook.most == 3
+    assert hook.max_parallel == 3
 
 
-async def test_no_answer_in_a_minute_is_a_failure(
+async def test_no_response_within_a_minute_is_a_failure(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call("setWebhook", url=hook.url)
@@ -152,7 +152,7 @@ async def test_no_answer_in_a_minute_is_a_failure(
     assert (await call("getWebhookInfo"))["last_error_message"] == "Read timeout expired"
 
 
-async def test_nobody_listens(
+async def test_a_refused_connection_is_retried(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call("setWebhook", url="http://127.0.0.1:9/nobody")
@@ -165,7 +165,7 @@ async def test_nobody_listens(
     await until(lambda: hook.texts() == ["hi"])
 
 
-async def test_the_answer_may_hold_one_call(
+async def test_a_response_may_contain_one_method_call(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver
 ) -> None:
     await call("setWebhook", url=hook.url)
@@ -198,7 +198,7 @@ async def test_410_for_a_day_removes_the_webhook(
 
 
 @pytest.mark.parametrize("kinds", [["callback_query"], []])
-async def test_only_wanted_kinds(
+async def test_only_allowed_kinds_are_delivered(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, kinds: list[str]
 ) -> None:
     await call("setWebhook", url=hook.url, allowed_updates=kinds)

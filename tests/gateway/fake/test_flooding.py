@@ -1,4 +1,4 @@
-"""Limits of the fake Telegram: what is counted, and who has to wait."""
+"""Rate limits of the fake Telegram: what is counted, and what is refused."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ async def fake(clock: MovableClock) -> AsyncIterator[FakeTelegram]:
         yield made
 
 
-async def test_a_chat_and_a_bot_get_what_is_theirs_and_who_does_not_wait_waits_on(
+async def test_limits_per_chat_and_bot_and_early_retries_are_refused(
     fake: FakeTelegram, call: Caller, clock: MovableClock
 ) -> None:
     (bot,) = fake.bots.values()

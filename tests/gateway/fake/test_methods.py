@@ -1,4 +1,4 @@
-"""The methods over HTTP: what they give, and what is refused, as the real ones do."""
+"""The methods over HTTP: their results and refusals match the real ones."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.gateway.fake.receiver import Receiver
 from tests.gateway.fake_api import until
 
 
-async def test_a_chat_holds_what_it_received_with_the_request(
+async def test_a_chat_entry_contains_its_request(
     fake: FakeTelegram, bot: FakeBot, call: Caller
 ) -> None:
     assert (await call("getMe"))["username"] == "echo_bot"
@@ -53,7 +53,7 @@ async def test_buttons(fake: FakeTelegram, bot: FakeBot, call: Caller, clock: Mo
     assert (await call.refused("answerCallbackQuery", callback_query_id=query["id"]))[0] == 400
 
 
-async def test_what_telegram_refuses(fake: FakeTelegram, bot: FakeBot, call: Caller) -> None:
+async def test_refusals(fake: FakeTelegram, bot: FakeBot, call: Caller) -> None:
     fake.say(bot, "hi")
     assert (await call.refused("sendMessage", chat_id=8, text="stranger"))[0] == 400
     assert (await call.refused("sendMessage", chat_id=7, text="  "))[0] == 400
@@ -73,7 +73,7 @@ async def test_what_telegram_refuses(fake: FakeTelegram, bot: FakeBot, call: Cal
     assert (await call.refused("getMe"))[0] == 401
 
 
-async def test_all_four_shapes_of_parameters(
+async def test_all_four_formats_of_parameters(
     fake: FakeTelegram, bot: FakeBot, client: httpx2.AsyncClient
 ) -> None:
     fake.say(bot, "hi")
@@ -120,7 +120,7 @@ async def test_updates_are_fetched_until_confirmed(
     assert await call("getUpdates") == []
 
 
-async def test_one_way_of_receiving_at_a_time(
+async def test_webhook_and_get_updates_exclude_each_other(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     first = asyncio.create_task(call.ask("getUpdates", timeout=50))
@@ -137,7 +137,7 @@ async def test_one_way_of_receiving_at_a_time(
     assert await call("getUpdates") == []
 
 
-async def test_setting_a_webhook_replaces_it_whole(
+async def test_set_webhook_replaces_all_settings(
     fake: FakeTelegram, bot: FakeBot, call: Caller, hook: Receiver, clock: MovableClock
 ) -> None:
     await call(
@@ -164,7 +164,7 @@ async def test_setting_a_webhook_replaces_it_whole(
     assert not bot.waiting
 
 
-async def test_a_public_server_wants_https(client: httpx2.AsyncClient) -> None:
+async def test_a_public_server_requires_https(client: httpx2.AsyncClient) -> None:
     async with fake_telegram(local=False) as fake:
         fake.bot(TOKEN)
         call = Caller(fake, client)
@@ -174,7 +174,7 @@ async def test_a_public_server_wants_https(client: httpx2.AsyncClient) -> None:
         assert (await call("getWebhookInfo"))["max_connections"] == 100
 
 
-async def test_trouble_comes_as_ordered(
+async def test_injected_faults(
     fake: FakeTelegram, bot: FakeBot, call: Caller, clock: MovableClock
 ) -> None:
     fake.say(bot, "hi")

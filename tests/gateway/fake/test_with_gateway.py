@@ -1,4 +1,4 @@
-"""The fake Telegram in front of the gateway: what it delivers is answered, in order and once."""
+"""The fake Telegram with the gateway: every delivered update is answered in order and once."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from telegram_gateway.gateway import Gateway
 from telegram_gateway.polling import poll
 from tests.gateway.conftest import SECRET
 from tests.gateway.fake.conftest import TOKEN
-from tests.gateway.fake_api import served, until
+from tests.gateway.fake_api import serve_app, until
 
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
 # As many as a chat may get at once: the gateway keeps to one per second beyond that.
@@ -46,8 +46,8 @@ def answers(bot: FakeBot) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("away", [False, True])
-async def test_everything_is_answered_in_order_and_once(tmp_path: Path, away: bool) -> None:
-    async with both(tmp_path) as (fake, gateway), served(gateway.app) as base:
+async def test_every_update_is_answered_in_order_and_once(tmp_path: Path, away: bool) -> None:
+    async with both(tmp_path) as (fake, gateway), serve_app(gateway.app) as base:
         bot = fake.bot(TOKEN)
         # what a gateway answers that stops, or that cannot reach its database
         gateway.webhook.draining = away
@@ -66,7 +66,7 @@ async def test_everything_is_answered_in_order_and_once(tmp_path: Path, away: bo
         assert not bot.expired
 
 
-async def test_polling_leads_to_the_same(tmp_path: Path) -> None:
+async def test_polling_answers_every_update_in_order_and_once(tmp_path: Path) -> None:
     async with both(tmp_path) as (fake, gateway):
         bot = fake.bot(TOKEN)
         for text in TEXTS:
@@ -79,8 +79,8 @@ async def test_polling_leads_to_the_same(tmp_path: Path) -> None:
         await asyncio.gather(polling, return_exceptions=True)
 
 
-async def test_a_lost_answer_is_the_one_thing_that_repeats_a_message(tmp_path: Path) -> None:
-    async with both(tmp_path) as (fake, gateway), served(gateway.app) as base:
+async def test_only_a_lost_response_repeats_a_message(tmp_path: Path) -> None:
+    async with both(tmp_path) as (fake, gateway), serve_app(gateway.app) as base:
         bot = fake.bot(TOKEN)
         hook = {"url": f"{base}/bot/echo", "secret_token": SECRET}
         await gateway.api.call(gateway.bots[0], "setWebhook", hook)

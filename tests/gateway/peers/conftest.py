@@ -1,4 +1,4 @@
-"""A fake Telegram with real time, and a bot, for libraries that nobody here wrote."""
+"""A fake Telegram with the system clock, and a bot, for third-party libraries."""
 
 from collections.abc import AsyncIterator
 

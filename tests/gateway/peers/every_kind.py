@@ -12,7 +12,7 @@ KINDS = {
 
 
 async def every_kind(fake: FakeTelegram, bot: FakeBot) -> list[dict[str, Any]]:
-    """Texts, commands, groups, topics, files and places among them."""
+    """Includes texts, commands, groups, topics, files and locations."""
     bot.allowed = frozenset(KINDS)
     fake.say(bot, "/start now", chat=7)
     fake.say(bot, "😀 /help@echo_bot", chat=-5, user=8)
@@ -30,6 +30,6 @@ async def every_kind(fake: FakeTelegram, bot: FakeBot) -> list[dict[str, Any]]:
     fake.react(bot, 1, "👍")
     fake.block(bot)
     fake.block(bot, blocked=False)
-    found = [update.whole for update in bot.waiting.values()]
+    found = [update.as_dict for update in bot.waiting.values()]
     assert {kind for update in found for kind in update} - {"update_id"} == KINDS
     return found

@@ -1,4 +1,4 @@
-"""grammY, in another language: a bot echoes through the fake Telegram, in both ways."""
+"""grammY (JavaScript): a bot echoes through the fake Telegram, by polling and by webhook."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).with_name("echo_bot.mjs")
 
 
 def node() -> str:
-    """The machine's, else the one that the set-up brought."""
+    """Node of the system, else the one installed by the setup."""
     schemas = f"{os.environ.get('PATH', '')}{os.pathsep}{Path(sys.executable).parent}"
     found = shutil.which("node", path=schemas)
     assert found is not None, "node is missing: run make setup"

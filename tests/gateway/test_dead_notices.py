@@ -1,6 +1,6 @@
-"""One notice per death, whoever is killed around it.
+"""One notice per dead update, also when workers are killed.
 
-The first worker dies by SIGKILL at the named moment; two others find what it left.
+The first worker is killed with SIGKILL at the named moment; two others recover its jobs.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MOMENTS = {
     "after-the-death-is-written": ("after", "update.", "dead"),
     "after-the-notice-is-written": ("after", "notice.", "done"),
 }
-OVER = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
+TERMINAL = (JobStatus.DONE, JobStatus.DEAD, JobStatus.CANCELLED)
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def yaml(back: Backend) -> str:
     return f"bots: {{back: {{handler: http, async: true, requireAuth: false, http: {target}}}}}"
 
 
-async def struck(bots: Bots, text: str, moment: tuple[str, ...], root: Path) -> None:
-    """A worker process that has died at that moment."""
+async def run_killed_worker(bots: Bots, text: str, moment: tuple[str, ...], root: Path) -> None:
+    """Run a worker process until it is killed at that moment."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.gateway.dying",
+        "tests.gateway.killed_at_commit",
         *moment,
         cwd=root,
         env={**os.environ, **bots.environment(text, LEASE="2s")},
@@ -57,16 +57,16 @@ async def struck(bots: Bots, text: str, moment: tuple[str, ...], root: Path) -> 
             await process.wait()
 
 
-async def is_over(gateway: Gateway) -> bool:
+async def all_terminal(gateway: Gateway) -> bool:
     assert gateway.forge is not None
     store = await gateway.forge.aready()
     counts = await store.metrics.counts()
-    return all(count.status in OVER for count in counts if count.jobs)
+    return all(count.status in TERMINAL for count in counts if count.jobs)
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-async def test_each_death_is_told_once_whoever_is_killed(
+async def test_each_dead_update_has_one_notice_despite_kills(
     bots: Bots, moment: tuple[str, ...], project_root: Path
 ) -> None:
     async with backend() as back:
@@ -76,12 +76,12 @@ async def test_each_death_is_told_once_whoever_is_killed(
         async with one.running(workers=False):
             for number in range(3):
                 assert (await post(one, "back", update(number, chat=number + 1))).status_code == 200
-            await struck(bots, text, moment, project_root)
+            await run_killed_worker(bots, text, moment, project_root)
         one = bots.gateway(text)
         async with one.running(), two.running():
             await until(lambda: len(bots.api.texts()) >= 3, 60)
             async with asyncio.timeout(60):
-                while not await is_over(one):
+                while not await all_terminal(one):
                     await asyncio.sleep(0.05)
     chats = [said["chat_id"] for _, method, said in bots.api.calls if method == "sendMessage"]
     assert sorted(chats) == [1, 2, 3]

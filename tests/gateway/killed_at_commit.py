@@ -1,7 +1,7 @@
-"""``python -m tests.gateway.dying before|after KIND STATUS``: a gateway that kills itself.
+"""``python -m tests.gateway.killed_at_commit before|after KIND STATUS``: a gateway with a kill.
 
-Its workers run until an exchange ends a job of that kind with that status; the process dies by
-SIGKILL right before or right after the commit, so that nothing is tidied up.
+Its workers run until an exchange finishes a job of that kind with that status. The process kills
+itself with SIGKILL right before or right after the commit, so that no cleanup runs.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from forge_jobs.backends.sqlite.jobs import SqliteJobs
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
 
-LIFE_S = 60
+RUN_S = 60
 
 
-def arm(store: Any, moment: str, kind: str, status: str) -> None:
+def install_kill(store: Any, moment: str, kind: str, status: str) -> None:
     whole = store.exchange
 
     async def exchange(self: Any, request: Any) -> Any:
@@ -33,13 +33,13 @@ def arm(store: Any, moment: str, kind: str, status: str) -> None:
     store.exchange = exchange
 
 
-async def live() -> None:
+async def run_gateway() -> None:
     settings, bots, _ = load(os.environ)
     async with Gateway(settings, bots).running():
-        await asyncio.sleep(LIFE_S)
+        await asyncio.sleep(RUN_S)
 
 
 if __name__ == "__main__":
     for jobs in (SqliteJobs, PostgresJobs):
-        arm(jobs, *sys.argv[1:4])
-    asyncio.run(live())
+        install_kill(jobs, *sys.argv[1:4])
+    asyncio.run(run_gateway())

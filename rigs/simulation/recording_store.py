@@ -1,4 +1,7 @@
-"""The memory store with a recorder: every transition of a row is recorded when it happens."""
+"""Records every transition of the memory store at the instant it happens.
+
+The recorder replaces the transaction of the store, so that its rules are unchanged.
+"""
 
 from collections.abc import Sequence
 
@@ -12,50 +15,50 @@ from rigs.simulation.bound import BOUND_QUEUE
 from rigs.simulation.effects import Recorder
 
 
-class WatchedTransaction(Transaction):
-    """A transaction that also reports to a recorder."""
+class RecordingTransaction(Transaction):
+    """A transaction that also calls a recorder."""
 
     recorder: Recorder
 
     def inserted(self, row: Row) -> None:
         if row.queue == BOUND_QUEUE:
             self.recorder.bound(row.key, row.job)
-        self.recorder.moved(row, Event.ENQUEUE, None, gone=False)
+        self.recorder.transitioned(row, Event.ENQUEUE, None, gone=False)
 
     def count(self, row: Row, source: JobStatus, event: Event) -> None:
         super().count(row, source, event)
-        self.recorder.moved(row, event, source, gone=False)
+        self.recorder.transitioned(row, event, source, gone=False)
 
     def delete(self, rows: Sequence[Row]) -> None:
         super().delete(rows)
         for row in rows:
-            self.recorder.moved(row, Event.DELETE, row.status, gone=True)
+            self.recorder.transitioned(row, Event.DELETE, row.status, gone=True)
 
 
-class WatchedShares(dict[tuple[int, str], Share]):
-    """The shares of all processes; each change is told."""
+class RecordingShares(dict[tuple[int, str], Share]):
+    """The slot shares of all processes; each change is recorded."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
-    def __setitem__(self, place: tuple[int, str], share: Share) -> None:
-        super().__setitem__(place, share)
-        self._recorder.shared(*place, share.slots, share.held)
+    def __setitem__(self, key: tuple[int, str], share: Share) -> None:
+        super().__setitem__(key, share)
+        self._recorder.share_changed(*key, share.slots, share.held)
 
-    def __delitem__(self, place: tuple[int, str]) -> None:
-        super().__delitem__(place)
-        self._recorder.shared(*place, 0, 0)
+    def __delitem__(self, key: tuple[int, str]) -> None:
+        super().__delitem__(key)
+        self._recorder.share_changed(*key, 0, 0)
 
 
-def watch(store: MemoryStore, recorder: Recorder) -> None:
-    """Let a store that is still empty report to a recorder."""
+def record_changes(store: MemoryStore, recorder: Recorder) -> None:
+    """Install the recorder in an empty store."""
     storage = store._storage  # pyright: ignore[reportPrivateUsage]
 
     def begin(now: Instant) -> Transaction:
-        transaction = WatchedTransaction(storage.tables, now)
+        transaction = RecordingTransaction(storage.tables, now)
         transaction.recorder = recorder
         return transaction
 
     storage.begin = begin
-    storage.tables.shares = WatchedShares(recorder)
+    storage.tables.shares = RecordingShares(recorder)

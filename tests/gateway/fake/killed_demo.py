@@ -1,4 +1,4 @@
-"""``python -m tests.gateway.fake.dying_demo FOLDER``: a demo that dies while it answers."""
+"""``python -m tests.gateway.fake.killed_demo FOLDER``: a demo that is killed in its handler."""
 
 import asyncio
 import os
@@ -10,19 +10,19 @@ from typing import Any
 from telegram_gateway.demo import DemoEnvironment
 from telegram_gateway.handlers.echo import Echo
 
-LIFE_S = 60
+RUN_S = 60
 
 
 async def answer(*_: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def live(folder: Path) -> None:
-    async with DemoEnvironment(folder).running() as stage:
-        stage.say("echo", "before the end")
-        await asyncio.sleep(LIFE_S)
+async def run_demo(folder: Path) -> None:
+    async with DemoEnvironment(folder).running() as demo:
+        demo.say("echo", "before the end")
+        await asyncio.sleep(RUN_S)
 
 
 if __name__ == "__main__":
     Echo.answer = answer
-    asyncio.run(live(Path(sys.argv[1])))
+    asyncio.run(run_demo(Path(sys.argv[1])))

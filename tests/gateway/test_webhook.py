@@ -1,4 +1,4 @@
-"""The door: each row of its table, and the order of its checks."""
+"""The webhook: each of its responses, and the order of its checks."""
 
 import asyncio
 import json
@@ -13,10 +13,10 @@ from tests.gateway.conftest import SECRET, TOKEN, Bots, post, update
 from tests.gateway.fake_api import until
 
 ECHO = "bots: {echo: {handler: echo, async: true, requireAuth: false}}"
-SYNC = "bots: {door: {handler: echo, requireAuth: false}}"
+SYNC = "bots: {inline: {handler: echo, requireAuth: false}}"
 
 
-async def test_an_update_comes_in_and_its_echo_goes_out_once(bots: Bots) -> None:
+async def test_a_repeated_update_is_echoed_once(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running():
         answers = [await post(gateway, "echo", update(1, "héllo ✓")) for _ in range(3)]
@@ -30,7 +30,7 @@ async def test_an_update_comes_in_and_its_echo_goes_out_once(bots: Bots) -> None
     assert count("gateway_updates_total", bot="echo", outcome="duplicate") == 2
 
 
-async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
+async def test_100_parallel_deliveries_are_one_job_and_replays_none(
     bots: Bots, store_url: str
 ) -> None:
     gateway = bots.gateway(ECHO, DATABASE_URL=store_url)
@@ -42,12 +42,12 @@ async def test_a_hundred_deliveries_in_parallel_are_one_job_and_replays_none(
         assert (report.ran, report.done) == (2, 2)  # the update and its answer
         runtime = gateway.runtimes["echo"]
         for _ in range(1_000):
-            await gateway.receiver.take(runtime, update(5))
+            await gateway.receiver.receive(runtime, update(5))
         assert (await gateway.forge.drain()).ran == 0
     assert bots.api.texts() == ["hi"]
 
 
-async def test_another_bot_behind_the_same_slug_loses_nothing(bots: Bots, store_url: str) -> None:
+async def test_another_bot_with_the_same_slug_loses_no_update(bots: Bots, store_url: str) -> None:
     for number in (101, 999):
         token = TOKEN.format(number=number)
         gateway = bots.gateway(ECHO, BOT_ECHO_TOKEN=token, DATABASE_URL=store_url)
@@ -61,7 +61,7 @@ async def test_another_bot_behind_the_same_slug_loses_nothing(bots: Bots, store_
     ]
 
 
-async def test_strangers_are_turned_away_before_the_body_is_read(bots: Bots) -> None:
+async def test_wrong_secrets_are_refused_before_the_body_is_read(bots: Bots) -> None:
     gateway = bots.gateway(SYNC, DATABASE_URL="")
 
     async def body() -> AsyncIterator[bytes]:
@@ -75,20 +75,20 @@ async def test_strangers_are_turned_away_before_the_body_is_read(bots: Bots) -> 
     ):
         name = "x-telegram-bot-api-secret-token"
         for headers in ({}, {name: "wrong"}, {name: SECRET + "x"}, {name: ""}):
-            answer = await client.post("/bot/door", content=body(), headers=headers)
+            answer = await client.post("/bot/inline", content=body(), headers=headers)
             assert answer.status_code == 401
         odd = httpx2.Headers([(name.encode(), "é".encode("latin-1"))])
-        assert (await client.post("/bot/door", content=body(), headers=odd)).status_code == 401
+        assert (await client.post("/bot/inline", content=body(), headers=odd)).status_code == 401
         twice = httpx2.Headers([(name, SECRET), (name, SECRET)])
-        assert (await client.post("/bot/door", content=body(), headers=twice)).status_code == 401
+        assert (await client.post("/bot/inline", content=body(), headers=twice)).status_code == 401
         assert (await client.post("/bot/nobody", content=body())).status_code == 404
-        assert (await client.get("/bot/door")).status_code == 405
+        assert (await client.get("/bot/inline")).status_code == 405
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
         assert "gateway_updates_total" in (await client.get("/metrics")).text
 
 
-async def test_what_cannot_be_telegrams_is_refused(bots: Bots) -> None:
+async def test_wrong_content_type_and_large_bodies_are_refused(bots: Bots) -> None:
     gateway = bots.gateway(SYNC, DATABASE_URL="", WEBHOOK_MAX_BODY="2048")
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -96,9 +96,9 @@ async def test_what_cannot_be_telegrams_is_refused(bots: Bots) -> None:
             yield b" " * 1_000
 
     async with gateway.running():
-        assert (await post(gateway, "door", b"{}", content_type="text/plain")).status_code == 415
-        assert (await post(gateway, "door", b" " * 2_049)).status_code == 413
-        assert (await post(gateway, "door", chunks())).status_code == 413  # type: ignore[arg-type]
+        assert (await post(gateway, "inline", b"{}", content_type="text/plain")).status_code == 415
+        assert (await post(gateway, "inline", b" " * 2_049)).status_code == 413
+        assert (await post(gateway, "inline", chunks())).status_code == 413  # type: ignore[arg-type]
     assert bots.api.calls == []
 
 
@@ -106,7 +106,7 @@ async def test_what_cannot_be_telegrams_is_refused(bots: Bots) -> None:
     "body",
     [b"", b"nonsense", b"[]", b'{"update_id": "5"}', b'{"update_id": 1.5}', b"\xff", b"[" * 5_000],
 )
-async def test_what_is_no_update_is_kept_aside_and_acknowledged(bots: Bots, body: bytes) -> None:
+async def test_an_invalid_update_is_quarantined_and_acknowledged(bots: Bots, body: bytes) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         assert (await post(gateway, "echo", body)).status_code == 200
@@ -114,7 +114,7 @@ async def test_what_is_no_update_is_kept_aside_and_acknowledged(bots: Bots, body
     assert gateway.counters.value("gateway_updates_total", **outcome) == 1
 
 
-async def test_any_kind_of_update_is_taken(bots: Bots) -> None:
+async def test_every_kind_of_update_is_accepted(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     kinds = ("message", "callback_query", "poll", "my_chat_member", "of_tomorrow")
     async with gateway.running(workers=False):
@@ -126,9 +126,7 @@ async def test_any_kind_of_update_is_taken(bots: Bots) -> None:
     assert bots.api.calls == []
 
 
-async def test_a_store_that_is_down_makes_telegram_keep_the_update(
-    bots: Bots, tmp_path: Path
-) -> None:
+async def test_503_while_the_store_is_unavailable(bots: Bots, tmp_path: Path) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         assert gateway.forge is not None
@@ -137,9 +135,7 @@ async def test_a_store_that_is_down_makes_telegram_keep_the_update(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
-async def test_sessions_that_cannot_be_read_make_telegram_keep_the_update(
-    bots: Bots, tmp_path: Path
-) -> None:
+async def test_503_while_sessions_cannot_be_read(bots: Bots, tmp_path: Path) -> None:
     gateway = bots.gateway("bots: {echo: {handler: echo, async: true}}")
     async with gateway.running(workers=False):
         with sqlite3.connect(tmp_path / "gateway.db") as database:
@@ -150,26 +146,26 @@ async def test_sessions_that_cannot_be_read_make_telegram_keep_the_update(
         assert (await gateway.forge.drain()).ran == 0
 
 
-async def test_while_stopping_nothing_is_taken(bots: Bots) -> None:
+async def test_503_while_draining(bots: Bots) -> None:
     gateway = bots.gateway(ECHO)
     async with gateway.running(workers=False):
         gateway.webhook.draining = True
         assert (await post(gateway, "echo", update(1))).status_code == 503
 
 
-async def test_only_listed_users_and_chats_are_served(bots: Bots) -> None:
-    text = "bots: {door: {handler: echo, requireAuth: false, allowedChats: [7]}}"
+async def test_only_allowed_users_and_chats_get_replies(bots: Bots) -> None:
+    text = "bots: {inline: {handler: echo, requireAuth: false, allowedChats: [7]}}"
     gateway = bots.gateway(text, DATABASE_URL="", ALLOWED_USERS="7, 8")
     async with gateway.running():
         for number, (chat, user) in enumerate([(7, 7), (7, 9), (8, 8), (7, 8)]):
-            answer = await post(gateway, "door", update(number, f"{user}", chat=chat, user=user))
+            answer = await post(gateway, "inline", update(number, f"{user}", chat=chat, user=user))
             assert answer.status_code == 200
     assert bots.api.texts() == ["7", "8"]
 
 
-async def test_at_the_door_a_repeated_update_is_answered_once(bots: Bots) -> None:
+async def test_a_repeated_inline_update_is_answered_once(bots: Bots) -> None:
     gateway = bots.gateway(SYNC, DATABASE_URL="")
     async with gateway.running():
         for _ in range(3):
-            assert (await post(gateway, "door", update(4, "once"))).status_code == 200
+            assert (await post(gateway, "inline", update(4, "once"))).status_code == 200
     assert bots.api.texts() == ["once"]

@@ -1,4 +1,4 @@
-"""Looking for secrets in whatever shape they may have been written down."""
+"""Searches for secrets in every encoding in which they may have been written."""
 
 import base64
 import io
@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import asyncpg
 
 
-def shapes(secret: str) -> list[bytes]:
-    """As it is, in hex, in a URL, and within base64, wherever it begins there."""
+def encodings(secret: str) -> list[bytes]:
+    """Plain, hex, URL-quoted, and base64 at each of the three alignments."""
     raw = secret.encode()
     found = [raw, raw.hex().encode(), quote(secret, safe="").encode()]
     for ahead in range(3):
-        # The characters at both ends depend on what stands before and behind.
+        # The characters at both ends depend on the neighbouring bytes.
         text = base64.b64encode(b"\0" * ahead + raw + b"\0" * 3)
         begin = -(-ahead * 8 // 6)
         inner = text[begin : (ahead + len(raw)) * 8 // 6]
@@ -23,19 +23,19 @@ def shapes(secret: str) -> list[bytes]:
     return found
 
 
-def holds(data: bytes, secret: str) -> bool:
-    return any(shape in data for shape in shapes(secret))
+def contains_secret(data: bytes, secret: str) -> bool:
+    return any(shape in data for shape in encodings(secret))
 
 
 def files(folder: Path) -> bytes:
-    """Everything below a folder that belongs to a database: its file, log and companions."""
+    """The contents of all files of a database below a folder."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and ".db" in str(path))
     assert found
     return b"\n".join(path.read_bytes() for path in found)
 
 
 async def tables(url: str) -> bytes:
-    """The contents of all tables of the queue and the gateway, as Postgres copies them out."""
+    """The contents of all tables of the job store and the gateway, by COPY."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema")
@@ -58,11 +58,11 @@ async def tables(url: str) -> bytes:
         await connection.close()
 
 
-def leaks(schemas: dict[str, bytes], secrets: Iterable[str]) -> list[str]:
-    """Where each secret was found; empty is good."""
+def leaks(sources: dict[str, bytes], secrets: Iterable[str]) -> list[str]:
+    """Where each secret was found; empty if there is no leak."""
     return [
         f"{secret[:6]}… in {name}"
         for secret in secrets
-        for name, data in schemas.items()
-        if holds(data, secret)
+        for name, data in sources.items()
+        if contains_secret(data, secret)
     ]

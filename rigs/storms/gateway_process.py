@@ -1,9 +1,9 @@
-"""``python -m rigs.storms.gateway_lives``: lives of the real gateway, one after the other.
+"""``python -m rigs.storms.gateway_process``: runs real gateways, one after the other.
 
-This process holds the door's socket, so that Telegram finds it open between two lives, and forks a
-child for each order (a JSON line on standard input); everything is imported once. The child serves
-exactly like ``telegram-gateway serve``, with a wrapper around the one call at which it is to die.
-It writes down which messages it began to send and which the database holds for sent.
+This process holds the listening socket, so that Telegram can connect between two gateways. It forks
+a child per line of standard input (JSON); everything is imported once. The child serves like
+``telegram-gateway serve``, with a wrapper around the one call at which it is killed. It records
+which messages it started to send and which send jobs the database has finished.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.store.jobs import Exchange, Exchanged, Verdict
 from rigs.storms.gateway_polling import POLLING_STEPS
 from rigs.storms.gateway_sabotage import SABOTAGES
-from rigs.storms.gateway_steps import STEPS, STORES, Strike
+from rigs.storms.gateway_steps import STEPS, STORES, KillPoint
 from rigs.storms.history import History
 from telegram_gateway import serving
 from telegram_gateway.bot_api import BotApi
 from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
-from telegram_gateway.masking import log_to
+from telegram_gateway.masking import configure_logging
 
-# What a gateway imports when it needs it; here once, instead of in every life.
+# Modules that a gateway imports lazily; imported here once instead of in every child.
 for _late in (
     "anyio._backends._asyncio", "asyncpg", "forge_jobs.backends.postgres.store",
     "forge_jobs.backends.sqlite.store", "forge_jobs.engine.runtime", "psycopg",
@@ -41,39 +41,39 @@ for _late in (
 
 
 def main() -> None:
-    """Until standard input ends."""
+    """Fork one gateway per line of standard input."""
     receiver = socket.create_server(("127.0.0.1", 0), backlog=1_024)
-    _say(port=receiver.getsockname()[1])
-    # What all lives share is not looked through again by each of them.
+    _print_json(port=receiver.getsockname()[1])
+    # Objects shared by all children are excluded from their garbage collection.
     gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            _live(json.loads(line), receiver)
-        _say(pid=pid)
+            _run_gateway(json.loads(line), receiver)
+        _print_json(pid=pid)
         _, status = os.waitpid(pid, 0)
-        _say(status=os.waitstatus_to_exitcode(status))
+        _print_json(status=os.waitstatus_to_exitcode(status))
 
 
-def _say(**said: Any) -> None:
+def _print_json(**said: Any) -> None:
     print(json.dumps(said), flush=True)
 
 
-def _live(order: dict[str, Any], receiver: socket.socket) -> None:
+def _run_gateway(order: dict[str, Any], receiver: socket.socket) -> None:
     """Serve until SIGTERM, or until the step is reached. Never returns."""
     code = 1
     try:
-        history = History(Path(order["folder"]) / f"life-{order['life']}.jsonl")
-        history.write("born", life=order["life"], step=order["step"])
-        _take_notes(history)
+        history = History(Path(order["folder"]) / f"gateway-{order['number']}.jsonl")
+        history.write("started", number=order["number"], step=order["step"])
+        _record_sends(history)
         if order["sabotage"] is not None:
             SABOTAGES[order["sabotage"]]()
         if order["step"] is not None:
-            strike = Strike(history, order["step"], order["hits"], armed=order["armed"])
-            (STEPS | POLLING_STEPS)[order["step"]].install(strike)
+            kill = KillPoint(history, order["step"], order["hits"], armed=order["armed"])
+            (STEPS | POLLING_STEPS)[order["step"]].install(kill)
 
             def arm(*_: Any) -> None:
-                strike.armed = True
+                kill.armed = True
                 history.write("armed", step=order["step"])
 
             signal.signal(signal.SIGUSR1, arm)
@@ -89,15 +89,15 @@ def _live(order: dict[str, Any], receiver: socket.socket) -> None:
 async def _serve(environment: dict[str, str], receiver: socket.socket) -> None:
     settings, bots, _ = load(environment)
     gateway = Gateway(settings, bots)
-    log_to(None, gateway.mask, level=settings.log_level, as_json=False)
-    server: Any = serving._Server
-    whole = server.serve
+    configure_logging(None, gateway.mask, level=settings.log_level, as_json=False)
+    server: Any = serving._GatewayServer
+    original = server.serve
 
     async def serve_here(self: Any) -> None:
-        await whole(self, sockets=[receiver])
+        await original(self, sockets=[receiver])
 
     server.serve = serve_here
-    # Whoever gave the orders is gone when its pipe ends; nobody would end this life then.
+    # Standard input is closed when the rig has ended; then this process must end, too.
     asyncio.get_running_loop().add_reader(0, os.kill, os.getpid(), signal.SIGKILL)
     await serving.serve(gateway)
 
@@ -105,7 +105,7 @@ async def _serve(environment: dict[str, str], receiver: socket.socket) -> None:
 # ------------------------------------------------------------------------------- notes
 
 
-def _take_notes(history: History) -> None:
+def _record_sends(history: History) -> None:
     calls = BotApi.call
 
     async def call(self: Any, bot: Any, method: str, parameters: Any, **named: Any) -> Any:
@@ -121,23 +121,23 @@ def _take_notes(history: History) -> None:
 
     BotApi.call = call
     for store in STORES:
-        _note_exchanges(store, history)
+        _record_exchanges(store, history)
 
 
-def _note_exchanges(store: Any, history: History) -> None:
-    """Which messages a claim brought, and which of them the store then holds for sent."""
-    whole = store.exchange
+def _record_exchanges(store: Any, history: History) -> None:
+    """Record which messages were claimed, and which send jobs the store has finished."""
+    original = store.exchange
     held: dict[int, str] = {}
 
     async def exchange(self: Any, request: Exchange) -> Exchanged:
-        answer: Exchanged = await whole(self, request)
+        answer: Exchanged = await original(self, request)
         for end, verdict in zip(request.finish, answer.verdicts, strict=True):
             label = held.get(end.key)
             if label is None or verdict is Verdict.STALE:
                 continue
             del held[end.key]
             if end.status in (JobStatus.DONE, JobStatus.DEAD):
-                history.write("settled", label=label, status=str(end.status))
+                history.write("finished", label=label, status=str(end.status))
         for job in answer.claims:
             if job.kind.startswith("send."):
                 said = json.loads(job.payload)

@@ -1,7 +1,7 @@
-"""``python -m tests.gateway.in_steps START``: a gateway process whose time is told to it.
+"""``python -m tests.gateway.stepped_gateway START``: a gateway process with a controlled clock.
 
-Each line on standard input is how many microseconds have passed since START; the gateway does what
-is due then and answers with a line. It ends with its input.
+Each line on standard input is the number of microseconds since START. The gateway runs all jobs
+that are due then and prints how many were done. It exits at the end of its input.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from telegram_gateway.config import load
 from telegram_gateway.gateway import Gateway
 
 
-async def live(start: datetime) -> None:
+async def run_gateway(start: datetime) -> None:
     settings, bots, _ = load(os.environ)
     gateway = Gateway(settings, bots)
     assert gateway.forge is not None
@@ -28,4 +28,4 @@ async def live(start: datetime) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(live(datetime.fromisoformat(sys.argv[1])))
+    asyncio.run(run_gateway(datetime.fromisoformat(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""What somebody asked of a storm: its chance, its size, and whether its histories are kept."""
+"""The command line arguments of a storm: its seed, its size, and whether to keep histories."""
 
 import shutil
 import tempfile
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rigs.storms.checks import Judgement
+from rigs.storms.checks import CheckReport
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Order:
-    """``given`` are the options of the command line, None where there was none."""
+class StormArguments:
+    """``given`` are the options of the command line; None if not given."""
 
     seed: int
     quick: bool = False
@@ -23,7 +23,7 @@ class Order:
     given: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def apply(self, whole: T, quick: T) -> T:
-        """The options of a storm (a dataclass), with what was given in place of its own."""
+        """The options of a storm (a dataclass), overridden by the given ones."""
         base: Any = quick if self.quick else whole
         known = base.__dataclass_fields__
         chosen = {
@@ -35,7 +35,7 @@ class Order:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A place for histories; it stays when asked for, and after an error."""
+        """A folder for histories; it is kept with ``--keep`` and after an error."""
         path = Path(tempfile.mkdtemp(prefix="forge-storm-"))
         path.chmod(0o755)
         try:
@@ -49,12 +49,12 @@ class Order:
             shutil.rmtree(path)
 
 
-def report(judgement: Judgement) -> bool:
-    """Print what was found; whether every promise was kept."""
-    for name, figure in judgement.figures.items():
+def print_report(report: CheckReport) -> bool:
+    """Print figures and findings; True if every check passed."""
+    for name, figure in report.figures.items():
         print(f"  {name:<28} {figure}")
-    for name, found in judgement.findings.items():
+    for name, found in report.findings.items():
         print(f"  {name:<28} {len(found)}")
         for finding in found[:10]:
             print(f"      {finding}")
-    return judgement.clean
+    return report.clean

@@ -1,0 +1,38 @@
+"""Runs all checkers on a history."""
+
+from typing import Final as Constant
+
+from rigs.simulation import bound_checkers, checkers, process_checkers, run_checkers, slot_checkers
+from rigs.simulation.checkers import Checker, Violation
+from rigs.simulation.final import FinalState
+from rigs.simulation.history import History
+
+CHECKERS: Constant[tuple[Checker, ...]] = (
+    checkers.no_loop_errors,
+    checkers.lost,
+    checkers.doubled_finishes,
+    checkers.fenced,
+    checkers.legal_transitions,
+    checkers.epochs,
+    checkers.rows_consistent,
+    checkers.stuck,
+    checkers.counters,
+    checkers.successors_stored,
+    checkers.deduplicated,
+    checkers.only_dead_processes_reaped,
+    process_checkers.live_processes_not_reaped,
+    process_checkers.no_tight_loops,
+    checkers.claims_allowed,
+    run_checkers.overlapping_runs,
+    run_checkers.starts_allowed,
+    run_checkers.every_run_finished,
+    slot_checkers.within_slots,
+    bound_checkers.within_limits,
+    bound_checkers.within_rate,
+    bound_checkers.no_job_held_at_the_end,
+)
+
+
+def check_history(history: History, final: FinalState) -> list[Violation]:
+    """All violations, in the order of the checkers."""
+    return [violation for checker in CHECKERS for violation in checker(history, final)]
