@@ -1,4 +1,4 @@
-"""The store over plain key-value storage (``tests/keyvalue_store``) passes the conformance suite."""
+"""The store of ``tests/keyvalue_store`` passes the conformance suite."""
 
 import pytest
 
