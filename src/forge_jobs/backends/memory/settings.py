@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forge_jobs.backends.shared.setting_tables import TABLES
+from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import STEERING, Change, Setting
 
 from .tables import Tables
@@ -18,7 +17,7 @@ class MemorySettings:
         self._tables = tables
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         with self._tables.read() as now:
             return self._current(namespace, name, now)
 
@@ -34,7 +33,7 @@ class MemorySettings:
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        parsed = _parsed(namespace, name, value, ttl_s)
+        parsed = parse(namespace, name, value, ttl_s)
         with self._tables.write() as now:
             return self._write(namespace, name, parsed, ttl_s, now)
 
@@ -42,13 +41,13 @@ class MemorySettings:
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
         with self._tables.write() as now:
             settings = {name: self._current(namespace, name, now) for name in changes}
             values = {name: change(settings[name], now) for name, change in changes.items()}
             # All of them before the first write: the one that is refused refuses all.
             parsed = {
-                name: _parsed(namespace, name, value, ttl_s)
+                name: parse(namespace, name, value, ttl_s)
                 for name, value in values.items()
                 if value is not None
             }
@@ -57,7 +56,7 @@ class MemorySettings:
             return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         with self._tables.write() as now:
             existed = self._current(namespace, name, now) is not None
             if namespace in TABLES:
@@ -124,15 +123,3 @@ class MemorySettings:
         for key in keys:
             del self._tables.settings[key]
         return len(keys)
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
-
-
-def _parsed(namespace: str, name: str, value: bytes, ttl_s: float | None) -> Any:
-    if namespace in TABLES:
-        return TABLES[namespace].decode(value)
-    check_setting(namespace, name, value, ttl_s)
-    return value

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forge_jobs.backends.shared.setting_tables import TABLES, SettingTable
+from forge_jobs.backends.shared.setting_tables import TABLES, SettingTable, check_key, parse
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.store.settings import STEERING, Change, Setting
 
 from . import sql_files
@@ -36,7 +35,7 @@ class PostgresSettings:
         }
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         if namespace in TABLES:
             statement = self._typed_sql[namespace]["get"]
             row = await self._server.ask_row(statement, name, writes=False)
@@ -57,10 +56,10 @@ class PostgresSettings:
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         if namespace in TABLES:
-            setting = (await self.update(namespace, {name: lambda _, __: value}))[name]
+            setting = (await self.update(namespace, {name: lambda _, __: value}, ttl_s=ttl_s))[name]
             assert setting is not None
             return setting
-        check_setting(namespace, name, value, ttl_s)
+        parse(namespace, name, value, ttl_s)
         now = self._server.present.bind()
         [row] = await self._server.ask(
             self._sql["put"], now, namespace, name, value, _length(ttl_s)
@@ -71,7 +70,7 @@ class PostgresSettings:
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
 
         async def work(link: Link) -> tuple[dict[str, Setting | None], bool]:
             settings: dict[str, Setting | None] = {}
@@ -104,7 +103,7 @@ class PostgresSettings:
         return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         if namespace not in TABLES:
             now = self._server.present.bind()
             row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
@@ -155,17 +154,15 @@ class PostgresSettings:
     ) -> Setting | None:
         """Write a setting. If its row was not ``locked`` it was absent: None, without effect, if
         another transaction has inserted it since."""
-        table = TABLES.get(namespace)
+        table, parsed = TABLES.get(namespace), parse(namespace, name, value, ttl_s)
         if table is None:
-            check_setting(namespace, name, value, ttl_s)
             now = self._server.present.bind()
             statement = self._sql["put" if locked else "insert"]
             row = await link.row(statement, now, namespace, name, value, _length(ttl_s))
             return None if row is None else _setting(namespace, row)
-        struct = table.decode(value)
         statement = self._typed_sql[namespace]["put" if locked else "insert"]
-        done = await link.fetch(f"{statement} RETURNING 1", *table.values_of(struct, list))
-        return table.setting_of(struct) if done else None
+        done = await link.fetch(f"{statement} RETURNING 1", *table.values_of(parsed, list))
+        return table.setting_of(parsed) if done else None
 
     async def _notify(self, namespace: str, *, changed: bool) -> None:
         if changed and namespace in STEERING:
@@ -186,11 +183,6 @@ def _call(change: Change, current: Setting | None, now: Instant) -> bytes | None
         return change(current, now)
     except Exception as error:
         raise _ChangeFailed(error) from error
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
 
 
 def _unexpired(setting: Setting, now: Instant) -> Setting | None:

@@ -7,10 +7,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from forge_jobs.backends.shared.setting_tables import TABLES
+from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.kit.clock import Clock
 from forge_jobs.store.settings import STEERING, Change, Setting
 
@@ -34,7 +33,7 @@ class SqliteSettings:
         self._clock = clock
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         now = self._clock.now()
         return await self._reader.call(
             lambda connection: _read(connection.execute, namespace, name, now)
@@ -56,10 +55,10 @@ class SqliteSettings:
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        _check(namespace, name, value, ttl_s)
+        parsed = parse(namespace, name, value, ttl_s)
 
         def put(tx: Tx) -> Setting:
-            return _write(tx, namespace, name, value, ttl_s)
+            return _write(tx, namespace, name, parsed, ttl_s)
 
         return await self._writer.call(put, durable=namespace not in TABLES)
 
@@ -67,7 +66,7 @@ class SqliteSettings:
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
 
         def update(tx: Tx) -> dict[str, Setting | None]:
             settings: dict[str, Setting | None] = {}
@@ -76,14 +75,14 @@ class SqliteSettings:
                 value = change(current, tx.now)
                 settings[name] = current
                 if value is not None:
-                    _check(namespace, name, value, ttl_s)
-                    settings[name] = _write(tx, namespace, name, value, ttl_s)
+                    parsed = parse(namespace, name, value, ttl_s)
+                    settings[name] = _write(tx, namespace, name, parsed, ttl_s)
             return settings
 
         return await self._writer.call(update, durable=namespace not in TABLES)
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
 
         def delete(tx: Tx) -> bool:
             existed = _read(tx.execute, namespace, name, tx.now) is not None
@@ -130,27 +129,16 @@ def _read(execute: Execute, namespace: str, name: str, now: Instant) -> Setting 
     return None if row is None else _setting(row)
 
 
-def _write(tx: Tx, namespace: str, name: str, value: bytes, ttl_s: float | None) -> Setting:
+def _write(tx: Tx, namespace: str, name: str, parsed: Any, ttl_s: float | None) -> Setting:
     if namespace in STEERING:
         tx.raise_control_version()
     table = TABLES.get(namespace)
     if table is not None:
-        struct = table.decode(value)
-        write_typed(tx, namespace, struct)
-        return table.setting_of(struct)
+        write_typed(tx, namespace, parsed)
+        return table.setting_of(parsed)
     until = None if ttl_s is None else after(tx.now, ttl_s)
-    tx.execute(SQL["put"], (namespace, name, value, until))
+    tx.execute(SQL["put"], (namespace, name, parsed, until))
     return _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
-
-
-def _check(namespace: str, name: str, value: bytes, ttl_s: float | None) -> None:
-    if namespace not in TABLES:
-        check_setting(namespace, name, value, ttl_s)
 
 
 def _setting(row: tuple[Any, ...]) -> Setting:
