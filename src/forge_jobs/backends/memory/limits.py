@@ -1,5 +1,6 @@
 """The limit contract on memory: gates, and how full limit buckets are."""
 
+from forge_jobs.core.instant import Instant
 from forge_jobs.core.limits import LANE, UNBOUNDED
 from forge_jobs.core.status import Event, JobStatus
 from forge_jobs.core.throttle import OPEN, Gate
@@ -58,13 +59,13 @@ class MemoryLimits:
             admitted = sum(transitions.admit(self._tables, bucket, now) for bucket in chosen)
             return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
-    async def reapply(self, name: str) -> None:
-        # Pending jobs of its keys are held, then admitted under the new number.
-        tables = self._tables
-        with tables.write() as now:
-            active = tables.index.limit_buckets.active(name)
-            for row in [row for row in active if row.status is JobStatus.PENDING]:
-                bucket = row.job.limit_key
-                transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=bucket)
-            for bucket in tables.index.limit_buckets.names():
-                transitions.admit(tables, bucket, now)
+
+def reapply(tables: Tables, name: str, now: Instant) -> None:
+    """Apply a changed limit to the jobs of its keys that have not started."""
+    # Pending jobs of its keys are held, then admitted under the new number.
+    active = tables.index.limit_buckets.active(name)
+    for row in [row for row in active if row.status is JobStatus.PENDING]:
+        bucket = row.job.limit_key
+        transitions.transition(tables, row, Event.HOLD, JobStatus.HELD, now, bucket=bucket)
+    for bucket in tables.index.limit_buckets.names():
+        transitions.admit(tables, bucket, now)

@@ -5,8 +5,9 @@ from typing import Any
 
 from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
+from .limits import reapply
 from .tables import Tables
 
 
@@ -117,6 +118,8 @@ class MemorySettings:
             self._tables.settings[namespace, name] = setting
         if namespace in STEERING:
             self._tables.raise_control_version()
+        if namespace == LIMIT:
+            reapply(self._tables, name, now)
         return setting
 
     def _remove(self, keys: list[tuple[str, str]]) -> int:

@@ -6,11 +6,12 @@ from typing import Any
 from forge_jobs.backends.shared.setting_tables import TABLES, SettingTable, check_key, parse
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
 from . import sql_files
 from .connection.driver import Row
 from .connection.server import Link, Server
+from .limits import PostgresLimits
 from .notify.notifier import EVERYBODY, Notifier
 
 
@@ -25,9 +26,10 @@ class _ChangeFailed(ForgeError):
 class PostgresSettings:
     """Named values; see ``forge_jobs.store.settings`` for what each method promises."""
 
-    def __init__(self, server: Server, bell: Notifier) -> None:
+    def __init__(self, server: Server, bell: Notifier, limits: PostgresLimits) -> None:
         self._server = server
         self._bell = bell
+        self._limits = limits
         schema = server.address.schema
         self._sql = sql_files.statements("settings", schema)
         self._typed_sql = {
@@ -72,10 +74,10 @@ class PostgresSettings:
         for name in changes:
             check_key(namespace, name)
 
-        async def work(link: Link) -> tuple[dict[str, Setting | None], bool]:
+        async def work(link: Link) -> tuple[dict[str, Setting | None], list[str]]:
             settings: dict[str, Setting | None] = {}
             # In the order of their names, as all who lock limits do.
-            names, written = sorted(changes), False
+            names, written = sorted(changes), list[str]()
             while names:
                 rows = await self._lock(link, namespace, names)
                 now = await self._now(link)
@@ -88,7 +90,8 @@ class PostgresSettings:
                     elif setting := await self._write(
                         link, namespace, name, value, ttl_s, locked=row is not None
                     ):
-                        settings[name], written = setting, True
+                        settings[name] = setting
+                        written.append(name)
                 # Those that others inserted meanwhile: the next statements see their commit.
                 names = [name for name in names if name not in settings]
             if written and namespace in STEERING:
@@ -99,7 +102,9 @@ class PostgresSettings:
             settings, written = await self._server.within(work)
         except _ChangeFailed as failed:
             raise failed.error from None
-        await self._notify(namespace, changed=written)
+        for name in written if namespace == LIMIT else ():
+            await self._limits.reapply(name)
+        await self._notify(namespace, changed=bool(written))
         return settings
 
     async def delete(self, namespace: str, name: str) -> bool:

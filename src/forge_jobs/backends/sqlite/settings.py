@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -11,12 +12,13 @@ from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.instant import Instant, after
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
 from .counters import Execute
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
+from .limits import Position, recheck
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "settings.sql")
 _TYPED_SQL: Final = {
@@ -55,31 +57,38 @@ class SqliteSettings:
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        parsed = parse(namespace, name, value, ttl_s)
-
-        def put(tx: Tx) -> Setting:
-            return _write(tx, namespace, name, parsed, ttl_s)
-
-        return await self._writer.call(put, durable=namespace not in TABLES)
+        parse(namespace, name, value, ttl_s)
+        setting = (await self.update(namespace, {name: lambda _, __: value}, ttl_s=ttl_s))[name]
+        assert setting is not None
+        return setting
 
     async def update(
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
             check_key(namespace, name)
+        unfinished: dict[str, Position] = {}
 
         def update(tx: Tx) -> dict[str, Setting | None]:
             settings: dict[str, Setting | None] = {}
+            unfinished.clear()
             for name, change in changes.items():
-                current = _read(tx.execute, namespace, name, tx.now)
+                settings[name] = current = _read(tx.execute, namespace, name, tx.now)
                 value = change(current, tx.now)
-                settings[name] = current
-                if value is not None:
-                    parsed = parse(namespace, name, value, ttl_s)
-                    settings[name] = _write(tx, namespace, name, parsed, ttl_s)
+                if value is None:
+                    continue
+                parsed = parse(namespace, name, value, ttl_s)
+                settings[name] = _write(tx, namespace, name, parsed, ttl_s)
+                if namespace == LIMIT and (position := recheck(name, None, tx)):
+                    unfinished[name] = position
             return settings
 
-        return await self._writer.call(update, durable=namespace not in TABLES)
+        settings = await self._writer.call(update, durable=namespace not in TABLES)
+        for name, first in unfinished.items():
+            position: Position | None = first
+            while position is not None:
+                position = await self._writer.call(partial(recheck, name, position))
+        return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
         check_key(namespace, name)
