@@ -78,11 +78,6 @@ class LimitStore(Protocol):
         the name ``after``. Repairs buckets that no transition has admitted."""
         ...
 
-    async def reapply(self, name: str) -> None:
-        """Apply the stored numbers of a limit to the jobs of its keys that have not started: hold
-        pending ones that are too many, admit held ones for which there is room. Idempotent."""
-        ...
-
 
 class Limits:
     """The limits of a store: bounds on jobs beyond the slots of their queue."""
@@ -107,8 +102,6 @@ class Limits:
         }
         if changes:
             await self._settings.update_many(changes)
-        for name in changes:
-            await self._limits.reapply(name)
 
     async def all(self) -> list[Limit]:
         """All limits, by name, with their tokens as of now."""
@@ -119,11 +112,9 @@ class Limits:
         """Set numbers of a limit on behalf of an operator; code does not overwrite them. Creates
         the limit if there is none. BadOption for a number outside its range."""
         given = structs.asdict(change)
-        limit = await self._settings.update(
+        return await self._settings.update(
             name, lambda known, now: with_operator_change(known, name, given, now)
         )
-        await self._limits.reapply(name)
-        return limit
 
     async def reset(self, name: str) -> None:
         """Let code set the limit again: the next process that declares it writes its numbers. Until

@@ -108,7 +108,11 @@ class _OtherVersion(Exception):
 
 
 class CronSchedules:
-    """The cron schedules of a store."""
+    """The cron schedules of a store.
+
+    ``get``, ``all`` and ``delete`` are those of its settings (a deletion takes the history along
+    and raises the control version), the others those of ``ScheduleStore``.
+    """
 
     def __init__(self, settings: SettingStore, ticks: ScheduleStore) -> None:
         self._schedules = TypedSettings(settings, SCHEDULE, Schedule)

@@ -12,6 +12,8 @@
   of Mission Control): nothing prints, logs or exports them. Their writes are durable: on disk
   before the call returns.
 * A write in a namespace of ``STEERING`` raises the control version and notifies every process.
+* A write of a limit is applied, before the call returns, to the jobs of its keys that have not
+  started: pending ones beyond the new number are held, held ones with room are admitted.
 """
 
 from collections.abc import Callable, Mapping

@@ -64,6 +64,8 @@ class PostgresLimits:
         return Admitted(row["admitted"], row["last"])
 
     async def reapply(self, name: str) -> None:
+        """Apply a changed limit to the jobs of its keys that have not started."""
+
         # Apart from the change itself: it waits for the locks of limit buckets, and no transaction
         # should wait for the limit's row meanwhile.
         async def measure(link: Link) -> Row:
@@ -76,7 +78,6 @@ class PostgresLimits:
         while key is not None:
             row = await self._server.within(measure, limit_s=_LIMIT_S)
             key, job = row["last_key"], row["last_id"]
-        await self._notifier.notify([EVERYBODY])
 
     async def _now(self, link: Link) -> Instant:
         row = await link.row(self._store_now, self._server.store_clock.bind())

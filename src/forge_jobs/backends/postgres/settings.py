@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from forge_jobs.backends.shared.setting_tables import TABLES, SettingTable
+from forge_jobs.backends.shared.setting_tables import TABLES, SettingTable, check_key, parse
 from forge_jobs.core.errors import ForgeError
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
 from . import sql_files
 from .connection.driver import Row
 from .connection.server import Link, Server
+from .limits import PostgresLimits
 from .notify.notifier import EVERYBODY, Notifier
 
 
@@ -26,9 +26,10 @@ class _ChangeFailed(ForgeError):
 class PostgresSettings:
     """Named values; see ``forge_jobs.store.settings`` for what each method promises."""
 
-    def __init__(self, server: Server, notifier: Notifier) -> None:
+    def __init__(self, server: Server, notifier: Notifier, limits: PostgresLimits) -> None:
         self._server = server
         self._notifier = notifier
+        self._limits = limits
         schema = server.address.schema
         self._sql = sql_files.statements("settings", schema)
         self._typed_sql = {
@@ -36,7 +37,7 @@ class PostgresSettings:
         }
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         if namespace in TABLES:
             statement = self._typed_sql[namespace]["get"]
             row = await self._server.ask_row(statement, name, writes=False)
@@ -57,10 +58,10 @@ class PostgresSettings:
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
         if namespace in TABLES:
-            setting = (await self.update(namespace, {name: lambda _, __: value}))[name]
+            setting = (await self.update(namespace, {name: lambda _, __: value}, ttl_s=ttl_s))[name]
             assert setting is not None
             return setting
-        check_setting(namespace, name, value, ttl_s)
+        parse(namespace, name, value, ttl_s)
         now = self._server.store_clock.bind()
         [row] = await self._server.ask(
             self._sql["put"], now, namespace, name, value, _length(ttl_s)
@@ -71,12 +72,12 @@ class PostgresSettings:
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
 
-        async def work(link: Link) -> tuple[dict[str, Setting | None], bool]:
+        async def work(link: Link) -> tuple[dict[str, Setting | None], list[str]]:
             settings: dict[str, Setting | None] = {}
             # In the order of their names, like every transaction that locks limits.
-            names, written = sorted(changes), False
+            names, written = sorted(changes), list[str]()
             while names:
                 rows = await self._lock(link, namespace, names)
                 now = await self._now(link)
@@ -89,7 +90,8 @@ class PostgresSettings:
                     elif setting := await self._write(
                         link, namespace, name, value, ttl_s, locked=row is not None
                     ):
-                        settings[name], written = setting, True
+                        settings[name] = setting
+                        written.append(name)
                 # Those that others inserted meanwhile: the next statements see their commit.
                 names = [name for name in names if name not in settings]
             if written and namespace in STEERING:
@@ -100,11 +102,13 @@ class PostgresSettings:
             settings, written = await self._server.within(work)
         except _ChangeFailed as failed:
             raise failed.error from None
-        await self._notify(namespace, changed=written)
+        for name in written if namespace == LIMIT else ():
+            await self._limits.reapply(name)
+        await self._notify(namespace, changed=bool(written))
         return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         if namespace not in TABLES:
             now = self._server.store_clock.bind()
             row = await self._server.ask_row(self._sql["delete"], now, namespace, name)
@@ -155,17 +159,15 @@ class PostgresSettings:
     ) -> Setting | None:
         """Write a setting. If its row was not ``locked`` it was absent: None, without effect, if
         another transaction has inserted it since."""
-        table = TABLES.get(namespace)
+        table, parsed = TABLES.get(namespace), parse(namespace, name, value, ttl_s)
         if table is None:
-            check_setting(namespace, name, value, ttl_s)
             now = self._server.store_clock.bind()
             statement = self._sql["put" if locked else "insert"]
             row = await link.row(statement, now, namespace, name, value, _length(ttl_s))
             return None if row is None else _setting(namespace, row)
-        struct = table.decode(value)
         statement = self._typed_sql[namespace]["put" if locked else "insert"]
-        done = await link.fetch(f"{statement} RETURNING 1", *table.values_of(struct, list))
-        return table.setting_of(struct) if done else None
+        done = await link.fetch(f"{statement} RETURNING 1", *table.values_of(parsed, list))
+        return table.setting_of(parsed) if done else None
 
     async def _notify(self, namespace: str, *, changed: bool) -> None:
         if changed and namespace in STEERING:
@@ -186,11 +188,6 @@ def _call(change: Change, current: Setting | None, now: Instant) -> bytes | None
         return change(current, now)
     except Exception as error:
         raise _ChangeFailed(error) from error
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
 
 
 def _unexpired(setting: Setting, now: Instant) -> Setting | None:

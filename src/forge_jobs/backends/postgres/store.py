@@ -59,8 +59,8 @@ class PostgresStore:
         self._queries = Queries(server)
         self.jobs = PostgresJobs(server, notifier, self._enqueuer, self._queries)
         self.processes = PostgresProcesses(server, notifier, turns)
-        self.settings = settings = PostgresSettings(server, notifier)
         self._limits = PostgresLimits(server, notifier)
+        self.settings = settings = PostgresSettings(server, notifier, self._limits)
         self.queues = Queues(settings, self._limits)
         self.limits = Limits(settings, self._limits, self.now)
         self.schedules = CronSchedules(

@@ -10,7 +10,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar, get_origin
 import msgspec
 from msgspec import Struct, structs
 
+from forge_jobs.core.errors import BadOption
 from forge_jobs.core.limits import Limit
+from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.core.token_bucket import TokenBucket
 from forge_jobs.store.queues import PublishedKind, QueueConfig
 from forge_jobs.store.schedules import Schedule
@@ -46,10 +48,20 @@ class SettingTable(Generic[T]):
         self.key = key
         self.owns = owns
         self.columns = tuple(field.name for field in fields)
-        self.decode = msgspec.json.Decoder(struct).decode
+        self._decode = msgspec.json.Decoder(struct).decode
         self._struct = struct
         self._flags = tuple(field.name for field in fields if field.type is bool)
         self._arrays = tuple(field.name for field in fields if get_origin(field.type) is tuple)
+
+    def parse(self, name: str, value: bytes) -> T:
+        """The struct of a setting's value. BadOption for what cannot be stored under ``name``."""
+        try:
+            struct = self._decode(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadOption(f"the value of {name!r} in {self.name} is refused: {error}") from error
+        if getattr(struct, self.key) != name:
+            raise BadOption(f"the value of {name!r} in {self.name} has another {self.key}")
+        return struct
 
     def struct_of(self, row: ValuesByPosition) -> T:
         """The struct of a row whose values are in the order of the columns."""
@@ -114,3 +126,24 @@ TABLES: Final[dict[str, SettingTable[Any]]] = {
     SCHEDULE: SCHEDULES,
     TOKEN_BUCKET: TOKEN_BUCKETS,
 }
+
+
+def check_key(namespace: str, name: str) -> None:
+    """BadName for a namespace or name that not every store can hold. The names of typed settings
+    have rules of their own, which the classes above the contract check."""
+    if namespace not in TABLES:
+        check_name(namespace, name)
+
+
+def parse(namespace: str, name: str, value: bytes, ttl_s: float | None) -> Any:
+    """What is stored for a value: the struct of a typed setting, else the value. BadName or
+    BadOption for what cannot be stored."""
+    table = TABLES.get(namespace)
+    if table is None:
+        check_setting(namespace, name, value, ttl_s)
+        return value
+    if ttl_s is not None:
+        raise BadOption(
+            f"ttl_s={ttl_s} of setting {namespace}/{name}: typed settings do not expire"
+        )
+    return table.parse(name, value)

@@ -27,7 +27,7 @@ _MAX_BUCKETS = 5_000
 _names_of = msgspec.json.Decoder(list[str]).decode
 _positions_of = msgspec.json.Decoder(list[tuple[str, int]]).decode
 # A limit key and a job of it, up to which the pending jobs have been checked.
-_Position = tuple[str, int]
+Position = tuple[str, int]
 
 
 class SqliteLimits:
@@ -60,15 +60,12 @@ class SqliteLimits:
             admitted = await self._writer.call(partial(_admit, chosen))
         return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
-    async def reapply(self, name: str) -> None:
-        position: _Position | None = (f"{name}/", 0)
-        while position is not None:
-            position = await self._writer.call(partial(_recheck, name, position))
 
-
-def _recheck(name: str, after: _Position, tx: Tx) -> _Position | None:
+def recheck(name: str, after: Position | None, tx: Tx) -> Position | None:
     """Check pending jobs of a limit's keys against the new limit: hold them in their buckets, which
-    then admit as many as the limit allows. Returns where to continue; None at the end."""
+    then admit as many as the limit allows. ``after`` None: from the first one. Returns where to
+    continue; None at the end."""
+    after = (f"{name}/", 0) if after is None else after
     end = f"{name}0"  # "0" follows "/"
     (found,) = tx.row(SQL["pending_of_limit"], (*after, end, _MAX_RECHECKED))
     positions = _positions_of(found)

@@ -2,22 +2,23 @@
 
 import sqlite3
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from forge_jobs.backends.shared.setting_tables import TABLES
+from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.backends.shared.sql_text import SqlText
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
 from forge_jobs.kit.clock import Clock
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
 from .counters import Execute
 from .io.reader import Reader
 from .io.transaction import Tx
 from .io.writer import Writer
+from .limits import Position, recheck
 
 SQL: Final = SqlText.load("forge_jobs.backends.sqlite.sql", "settings.sql")
 _TYPED_SQL: Final = {
@@ -34,7 +35,7 @@ class SqliteSettings:
         self._clock = clock
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         now = self._clock.now()
         return await self._reader.call(
             lambda connection: _read(connection.execute, namespace, name, now)
@@ -56,34 +57,41 @@ class SqliteSettings:
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        _check(namespace, name, value, ttl_s)
-
-        def put(tx: Tx) -> Setting:
-            return _write(tx, namespace, name, value, ttl_s)
-
-        return await self._writer.call(put, durable=namespace not in TABLES)
+        parse(namespace, name, value, ttl_s)
+        setting = (await self.update(namespace, {name: lambda _, __: value}, ttl_s=ttl_s))[name]
+        assert setting is not None
+        return setting
 
     async def update(
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
+        unfinished: dict[str, Position] = {}
 
         def update(tx: Tx) -> dict[str, Setting | None]:
             settings: dict[str, Setting | None] = {}
+            unfinished.clear()
             for name, change in changes.items():
-                current = _read(tx.execute, namespace, name, tx.now)
+                settings[name] = current = _read(tx.execute, namespace, name, tx.now)
                 value = change(current, tx.now)
-                settings[name] = current
-                if value is not None:
-                    _check(namespace, name, value, ttl_s)
-                    settings[name] = _write(tx, namespace, name, value, ttl_s)
+                if value is None:
+                    continue
+                parsed = parse(namespace, name, value, ttl_s)
+                settings[name] = _write(tx, namespace, name, parsed, ttl_s)
+                if namespace == LIMIT and (position := recheck(name, None, tx)):
+                    unfinished[name] = position
             return settings
 
-        return await self._writer.call(update, durable=namespace not in TABLES)
+        settings = await self._writer.call(update, durable=namespace not in TABLES)
+        for name, first in unfinished.items():
+            position: Position | None = first
+            while position is not None:
+                position = await self._writer.call(partial(recheck, name, position))
+        return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
 
         def delete(tx: Tx) -> bool:
             existed = _read(tx.execute, namespace, name, tx.now) is not None
@@ -130,27 +138,16 @@ def _read(execute: Execute, namespace: str, name: str, now: Instant) -> Setting 
     return None if row is None else _setting(row)
 
 
-def _write(tx: Tx, namespace: str, name: str, value: bytes, ttl_s: float | None) -> Setting:
+def _write(tx: Tx, namespace: str, name: str, parsed: Any, ttl_s: float | None) -> Setting:
     if namespace in STEERING:
         tx.raise_control_version()
     table = TABLES.get(namespace)
     if table is not None:
-        struct = table.decode(value)
-        write_typed(tx, namespace, struct)
-        return table.setting_of(struct)
+        write_typed(tx, namespace, parsed)
+        return table.setting_of(parsed)
     until = None if ttl_s is None else after(tx.now, ttl_s)
-    tx.execute(SQL["put"], (namespace, name, value, until))
+    tx.execute(SQL["put"], (namespace, name, parsed, until))
     return _setting(tx.row(SQL["get"], (namespace, name, tx.now)))
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
-
-
-def _check(namespace: str, name: str, value: bytes, ttl_s: float | None) -> None:
-    if namespace not in TABLES:
-        check_setting(namespace, name, value, ttl_s)
 
 
 def _setting(row: tuple[Any, ...]) -> Setting:

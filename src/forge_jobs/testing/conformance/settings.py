@@ -264,6 +264,18 @@ class TestUpdates:
         assert "secret" not in str(caught.value)
         assert await store.settings.all("web") == []
 
+    async def test_the_value_of_a_typed_setting_is_checked(self, store: Store) -> None:
+        config = msgspec.json.encode(QueueConfig(name="q", slots=3))
+        for name, value, ttl_s in (
+            ("q", b"{", None), ("q", b'{"name":"q","slots":"3"}', None), ("p", config, None),
+            ("q", config, 5.0),
+        ):  # fmt: skip
+            with pytest.raises(BadOption):
+                await store.settings.put(QUEUE, name, value, ttl_s=ttl_s)
+            with pytest.raises(BadOption):
+                await store.settings.update(QUEUE, {name: lambda _, __, v=value: v}, ttl_s=ttl_s)
+        assert await store.settings.all(QUEUE) == []
+
     async def test_an_update_of_what_steers_workers_raises_the_control_version(
         self, store: Store, worker: Process
     ) -> None:

@@ -9,7 +9,7 @@ from . import limit_buckets, transitions
 from .limited_claim import running_under
 from .storage import Storage
 from .tables import Tables
-from .transaction import max_per_key
+from .transaction import Transaction, max_per_key
 
 
 class RowwiseLimits:
@@ -62,15 +62,17 @@ class RowwiseLimits:
             admitted = sum(limit_buckets.admit(tx, bucket) for bucket in chosen)
             return Admitted(admitted, chosen[-1] if len(names) > len(chosen) else None)
 
-    async def reapply(self, name: str) -> None:
-        with self._storage.write() as tx:
-            index = tx.tables.index
-            keys = [key for key in index.limit_keys() if limit_of(key) == name]
-            rows = tx.load([job for key in keys for job in index.active(key)]).values()
-            pending = [row for row in rows if row.status is JobStatus.PENDING]
-            for row in pending:
-                transitions.hold(tx, row, row.limit_key or "")
-            tx.store(pending)
-            for bucket in index.buckets():
-                if limit_of(bucket) == name:
-                    limit_buckets.admit(tx, bucket)
+
+def reapply(tx: Transaction, name: str) -> None:
+    """Apply a changed limit to the jobs of its keys that have not started: the pending ones are
+    held, then as many are admitted as the new number allows."""
+    index = tx.tables.index
+    keys = [key for key in index.limit_keys() if limit_of(key) == name]
+    rows = tx.load([job for key in keys for job in index.active(key)]).values()
+    pending = [row for row in rows if row.status is JobStatus.PENDING]
+    for row in pending:
+        transitions.hold(tx, row, row.limit_key or "")
+    tx.store(pending)
+    for bucket in index.buckets():
+        if limit_of(bucket) == name:
+            limit_buckets.admit(tx, bucket)

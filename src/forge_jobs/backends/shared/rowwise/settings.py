@@ -3,11 +3,11 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from forge_jobs.backends.shared.setting_tables import TABLES
+from forge_jobs.backends.shared.setting_tables import TABLES, check_key, parse
 from forge_jobs.core.instant import Instant, after
-from forge_jobs.core.settings import check_name, check_setting
-from forge_jobs.store.settings import STEERING, Change, Setting
+from forge_jobs.store.settings import LIMIT, STEERING, Change, Setting
 
+from .limits import reapply
 from .storage import Storage
 from .tables import Tables
 from .transaction import Transaction
@@ -24,7 +24,7 @@ class RowwiseSettings:
         return self._storage.tables
 
     async def get(self, namespace: str, name: str) -> Setting | None:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         with self._storage.read() as now:
             return self._current(namespace, name, now)
 
@@ -40,7 +40,7 @@ class RowwiseSettings:
     async def put(
         self, namespace: str, name: str, value: bytes, *, ttl_s: float | None = None
     ) -> Setting:
-        parsed = _parsed(namespace, name, value, ttl_s)
+        parsed = parse(namespace, name, value, ttl_s)
         with self._storage.write() as tx:
             return self._write(tx, namespace, name, parsed, ttl_s)
 
@@ -48,13 +48,13 @@ class RowwiseSettings:
         self, namespace: str, changes: Mapping[str, Change], *, ttl_s: float | None = None
     ) -> dict[str, Setting | None]:
         for name in changes:
-            _check_name(namespace, name)
+            check_key(namespace, name)
         with self._storage.write() as tx:
             settings = {name: self._current(namespace, name, tx.now) for name in changes}
             values = {name: change(settings[name], tx.now) for name, change in changes.items()}
             # All of them before the first write: the one that is refused refuses all.
             parsed = {
-                name: _parsed(namespace, name, value, ttl_s)
+                name: parse(namespace, name, value, ttl_s)
                 for name, value in values.items()
                 if value is not None
             }
@@ -63,7 +63,7 @@ class RowwiseSettings:
             return settings
 
     async def delete(self, namespace: str, name: str) -> bool:
-        _check_name(namespace, name)
+        check_key(namespace, name)
         with self._storage.write() as tx:
             existed = self._current(namespace, name, tx.now) is not None
             if namespace in TABLES:
@@ -124,21 +124,11 @@ class RowwiseSettings:
             self._tables.settings[namespace, name] = setting
         if namespace in STEERING:
             tx.raise_control_version()
+        if namespace == LIMIT:
+            reapply(tx, name)
         return setting
 
     def _remove(self, keys: list[tuple[str, str]]) -> int:
         for key in keys:
             del self._tables.settings[key]
         return len(keys)
-
-
-def _check_name(namespace: str, name: str) -> None:
-    if namespace not in TABLES:
-        check_name(namespace, name)
-
-
-def _parsed(namespace: str, name: str, value: bytes, ttl_s: float | None) -> Any:
-    if namespace in TABLES:
-        return TABLES[namespace].decode(value)
-    check_setting(namespace, name, value, ttl_s)
-    return value
