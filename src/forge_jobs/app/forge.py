@@ -167,8 +167,8 @@ class Forge:
         self.registry.register(
             handler,
             queue=None if queue is None else names.queue_name(queue),
-            timeout_s=None if timeout is None else seconds(timeout, field="timeout"),
             retry=retry,
+            **job_fields({"timeout": timeout}, where="forge.register(...)", defaults=True),
         )
 
     def queue(

@@ -1,7 +1,7 @@
 """The options of tasks and of single jobs: their names, their checks, their ranges."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn, TypedDict
@@ -14,7 +14,9 @@ from forge_jobs.core.job import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_PRIORITY,
     LaneOrder,
+    NewJob,
     UniqueWhile,
+    merge_options,
 )
 from forge_jobs.core.limit_key import check_path
 from forge_jobs.core.limits import MAX_CONCURRENCY, Declared, rate_of, task_limit
@@ -158,11 +160,23 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
                 fields["tags"] = names.tag_list(_listed("tags", value))
             case _:
                 pass
-    return TaskSettings(**fields)
+    return TaskSettings(**fields, options=_rare_options(_given(options)))
 
 
-def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict[str, Any]:
-    """The fields of a NewJob that these options set; ``tx`` is left to the caller."""
+def job_fields(
+    options: Mapping[str, Any],
+    *,
+    where: str = "using(...)",
+    template: NewJob | None = None,
+    defaults: bool = False,
+) -> dict[str, Any]:
+    """The fields of a NewJob that these options set; ``tx`` is left to the caller.
+
+    ``template``: they are for jobs like this one, and its rare options stay unless set anew.
+    ``defaults``: they are a handler's, for jobs without a value: None is as good as left out.
+    """
+    if defaults:
+        options = _given(options)
     check_names(options, _JOB_NAMES, where=where)
     if sum(name in options for name in ("delay", "run_at", "at")) > 1:
         raise BadOption(f"{where}: give only one of delay=, run_at= and at=")
@@ -173,6 +187,9 @@ def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict
     fields: dict[str, Any] = lane_fields(options, where=where)
     for name, value in options.items():
         fields.update(_job_field(name, value))
+    rare = _rare_options(options)
+    if rare is not None:
+        fields["options"] = merge_options(None if template is None else template.options, rare)
     return fields
 
 
@@ -219,6 +236,20 @@ def check_names(options: Mapping[str, Any], known: Sequence[str], *, where: str)
                 if near
                 else f"{where}: unknown option {name!r}. Known options: {', '.join(known)}"
             )
+
+
+def _rare_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options without a field of their own, checked, by their names in the store. None when
+    there are none."""
+    rare: dict[str, Any] = {}
+    for name, (stored, check) in _RARE_OPTIONS.items():
+        if name in options:
+            rare[stored] = check(name, options[name])
+    return rare or None
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def lane_fields(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
@@ -306,3 +337,8 @@ def _listed(name: str, value: Any) -> Iterable[str]:
 
 def _refuse(name: str, value: Any) -> NoReturn:
     raise BadOption(f"{name}={value!r} must be a list of texts, for example {name}=['vip']")
+
+
+# The options without a field of their own (docs/decisions/0107): the name in the store, which ends
+# in ``_s`` for seconds, and the check, which gets name and value and returns what is stored.
+_RARE_OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {}

@@ -5,7 +5,7 @@ handler runs in a child process. It never calls the store by itself.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -48,6 +48,17 @@ class RunLink(Protocol):
     @property
     def stop_reason(self) -> str | None:
         """Why the handler should end now; None while it may continue."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """The rare options that hold for this run; None for most jobs. Contexts read it when they
+        need a value, so that jobs without options pay nothing."""
+        ...
+
+    @property
+    def started_at(self) -> float:
+        """When the run started, on ``clock.mono()`` of the handler's process."""
         ...
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
