@@ -33,6 +33,7 @@ class JobOptions(TypedDict, total=False):
     ``delay``: start that much later. ``run_at`` (or ``at``): start at that aware datetime.
     ``priority``: lower starts first, default 0. ``queue``: another queue than the task's.
     ``max_attempts``: attempts before the job is dead. ``timeout``: limit of one run; None = none.
+    ``soft_timeout``: so long into a run ``ctx.soft_timeout_reached`` becomes true; None = never.
     ``expires``: cancelled if it has not started by then.
     ``dedupe_key``: at most one live job of this kind has the key; a second enqueue returns the
     first job. ``dedupe_for``: the key stays taken that long after the job has ended.
@@ -50,6 +51,7 @@ class JobOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     timeout: Duration | None
+    soft_timeout: Duration | None
     expires: Duration | datetime
     dedupe_key: str
     dedupe_for: Duration
@@ -65,6 +67,7 @@ class TaskOptions(TypedDict, total=False):
 
     ``kind``: its name in the store, default the function's name. ``queue``: default "default".
     ``max_attempts``: attempts before a job is dead, default 5. ``timeout``: limit of one run.
+    ``soft_timeout``: a shorter one, after which the handler should wrap up.
     ``retry``: a ``Retry`` with the waits between attempts and the errors that are retried.
     ``scopes``: external resources that throttle; a closed one holds back all their tasks.
     ``on_dead``: a task that gets a ``DeadJob`` in the transaction in which a job dies.
@@ -79,6 +82,7 @@ class TaskOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     timeout: Duration | None
+    soft_timeout: Duration | None
     retry: Retry | None
     scopes: Sequence[str]
     on_dead: object
@@ -145,7 +149,7 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
             case "max_attempts":
                 fields["max_attempts"] = _whole(name, value, 1, MAX_ATTEMPTS)
             case "timeout":
-                fields["timeout_s"] = _timeout(value)
+                fields["timeout_s"] = _timeout(name, value)
             case "retry":
                 fields["retry"] = _instance(name, value, Retry, "Retry(base='15s', max='1h')")
             case "scopes":
@@ -160,7 +164,9 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
                 fields["tags"] = names.tag_list(_listed("tags", value))
             case _:
                 pass
-    return TaskSettings(**fields, options=_rare_options(_given(options)))
+    rare = _rare_options(_given(options))
+    _check_soft_timeout(fields.get("timeout_s"), rare, where=where)
+    return TaskSettings(**fields, options=rare)
 
 
 def job_fields(
@@ -190,6 +196,8 @@ def job_fields(
     rare = _rare_options(options)
     if rare is not None:
         fields["options"] = merge_options(None if template is None else template.options, rare)
+        timeout_s = None if template is None else template.timeout_s
+        _check_soft_timeout(fields.get("timeout_s", timeout_s), rare, where=where)
     return fields
 
 
@@ -206,7 +214,7 @@ def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
         case "max_attempts":
             return {"max_attempts": _whole(name, value, 1, MAX_ATTEMPTS)}
         case "timeout":
-            return {"timeout_s": _timeout(value)}
+            return {"timeout_s": _timeout(name, value)}
         case "expires":
             if isinstance(value, datetime):
                 return {"expires_at": from_datetime(value, field="expires")}
@@ -246,6 +254,18 @@ def _rare_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
         if name in options:
             rare[stored] = check(name, options[name])
     return rare or None
+
+
+def _check_soft_timeout(
+    timeout_s: float | None, rare: Mapping[str, Any] | None, *, where: str
+) -> None:
+    """BadOption for a soft timeout that is never reached because the timeout ends the run first."""
+    soft_s = None if rare is None else rare.get("soft_timeout_s")
+    if soft_s is not None and timeout_s is not None and soft_s >= timeout_s:
+        raise BadOption(
+            f"{where}: soft_timeout= ({soft_s:g} s) must be shorter than timeout= ({timeout_s:g} s)"
+            ", which stops the handler: shorten soft_timeout= or lengthen timeout="
+        )
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,12 +315,12 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
-def _timeout(value: Any) -> float | None:
+def _timeout(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    span = seconds(value, field="timeout")
+    span = seconds(value, field=name)
     if span <= 0:
-        raise BadOption(f"timeout={value!r} must be longer than zero; None means no limit")
+        raise BadOption(f"{name}={value!r} must be longer than zero; None means no limit")
     return span
 
 
@@ -341,4 +361,6 @@ def _refuse(name: str, value: Any) -> NoReturn:
 
 # The options without a field of their own (docs/decisions/0107): the name in the store, which ends
 # in ``_s`` for seconds, and the check, which gets name and value and returns what is stored.
-_RARE_OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {}
+_RARE_OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "soft_timeout": ("soft_timeout_s", _timeout),
+}
