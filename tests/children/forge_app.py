@@ -43,3 +43,10 @@ def fatal() -> None:
 @forge.task(queue="cpu", cpu=True, retry=SOON, max_attempts=2)
 def fails(ctx: Context) -> None:
     raise RuntimeError(f"attempt {ctx.job.attempts}")
+
+
+@forge.task(queue="cpu", cpu=True, timeout="5m", soft_timeout="1s", max_attempts=1)
+def wraps_up(ctx: Context) -> bool:
+    while not ctx.soft_timeout_reached:
+        time.sleep(0.01)
+    return ctx.cancelled

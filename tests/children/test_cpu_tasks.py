@@ -105,3 +105,17 @@ async def test_a_shutdown_releases_jobs_that_run_in_children(tmp_path: Path) -> 
 
 async def _all(store: Any) -> list[Any]:
     return list((await store.jobs.page(Filter(), limit=100)).jobs)
+
+
+async def test_a_child_learns_of_its_soft_timeout(worker: Any) -> None:
+    job = await forge_app.wraps_up.aenqueue()
+    assert await job.aresult(timeout=60) is False
+    sooner = await forge_app.wraps_up.using(soft_timeout="50ms").aenqueue()
+    assert await sooner.aresult(timeout=60) is False
+    # With an hour to go the handler waits, in the same warm child.
+    later = await forge_app.wraps_up.using(timeout="2h", soft_timeout="1h").aenqueue()
+    await until_status(later, "running")
+    await asyncio.sleep(2)
+    assert (await later.arefresh()).status == "running"
+    await later.acancel()
+    await until_status(later, "cancelled")

@@ -98,6 +98,14 @@ def test_show_prints_a_complete_job(in_process: InProcess) -> None:
     assert revealed["payload"]["password"] == "hunter2"
 
 
+def test_show_prints_rare_options(in_process: InProcess) -> None:
+    (plain,) = in_process.fill(lambda harness: harness.enqueue(1))
+    (job,) = in_process.fill(lambda harness: harness.enqueue(1, options={"note": "at night"}))
+    assert '{"note": "at night"}' in in_process.forge("jobs", "show", job).out
+    assert in_process.forge("jobs", "show", job, "--json").data["options"] == {"note": "at night"}
+    assert "options" not in in_process.forge("jobs", "show", plain).out
+
+
 def test_the_list_of_queues_explains_blocked_queues(in_process: InProcess) -> None:
     in_process.fill(jobs_in_every_state)
     table = " ".join(in_process.forge("queues", "list").out.split())

@@ -35,6 +35,8 @@ class RecordedContext:
 
     def __init__(self) -> None:
         self.stop_reason: str | None = None
+        self.options: dict[str, Any] | None = None
+        self.started_at = 0.0
         self.progress: list[tuple[float, str | None]] = []
         self.lines: list[LogLine] = []
 

@@ -135,6 +135,21 @@ async def test_one_job_in_full(harness: StoreHarness) -> None:
     assert revealed.payload == json.loads(payload)
 
 
+async def test_rare_options_are_shown_for_jobs_that_have_some(harness: StoreHarness) -> None:
+    options = {"note": "at night", "level": None, "token": "hunter2"}
+    plain, optioned = await harness.enqueue_jobs(
+        NewJob(kind="send", queue="mail"), NewJob(kind="send", queue="mail", options=options)
+    )
+    job = await queries.job(harness.store, optioned, clock=harness.clock)
+    assert job.options == {"note": "at night", "level": None, "token": "***"}
+    assert json.loads(job.to_json())["options"] == job.options
+    revealed = await queries.job(harness.store, optioned, reveal=True, clock=harness.clock)
+    assert revealed.options == options
+    document = json.loads((await queries.job(harness.store, plain, clock=harness.clock)).to_json())
+    assert "options" not in document
+    assert "timeout_s" in document
+
+
 async def test_the_result_and_the_time_it_took(harness: StoreHarness) -> None:
     (job_id,) = await harness.enqueue(1)
     await harness.register_worker("mail")

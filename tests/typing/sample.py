@@ -32,6 +32,7 @@ def report_dead(job: DeadJob) -> None: ...
     queue="mail",
     max_attempts=5,
     timeout="30s",
+    soft_timeout="25s",
     retry=Retry(base="15s", max="1h", jitter=0.1, only=(IOError,), never=(ValueError,)),
     scopes=["smtp"],
     on_dead=report_dead,

@@ -157,6 +157,7 @@ class Forge:
         *,
         queue: str | None = None,
         timeout: Duration | None = None,
+        soft_timeout: Duration | None = None,
         retry: Retry | None = None,
     ) -> None:
         """Register a handler object, ready-made or your own, for the jobs of its kind.
@@ -164,11 +165,12 @@ class Forge:
         ``forge.register(CmdExecHandler(commands={...}), queue="shell")``, then
         ``forge.enqueue("cmd_exec", {...})``.
         """
+        limits = {"timeout": timeout, "soft_timeout": soft_timeout}
         self.registry.register(
             handler,
             queue=None if queue is None else names.queue_name(queue),
-            timeout_s=None if timeout is None else seconds(timeout, field="timeout"),
             retry=retry,
+            **job_fields(limits, where="forge.register(...)", defaults=True),
         )
 
     def queue(

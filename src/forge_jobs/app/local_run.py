@@ -1,6 +1,6 @@
 """Runs of tasks that are called like plain functions, without a worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,13 @@ HOST_ID = "local"
 
 @dataclass(slots=True)
 class _LocalLink:
-    """The link of a plain call: it cannot be cancelled, and progress and log lines are dropped."""
+    """The link of a plain call: it cannot be cancelled, has no rare options, and progress and log
+    lines are dropped."""
 
     successors: list[NewJob] = field(default_factory=list[NewJob])
     stop_reason: str | None = None
+    options: Mapping[str, Any] | None = None
+    started_at: float = 0.0
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
         pass

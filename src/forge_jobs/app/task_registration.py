@@ -121,6 +121,7 @@ def _handler(
         timeout_s=settings.timeout_s,
         scopes=settings.scopes,
         child=child,
+        options=settings.options,
     )
 
 

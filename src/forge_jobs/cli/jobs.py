@@ -185,6 +185,7 @@ def _facts(job: JobView, now: datetime) -> list[tuple[str, str | Text | None]]:
             ("ran", None if job.ran_s is None else terminal.span(job.ran_s)),
             ("expires", at(job.expires_at)),
             ("timeout", None if job.timeout_s is None else terminal.span(job.timeout_s)),
+            ("options", json.dumps(job.options, ensure_ascii=False) if job.options else None),
             ("worker", job.worker),
             ("cancel asked", at(job.cancel_requested_at)),
             ("tags", ", ".join(job.tags) or None),

@@ -1,7 +1,7 @@
 """The options of tasks and of single jobs: their names, their checks, their ranges."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn, TypedDict
@@ -14,7 +14,9 @@ from forge_jobs.core.job import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_PRIORITY,
     LaneOrder,
+    NewJob,
     UniqueWhile,
+    merge_options,
 )
 from forge_jobs.core.limit_key import check_path
 from forge_jobs.core.limits import MAX_CONCURRENCY, Declared, rate_of, task_limit
@@ -31,6 +33,7 @@ class JobOptions(TypedDict, total=False):
     ``delay``: start that much later. ``run_at`` (or ``at``): start at that aware datetime.
     ``priority``: lower starts first, default 0. ``queue``: another queue than the task's.
     ``max_attempts``: attempts before the job is dead. ``timeout``: limit of one run; None = none.
+    ``soft_timeout``: so long into a run ``ctx.soft_timeout_reached`` becomes true; None = never.
     ``expires``: cancelled if it has not started by then.
     ``dedupe_key``: at most one live job of this kind has the key; a second enqueue returns the
     first job. ``dedupe_for``: the key stays taken that long after the job has ended.
@@ -48,6 +51,7 @@ class JobOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     timeout: Duration | None
+    soft_timeout: Duration | None
     expires: Duration | datetime
     dedupe_key: str
     dedupe_for: Duration
@@ -63,6 +67,7 @@ class TaskOptions(TypedDict, total=False):
 
     ``kind``: its name in the store, default the function's name. ``queue``: default "default".
     ``max_attempts``: attempts before a job is dead, default 5. ``timeout``: limit of one run.
+    ``soft_timeout``: a shorter one, after which the handler should wrap up.
     ``retry``: a ``Retry`` with the waits between attempts and the errors that are retried.
     ``scopes``: external resources that throttle; a closed one holds back all their tasks.
     ``on_dead``: a task that gets a ``DeadJob`` in the transaction in which a job dies.
@@ -77,6 +82,7 @@ class TaskOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     timeout: Duration | None
+    soft_timeout: Duration | None
     retry: Retry | None
     scopes: Sequence[str]
     on_dead: object
@@ -143,7 +149,7 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
             case "max_attempts":
                 fields["max_attempts"] = _whole(name, value, 1, MAX_ATTEMPTS)
             case "timeout":
-                fields["timeout_s"] = _timeout(value)
+                fields["timeout_s"] = _timeout(name, value)
             case "retry":
                 fields["retry"] = _instance(name, value, Retry, "Retry(base='15s', max='1h')")
             case "scopes":
@@ -158,11 +164,25 @@ def task_settings(options: Mapping[str, Any], *, where: str = "@forge.task(...)"
                 fields["tags"] = names.tag_list(_listed("tags", value))
             case _:
                 pass
-    return TaskSettings(**fields)
+    rare = _rare_options(_given(options))
+    _check_soft_timeout(fields.get("timeout_s"), rare, where=where)
+    return TaskSettings(**fields, options=rare)
 
 
-def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict[str, Any]:
-    """The fields of a NewJob that these options set; ``tx`` is left to the caller."""
+def job_fields(
+    options: Mapping[str, Any],
+    *,
+    where: str = "using(...)",
+    template: NewJob | None = None,
+    defaults: bool = False,
+) -> dict[str, Any]:
+    """The fields of a NewJob that these options set; ``tx`` is left to the caller.
+
+    ``template``: they are for jobs like this one, and its rare options stay unless set anew.
+    ``defaults``: they are a handler's, for jobs without a value: None is as good as left out.
+    """
+    if defaults:
+        options = _given(options)
     check_names(options, _JOB_NAMES, where=where)
     if sum(name in options for name in ("delay", "run_at", "at")) > 1:
         raise BadOption(f"{where}: give only one of delay=, run_at= and at=")
@@ -173,6 +193,11 @@ def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict
     fields: dict[str, Any] = lane_fields(options, where=where)
     for name, value in options.items():
         fields.update(_job_field(name, value))
+    rare = _rare_options(options)
+    if rare is not None:
+        fields["options"] = merge_options(None if template is None else template.options, rare)
+        timeout_s = None if template is None else template.timeout_s
+        _check_soft_timeout(fields.get("timeout_s", timeout_s), rare, where=where)
     return fields
 
 
@@ -189,7 +214,7 @@ def _job_field(name: str, value: Any) -> dict[str, Any]:  # noqa: PLR0911
         case "max_attempts":
             return {"max_attempts": _whole(name, value, 1, MAX_ATTEMPTS)}
         case "timeout":
-            return {"timeout_s": _timeout(value)}
+            return {"timeout_s": _timeout(name, value)}
         case "expires":
             if isinstance(value, datetime):
                 return {"expires_at": from_datetime(value, field="expires")}
@@ -219,6 +244,32 @@ def check_names(options: Mapping[str, Any], known: Sequence[str], *, where: str)
                 if near
                 else f"{where}: unknown option {name!r}. Known options: {', '.join(known)}"
             )
+
+
+def _rare_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options without a field of their own, checked, by their names in the store. None when
+    there are none."""
+    rare: dict[str, Any] = {}
+    for name, (stored, check) in _RARE_OPTIONS.items():
+        if name in options:
+            rare[stored] = check(name, options[name])
+    return rare or None
+
+
+def _check_soft_timeout(
+    timeout_s: float | None, rare: Mapping[str, Any] | None, *, where: str
+) -> None:
+    """BadOption for a soft timeout that is never reached because the timeout ends the run first."""
+    soft_s = None if rare is None else rare.get("soft_timeout_s")
+    if soft_s is not None and timeout_s is not None and soft_s >= timeout_s:
+        raise BadOption(
+            f"{where}: soft_timeout= ({soft_s:g} s) must be shorter than timeout= ({timeout_s:g} s)"
+            ", which stops the handler: shorten soft_timeout= or lengthen timeout="
+        )
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def lane_fields(options: Mapping[str, Any], *, where: str) -> dict[str, Any]:
@@ -264,12 +315,12 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
-def _timeout(value: Any) -> float | None:
+def _timeout(name: str, value: Any) -> float | None:
     if value is None:
         return None
-    span = seconds(value, field="timeout")
+    span = seconds(value, field=name)
     if span <= 0:
-        raise BadOption(f"timeout={value!r} must be longer than zero; None means no limit")
+        raise BadOption(f"{name}={value!r} must be longer than zero; None means no limit")
     return span
 
 
@@ -306,3 +357,10 @@ def _listed(name: str, value: Any) -> Iterable[str]:
 
 def _refuse(name: str, value: Any) -> NoReturn:
     raise BadOption(f"{name}={value!r} must be a list of texts, for example {name}=['vip']")
+
+
+# The options without a field of their own (docs/decisions/0107): the name in the store, which ends
+# in ``_s`` for seconds, and the check, which gets name and value and returns what is stored.
+_RARE_OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "soft_timeout": ("soft_timeout_s", _timeout),
+}

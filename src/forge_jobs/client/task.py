@@ -116,9 +116,7 @@ class TaskWith(Enqueueable[P, R]):
         self._client = task.client
         self._limit = task.settings.payload_limit
         self._read = task.signature.read_result
-        fields = job_fields(options)
-        if task.template.options and "options" in fields:
-            fields["options"] = {**task.template.options, **fields["options"]}
+        fields = job_fields(options, template=task.template)
         self._template = _replace(task.template, **fields)
         self._tx = options.get("tx")
         self._per = task.settings.per

@@ -94,6 +94,16 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     options: Mapping[str, Any] | None = None
 
 
+def merge_options(
+    defaults: Mapping[str, Any] | None, own: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """The rare options of a task with those of one job on top. A None that the job sets counts: it
+    turns the task's value off."""
+    if not own:
+        return defaults
+    return {**defaults, **own} if defaults else own
+
+
 class Bindable(Protocol):
     """An object that turns call arguments into a NewJob: a task, or a task with options."""
 

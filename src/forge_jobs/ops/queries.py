@@ -300,7 +300,13 @@ def _job_view(
         lane=record.lane,
         limit_key=record.limit_key,
         trace=record.trace,
+        options=_options(record, reveal),
     )
+
+
+def _options(record: JobRecord, reveal: bool) -> dict[str, Any]:
+    options = dict(record.options or {})
+    return options if reveal else redact.value(options)
 
 
 def _redacted(text: str | None, reveal: bool) -> str | None:

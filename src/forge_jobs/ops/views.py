@@ -159,8 +159,11 @@ class LogView(View, frozen=True, kw_only=True):
     message: str
 
 
-class JobView(View, frozen=True, kw_only=True):
-    """Everything about one job. Payload fields with secret-looking names may be redacted."""
+class JobView(View, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything about one job. Payload fields with secret-looking names may be redacted.
+
+    ``options`` are its rare options, by their names in the store; left out when it has none.
+    """
 
     id: str
     kind: str
@@ -193,6 +196,7 @@ class JobView(View, frozen=True, kw_only=True):
     lane: str | None
     limit_key: str | None
     trace: str | None
+    options: Mapping[str, Any] = {}
 
 
 def optional_datetime(instant: Instant | None) -> datetime | None:

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from forge_jobs.core.job import NewJob
 from forge_jobs.core.selection import Selection
 from forge_jobs.ops.actions import JobActions
 from tests.web.harness import WebHarness
@@ -72,6 +73,23 @@ async def test_a_search_does_not_find_redacted_values(
     for text, found in (("sesame", 0), ("plain", 1)):
         body = {"filter": {"payload_search": text}}
         assert len((await admin.post("/api/jobs/list", json=body)).json()["rows"]) == found
+
+
+async def test_rare_options_are_shown_for_jobs_that_have_some(
+    harness: WebHarness, admin: httpx.AsyncClient
+) -> None:
+    store = await harness.forge.aready()
+    options = {"note": "<at night>"}
+    plain, optioned = await store.jobs.enqueue(
+        [NewJob(kind="send", queue="mail"), NewJob(kind="send", queue="mail", options=options)]
+    )
+    shown = (await admin.get(f"/api/jobs/inspect/{optioned.id}")).json()
+    assert shown["row"]["options"] == options
+    other = (await admin.get(f"/api/jobs/inspect/{plain.id}")).json()
+    assert "options" not in other["row"]
+    page = (await admin.get(f"/jobs/{optioned.id}")).text
+    assert "<dt>Options</dt><dd><code>{&#34;note&#34;:&#34;&lt;at night&gt;&#34;}</code>" in page
+    assert "<dt>Options</dt>" not in (await admin.get(f"/jobs/{plain.id}")).text
 
 
 async def test_an_enqueued_job_says_whether_its_key_was_taken(admin: httpx.AsyncClient) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from forge_jobs.config import DEFAULT_QUEUE
 from forge_jobs.core import payload
 from forge_jobs.core.instant import Instant
-from forge_jobs.core.job import NewJob
+from forge_jobs.core.job import NewJob, merge_options
 from forge_jobs.core.limit_key import apply_limit
 from forge_jobs.core.limits import task_limit, with_declared
 from forge_jobs.core.names import kind_name, queue_name
@@ -89,7 +89,11 @@ class JobRequests:
         if task is None:
             return self.new_job(kind, payload.encode(value, what=what), fields or {})
         job = task.bind_payload(value)
-        return replace(job, **fields) if fields else job
+        if not fields:
+            return job
+        if job.options and "options" in fields:
+            fields = {**fields, "options": merge_options(job.options, fields["options"])}
+        return replace(job, **fields)
 
     def new_job(self, kind: str, data: bytes, fields: Mapping[str, Any]) -> NewJob:
         """The request for a job of a kind without a task here; ``data`` is its encoded payload."""

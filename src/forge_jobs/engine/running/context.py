@@ -4,8 +4,10 @@ A Context is connected to a ``RunLink``: the run in this process, or the worker 
 handler runs in a child process. It never calls the store by itself.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -48,6 +50,17 @@ class RunLink(Protocol):
     @property
     def stop_reason(self) -> str | None:
         """Why the handler should end now; None while it may continue."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """The rare options that hold for this run; None for most jobs. Contexts read it when they
+        need a value, so that jobs without options pay nothing."""
+        ...
+
+    @property
+    def started_at(self) -> float:
+        """When the run started, on ``clock.mono()`` of the handler's process."""
         ...
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:
@@ -198,6 +211,30 @@ class Context:
             raise Stopped(reason)
 
     @property
+    def soft_timeout_reached(self) -> bool:
+        """Whether the run has lasted longer than its ``soft_timeout``: time to wrap up.
+
+        Nothing is interrupted. How the handler ends counts as always: a return is a success, an
+        exception a failure that is retried, ``Snooze`` a later run that costs no attempt.
+        """
+        left_s = self._soft_timeout_in_s()
+        return left_s is not None and left_s <= 0
+
+    @asynccontextmanager
+    async def until_soft_timeout(self) -> AsyncGenerator[None]:
+        """``async with ctx.until_soft_timeout():`` leaves its block with TimeoutError, at an
+        ``await``, once the soft timeout is reached. Only the block is interrupted, so that cleanup
+        and transactions outside it are safe."""
+        limit = asyncio.timeout(self._soft_timeout_in_s())
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError("the soft timeout was reached") from None
+            raise
+
+    @property
     def log(self) -> JobLog:
         """The job's own log."""
         if self._log is None:
@@ -239,6 +276,14 @@ class Context:
     async def aenqueue(self, task: Bindable | str, *args: object, **kwargs: object) -> Enqueued:
         """Store a job now, from a coroutine."""
         return (await self._environment.enqueuer.aenqueue([self._bound(task, args, kwargs)]))[0]
+
+    def _soft_timeout_in_s(self) -> float | None:
+        """The seconds until the soft timeout; None without one."""
+        options = self._link.options
+        soft_s = None if options is None else options.get("soft_timeout_s")
+        if soft_s is None:
+            return None
+        return self._link.started_at + soft_s - self._environment.clock.mono()
 
     def _bound(
         self, task: Bindable | str, args: tuple[object, ...], kwargs: dict[str, Any]

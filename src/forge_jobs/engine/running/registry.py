@@ -1,6 +1,6 @@
 """The handlers of a process: which function runs jobs of which kind, and where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -47,7 +47,8 @@ class Handler:
     ``call(payload, make_context)`` decodes the arguments and calls the user's function: with LOOP
     it returns a coroutine, otherwise the value. ``make_context`` is only called for functions that
     take a Context. ``child`` None: the job cannot be moved to a process of its own; ``apart``: it
-    need not be, since it does its work in other processes anyway.
+    need not be, since it does its work in other processes anyway. ``options``: rare options for
+    jobs that have no value of their own, such as those enqueued by kind.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Handler:
     result_limit: int = payload.MAX_RESULT_BYTES
     child: ChildTarget | None = None
     apart: bool = False
+    options: Mapping[str, Any] | None = None
 
 
 class JobHandler(Protocol):
@@ -94,6 +96,7 @@ class HandlerRegistry:
         queue: str | None = None,
         timeout_s: float | None = None,
         retry: Retry | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a handler. KindTaken when its kind already has one; BadName for a bad kind.
 
@@ -101,7 +104,9 @@ class HandlerRegistry:
         """
         known = handler
         if not isinstance(known, Handler):
-            known = _adapted(known, queue=queue, timeout_s=timeout_s, retry=retry)
+            known = replace(
+                _adapted(known), queue=queue, timeout_s=timeout_s, retry=retry, options=options
+            )
         kind_name(known.kind)
         if known.kind in self._handlers:
             raise KindTaken(
@@ -135,9 +140,7 @@ class HandlerRegistry:
         return tuple(self._handlers.values())
 
 
-def _adapted(
-    handler: JobHandler, *, queue: str | None, timeout_s: float | None, retry: Retry | None
-) -> Handler:
+def _adapted(handler: JobHandler) -> Handler:
     run, decode = handler.run, payload.decode
 
     def call(data: bytes, make_context: Callable[[], Context]) -> Any:
@@ -147,9 +150,6 @@ def _adapted(
         kind=handler.kind,
         run_in=RunIn.LOOP,
         call=call,
-        queue=queue,
-        retry=retry,
-        timeout_s=timeout_s,
         result_limit=getattr(handler, "result_limit", payload.MAX_RESULT_BYTES),
         apart=getattr(handler, "apart", False),
     )

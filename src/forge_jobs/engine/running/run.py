@@ -1,15 +1,15 @@
 """One claimed job in this process, from the claim to its outcome."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.instant import after, to_datetime
-from forge_jobs.core.job import Claim, ClaimedJob, LogLine, NewJob
+from forge_jobs.core.job import Claim, ClaimedJob, LogLine, NewJob, merge_options
 from forge_jobs.core.outcome import AnyOutcome
 from forge_jobs.store.jobs import Note
 
@@ -130,6 +130,11 @@ class Run:
         """The job's own time limit, else its handler's."""
         own = self.job.timeout_s
         return self.handler.timeout_s if own is None else own
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """The job's rare options, on top of its handler's."""
+        return merge_options(self.handler.options, self.job.options)
 
     @property
     def stop_reason(self) -> str | None:

@@ -58,6 +58,8 @@ class ChildJob:
         self.start = start
         self.successors: list[NewJob] = []
         self.stop_reason: str | None = None
+        self.options = start.options
+        self.started_at = SYSTEM_CLOCK.mono() - start.ran_s
         self._parent = parent
 
     def report(self, *, progress: float | None, note: str | None, line: LogLine | None) -> None:

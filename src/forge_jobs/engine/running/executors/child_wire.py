@@ -1,6 +1,7 @@
 """The messages between a worker and its child processes: one JSON object per line."""
 
-from typing import Literal, TypeAlias, assert_never
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +37,9 @@ class SetUp(Struct, frozen=True, tag="set_up"):
 
 
 class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
-    """Run this job. ``number`` tells one job of a child from the next."""
+    """Run this job. ``number`` tells one job of a child from the next. ``options`` are the rare
+    options of the run. ``ran_s``: so long it has lasted already; a span and no instant, since a
+    wall clock that is set meanwhile must not move its start."""
 
     number: int
     target: Target
@@ -50,8 +53,10 @@ class StartRun(Struct, frozen=True, kw_only=True, tag="start"):
     max_attempts: int
     enqueued_at: Instant
     deadline_at: Instant | None = None
+    ran_s: float = 0.0
     tags: tuple[str, ...] = ()
     trace: str | None = None
+    options: Mapping[str, Any] | None = None
 
 
 class StopRun(Struct, frozen=True, tag="stop"):

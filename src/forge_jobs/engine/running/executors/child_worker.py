@@ -73,7 +73,7 @@ class ChildWorker(WarmChild):
         self._run, self._printed = run, 0
         conversation = _JobConversation(run, number)
         try:
-            return await self.request(encode(_start_message(run, number)), conversation.receive)
+            return await self.request(encode(start_message(run, number)), conversation.receive)
         except ChildGone as gone:
             if run.stop_reason is not None:
                 return RunOutcome(Stopped(run.stop_reason))
@@ -144,7 +144,8 @@ def _is_ready(line: bytes) -> bool:
         return False
 
 
-def _start_message(run: Run, number: int) -> StartRun:
+def start_message(run: Run, number: int) -> StartRun:
+    """The message that starts this run in a child."""
     job, environment, target = run.job, run.in_flight.environment, run.handler.child
     assert target is not None
     now, mono = environment.clock.now(), environment.clock.mono()
@@ -162,8 +163,10 @@ def _start_message(run: Run, number: int) -> StartRun:
         max_attempts=job.max_attempts,
         enqueued_at=job.enqueued_at,
         deadline_at=None if has_no_deadline else after(now, run.deadline - mono),
+        ran_s=mono - run.started_at,
         tags=job.tags,
         trace=job.trace,
+        options=run.options,
     )
 
 
