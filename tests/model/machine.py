@@ -139,8 +139,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def carried(self, asked: Asked) -> NewJob:
         """A successor, with the lowest priority of its limit key: the contract does not say whether
-        it is admitted before jobs of its key that wait already."""
-        return structs.replace(self.new_job(asked), priority=9)
+        it is admitted before jobs of its key that wait already. For the same reason it is not
+        stored as held: the finish that stores it may admit it."""
+        return structs.replace(self.new_job(asked), priority=9, hold=False)
 
     # Storing.
 
