@@ -24,4 +24,4 @@ def test_storm(project_root: Path, name: str, backend: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Every promise was kept." in done.stdout
+    assert "Every check passed." in done.stdout

@@ -174,7 +174,7 @@ async def test_the_finish_waits_until_the_cancel_is_recorded(rig: Rig) -> None:
 
     rig.on("work", body)
     faulty = FaultyStore(rig.store)
-    real, tries = faulty.jobs._inner.cancel, 0
+    real, tries = faulty.jobs._inner.act, 0
 
     async def hesitant(*args: Any, **kwargs: Any) -> Any:
         nonlocal tries
@@ -183,7 +183,7 @@ async def test_the_finish_waits_until_the_cancel_is_recorded(rig: Rig) -> None:
             raise Unavailable("not now")
         return await real(*args, **kwargs)
 
-    faulty.jobs.cancel = hesitant  # type: ignore[attr-defined]
+    faulty.jobs.act = hesitant  # type: ignore[attr-defined]
     watched = Rig(faulty)  # type: ignore[arg-type]
     watched.registry = rig.registry
     async with watched.working() as handle:

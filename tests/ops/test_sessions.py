@@ -27,7 +27,7 @@ class SessionHarness:
         return self.store
 
     def rows(self) -> int:
-        return len(self.store._tables.settings)
+        return len(self.store._storage.tables.settings)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_the_number_of_sessions_of_a_role_is_bounded(
 
 async def test_an_unreadable_row_is_not_a_session(harness: SessionHarness) -> None:
     text = await harness.sessions.begin("admin", ADA)
-    [place] = [place for place in harness.store._tables.settings if place[0] != "web"]
+    [place] = [place for place in harness.store._storage.tables.settings if place[0] != "web"]
     for value in (b"", b"\xff", b"[]", b'{"name": 5}'):
         await harness.store.settings.put(*place, value)
         assert await harness.sessions.find("admin", text) is None

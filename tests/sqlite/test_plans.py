@@ -5,19 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forge_jobs.backends.sqlite.finish import SQL as EXCHANGE
 
 from forge_jobs.backends.shared.sql_text import ordered_values
 from forge_jobs.backends.sqlite import (
     counters,
-    enqueue,
     limit_buckets,
     notify,
     queries,
     schema,
-    transitions,
 )
+from forge_jobs.backends.sqlite.io.transaction import KEYS_SQL, ROWS_SQL
 from forge_jobs.backends.sqlite.os.database_file import DatabaseFile
+from forge_jobs.backends.sqlite.short_finish import SQL as EXCHANGE
 from forge_jobs.kit.clock import SYSTEM_CLOCK
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY
 
@@ -123,8 +122,8 @@ def test_writes_of_an_exchange_find_rows_by_key(connection: sqlite3.Connection, 
 def statements() -> Iterator[tuple[str, str]]:
     for text in (
         EXCHANGE,
-        transitions.SQL,
-        enqueue.SQL,
+        ROWS_SQL,
+        KEYS_SQL,
         queries.SQL,
         counters.SQL,
         notify.SQL,

@@ -21,15 +21,8 @@ _BREAKING: Final = "-- compatibility: breaking\n"
 
 # The new option: note="text" is stored as a rare option, and handlers find it among the job's tags.
 _TAKES_NOTE: Final = """
-_known_job_fields = job_fields
 _JOB_NAMES = (*_JOB_NAMES, "note")
-
-
-def job_fields(options: Mapping[str, Any], *, where: str = "using(...)") -> dict[str, Any]:
-    fields = _known_job_fields(options, where=where)
-    if "note" in options:
-        fields["options"] = {"note": options["note"]}
-    return fields
+_RARE_OPTIONS["note"] = ("note", lambda name, value: value)
 """
 _SHOWS_NOTE: Final = """
 _known_of = JobInfo.of
