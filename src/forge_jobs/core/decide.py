@@ -183,7 +183,7 @@ def reaped(
     *, started: bool, attempts: int, max_attempts: int, cancel_requested: bool
 ) -> tuple[JobStatus, int]:
     """(state, attempts) of a running job whose owner is dead. The attempt is given back if the job
-    had not started."""
+    had not started. Postgres has the same rule in ``reap_v1``."""
     left = attempts if started else max(attempts - 1, 0)
     if cancel_requested:
         return JobStatus.CANCELLED, left

@@ -1,8 +1,8 @@
 """Limits: what code declares, what operators change, which gates are closed, how full a bucket is.
 
-This module only stores the numbers. ``jobs.exchange`` enforces caps, rates and closed scopes of
-queues and tasks. Every transition that makes a job due or ends it enforces limit keys and lanes.
-Every change of a limit or gate raises the control version.
+This module says who may set the numbers; it enforces none. ``jobs.exchange`` enforces caps, rates
+and closed scopes of queues and tasks. Every transition that makes a job due or ends it enforces
+limit keys and lanes. Every change of a limit or gate raises the control version.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,8 +39,8 @@ class LimitBucket(Struct, frozen=True, kw_only=True):
     """How full a limit, a limit key or a lane is.
 
     ``taken``: how many jobs run under it; for keys and lanes pending ones count as well.
-    ``capacity``: how many may; None means any number. ``first``: the id of the job that the lane
-    waits for.
+    ``capacity``: how many may; None means any number. ``first``: the id of the job that has the
+    lane's slot, else of its oldest live job.
     """
 
     name: str

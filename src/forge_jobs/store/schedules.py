@@ -64,7 +64,7 @@ class Fire(Struct, frozen=True):
 
 
 class DueSchedules(Struct, frozen=True):
-    """CronSchedules that are due now, and the earliest tick of all others."""
+    """Schedules that are due now, and the earliest tick of all others."""
 
     now: Instant
     schedules: Sequence[Schedule]

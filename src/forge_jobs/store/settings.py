@@ -5,9 +5,9 @@
   yet.
 * Five namespaces are typed: ``queue``, ``kind``, ``limit``, ``schedule`` and ``token_bucket`` hold
   the JSON of a struct. A store keeps them in tables of their own, whose columns other statements
-  read: ``jobs.exchange`` reads queues and limits. They have no expiry, and no version but a field
-  ``version`` of the struct. ``Queues``, ``Limits``, ``CronSchedules`` and ``TokenBuckets`` hold
-  their rules, the same for every store.
+  read: ``jobs.exchange`` reads queues and limits. They have no expiry. Their version is the field
+  ``version`` of the struct, else always 1. ``Queues``, ``Limits``, ``CronSchedules`` and
+  ``TokenBuckets`` hold their rules, the same for every store.
 * Values of all other namespaces have up to 64 KiB and are secrets (the signing key and the sessions
   of Mission Control): nothing prints, logs or exports them. Their writes are durable: on disk
   before the call returns.
@@ -131,7 +131,7 @@ class TypedSettings(Generic[T]):
         return [self._decode(one.value) for one in await self._settings.all(self._namespace)]
 
     async def update(self, name: str, change: TypedChange[T]) -> T:
-        """Change one struct, which must exist afterwards; the struct afterwards."""
+        """Change one struct; the struct afterwards. KeyError if there is none even then."""
         return (await self.update_many({name: change}))[name]
 
     async def update_many(self, changes: Mapping[str, TypedChange[T]]) -> dict[str, T]:

@@ -1,7 +1,7 @@
 """The hot call: finish, release, mark as started, and claim, in one transaction.
 
-A typical exchange is eight statements whatever its size, each of them one step: every step releases
-the interpreter lock and may wait for a busy event loop to get it back.
+A typical exchange is eight statements whatever its size. Their number is what costs: each statement
+releases the interpreter lock and may wait for a busy event loop to get it back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ class ExchangeOperation:
 
     @property
     def durable(self) -> bool:
-        """Whether this exchange may store a job."""
+        """Whether it must be on disk before the call returns: it may store a successor."""
         return any(item.jobs or item.status is _DEAD for item in self._request.finish)
 
     def __call__(self, tx: Tx) -> Exchanged:

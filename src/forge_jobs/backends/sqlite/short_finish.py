@@ -19,23 +19,23 @@ _DONE_WITH_RESULT: Final = SQL["done_with_result"]
 
 
 def finish_done(tx: Tx, owner: int, finishes: Sequence[Finish], *, timed: bool) -> None:
-    """Finish plain jobs that succeeded. Raises RunAlone if one of the claims is not
-    current, or not plain.
+    """Finish plain jobs that succeeded. Raises RunAlone if one of the claims is not current, or its
+    job is not plain; the exchange then runs once more, row by row.
 
     The caller knows that none of them has successors, a dedupe key or a cancel request.
     """
     now, counters = tx.now, tx.counters
-    plain: dict[int, list[int]] = {}
+    without_result: dict[int, list[int]] = {}
     with_result: dict[int, list[tuple[int, str]]] = {}
     groups: dict[tuple[str, str], list[Finish]] = {}
     for finish in finishes:
         result = finish.result
         if result is None:
-            plain.setdefault(finish.epoch, []).append(finish.key)
+            without_result.setdefault(finish.epoch, []).append(finish.key)
         else:
             with_result.setdefault(finish.epoch, []).append((finish.key, result.decode()))
         groups.setdefault((finish.queue, finish.kind), []).append(finish)
-    for epoch, keys in plain.items():
+    for epoch, keys in without_result.items():
         low, high = min(keys), max(keys)
         if high - low + 1 == len(keys) == len(set(keys)):
             updated = tx.execute(_DONE_RANGE, (now, low, high, epoch, owner)).rowcount

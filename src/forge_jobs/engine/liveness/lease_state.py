@@ -10,8 +10,8 @@ class LeaseState:
     """Written on the I/O thread by the lease and the listener; read by the engine on the job loop.
 
     ``trust_until`` is the end of the trust window: until then (``clock.mono()``) no other process
-    can hold our jobs. ``dead``: the store declared this process dead. ``control_inbox``: requests
-    of operators, oldest first.
+    can hold our jobs. ``LocalQueues.may_start`` and ``Deadlines`` act on it. ``dead``: the store
+    declared this process dead. ``control_inbox``: requests of operators, oldest first.
     """
 
     __slots__ = ("control_inbox", "dead", "trust_until")

@@ -85,8 +85,8 @@ def _claim_wanted(tx: Transaction, request: Exchange) -> tuple[list[ClaimedJob],
     claimed: list[ClaimedJob] = []
     next_times: list[Instant] = []
     for want in request.want:
-        # Also admits jobs to the slots that the finishes freed: after it, so that a job that is due
-        # by now keeps its turn.
+        # Promotes first and then admits held jobs to the slots that the finishes freed, so that a
+        # job that is due by now keeps its turn in its lane.
         promotion.promote_queue(tx, want.queue, UNBOUNDED)
         queue = tables.queues.get(want.queue)
         if queue is not None and queue.paused:

@@ -1,4 +1,4 @@
-"""Ends claims row by row: finish, release and reap, and the start that fences the attempt."""
+"""Ends claims row by row: finish, release and reap; and marks them as started."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

@@ -94,7 +94,7 @@ class RowwiseJobs:
 
     async def purge(self, keep: Retention, *, limit: int) -> int:
         with self._storage.write() as tx:
-            _purge_lapsed_keys(tx)
+            _delete_expired_keys(tx)
             old = tx.load(list(islice(_past_retention(tx, keep), max(limit, 0))))
             transitions.delete(tx, list(old.values()))
             return len(old)
@@ -124,24 +124,24 @@ def _reap(tx: Transaction, crash_note: str, limit: int) -> Reaped:
     for key, process in list(tables.processes.items()):
         if not process.dead and not process.alive(tx.now):
             tables.processes[key] = structs.replace(process, dead=True)
-    lost = sorted(
+    orphans = sorted(
         key
         for owner in tables.index.owners()
         if not tables.alive(owner, tx.now)
         for key in tables.index.running(owner)
     )
-    rows = list(tx.load(lost[:limit]).values())
+    rows = list(tx.load(orphans[:limit]).values())
     targets = [finish.reap(tx, row, crash_note) for row in rows]
     tx.store(rows)
     return Reaped(
         targets.count(JobStatus.PENDING),
         targets.count(JobStatus.DEAD),
         targets.count(JobStatus.CANCELLED),
-        len(lost) > limit,
+        len(orphans) > limit,
     )
 
 
-def _purge_lapsed_keys(tx: Transaction) -> None:
+def _delete_expired_keys(tx: Transaction) -> None:
     entries = tx.tables.dedupe_entries
     for name, entry in list(entries.items()):
         if entry.until is not None and entry.until <= tx.now:
@@ -161,7 +161,7 @@ def _past_retention(tx: Transaction, keep: Retention) -> Iterator[int]:
 
 
 def _latest(tx: Transaction, keep: Retention, queue: str, status: JobStatus) -> Instant | None:
-    """The latest end of jobs of a queue and state that are past their retention; None for none."""
+    """Jobs that ended at this instant or earlier are past their retention; None if none are."""
     if keep.queue not in (None, queue):
         return None
     config = tx.tables.queues.get(queue) if keep.queue is None else None

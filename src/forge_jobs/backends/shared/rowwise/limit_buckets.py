@@ -76,7 +76,7 @@ def bound_lane(queue: str, lane: str, order: LaneOrder) -> str | None:
 
 
 class BucketAssigner(Generic[R]):
-    """Assigns new jobs with a lane or a limit key to buckets, each after those before it."""
+    """Assigns new jobs to buckets, counting those that were assigned before in the same call."""
 
     __slots__ = ("_lanes", "_room", "_tx")
 

@@ -41,7 +41,7 @@ class LimitedClaim:
         claimed: list[ClaimedJob] = []
         while len(claimed) < self._wanted:
             start = len(claimed) < self._free
-            row = self._first(may_prefetch=not start)
+            row = self._first(prefetching=not start)
             if row is None:
                 break
             if row.expired(self._tx.now):
@@ -69,15 +69,15 @@ class LimitedClaim:
         self._tx.store([row])
         return row.claimed()
 
-    def _first(self, *, may_prefetch: bool) -> Row | None:
+    def _first(self, *, prefetching: bool) -> Row | None:
         """The first pending job of all tracks that have room."""
-        if self._queue_room.left <= 0 or (may_prefetch and not self._queue_room.may_prefetch):
+        if self._queue_room.left <= 0 or (prefetching and not self._queue_room.may_prefetch):
             return None
         heads: list[Row] = []
         for track in self._tables.index.tracks(self._want.queue):
             if track:
                 room = self._track_room(track)
-                if room.left <= 0 or (may_prefetch and not room.may_prefetch):
+                if room.left <= 0 or (prefetching and not room.may_prefetch):
                     continue
             head = self._head(track)
             if head is not None:

@@ -26,7 +26,8 @@ class Listener:
 
 class LocalStorage:
     """``Storage`` for one process. ``make`` builds empty tables. A store whose tables can undo a
-    failed write overrides ``roll_back``; without that, the rules raise before they write."""
+    failed write overrides ``roll_back``; one that cannot relies on rules that raise before they
+    write."""
 
     def __init__(self, clock: Clock, make: Callable[[], Tables]) -> None:
         self._clock = clock
@@ -42,7 +43,7 @@ class LocalStorage:
         self.tables.meta["control_version"] = version
 
     def begin(self, now: Instant) -> Transaction:
-        """A new write transaction; replaced by who observes the store."""
+        """A new write transaction. The simulation replaces it to record transitions."""
         return Transaction(self.tables, now)
 
     def commit(self) -> None:

@@ -102,9 +102,12 @@ R = TypeVar("R", bound=JobRow)
 
 
 class JobTransaction(Protocol[R]):
-    """One write transaction. ``touched_buckets`` are the limit buckets whose held jobs may be
-    admitted because of it, in order; ``limit_buckets.admit_touched`` handles them before the
-    commit. ``notify_queues`` are notified after the commit."""
+    """One write transaction.
+
+    ``tag`` is the store's part of public ids. ``touched_buckets`` are the limit buckets whose held
+    jobs may be admitted because of it, in order; ``limit_buckets.admit_touched`` handles them
+    before the commit. ``notify_queues`` are notified after the commit.
+    """
 
     touched_buckets: dict[str, None]
 
@@ -191,5 +194,6 @@ class JobTransaction(Protocol[R]):
         ...
 
     def lane_scheduled(self, lane: str) -> tuple[bool, bool]:
-        """For a lane that is not busy: whether it has a strict job, and whether it has any."""
+        """For a lane that is not busy: whether one of its jobs that wait for a later time is
+        strict, and whether there are any."""
         ...

@@ -1,4 +1,4 @@
-"""The tables of a row-wise store, and its transactions.
+"""The tables of a row-wise store.
 
 A store supplies three things: a mapping per table, the ordered entries of the indexes, and a lock
 around each transaction. Values are never changed in place: what is assigned is what is stored.

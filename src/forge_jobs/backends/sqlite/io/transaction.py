@@ -107,7 +107,7 @@ class Tx:
             self.execute(_MAKE_CLAIMABLE, (self._ingested_key,))
 
     def raise_control_version(self) -> None:
-        """A setting changed: every process reads the settings again."""
+        """After an operator's action: every process reads settings and cancel requests again."""
         if not self._control_changed:
             self._control_changed = True
             self.execute(_RAISE_CONTROL_VERSION)
