@@ -52,7 +52,7 @@ def test_it_is_reached_that_long_after_the_start_of_each_run() -> None:
     assert again.soft_timeout_reached
 
 
-def test_a_wall_clock_that_is_set_does_not_move_it() -> None:
+def test_a_wall_clock_that_is_set_does_not_shift_it() -> None:
     clock = MovableClock()
     ctx = started(clock, {"soft_timeout_s": 30.0})
     clock.jump(3_600)

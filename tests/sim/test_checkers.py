@@ -375,7 +375,7 @@ def test_an_uncaught_error() -> None:
     assert rules(good(), errors=("ZeroDivisionError",)) == {"trouble"}
 
 
-def test_the_excerpt_of_a_violation_has_its_job_and_the_faults() -> None:
+def test_the_excerpt_of_a_violation_has_its_job_and_the_injected_errors() -> None:
     history = History()
     for record in [*good()[:-2], Fault(45, "a", "crash"), *good()[-2:], *enqueued(2)]:
         history.add(record)

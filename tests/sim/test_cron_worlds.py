@@ -29,7 +29,7 @@ def test_ten_seeds_fire_each_tick_exactly_once(batch: int) -> None:
         seen["lost races"] += ended.lost_races
 
 
-def test_every_fault_had_an_effect() -> None:
+def test_every_injected_error_had_an_effect() -> None:
     if not seen:
         pytest.fail("the simulations of the test before did not run")
     for name in ("crash", "stall", "cut", "clock", "shutdown", "lost races"):

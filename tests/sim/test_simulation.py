@@ -35,7 +35,7 @@ def test_a_hundred_seeds_pass_every_check(batch: int) -> None:
         seen.update(ended.seen)
 
 
-def test_every_fault_of_the_campaign_had_an_effect() -> None:
+def test_every_injected_error_of_the_campaign_had_an_effect() -> None:
     if not seen:
         for seed in range(40):
             seen.update(simulate(seed, OPTIONS).seen)

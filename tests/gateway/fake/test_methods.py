@@ -174,7 +174,7 @@ async def test_a_public_server_requires_https(client: httpx2.AsyncClient) -> Non
         assert (await call("getWebhookInfo"))["max_connections"] == 100
 
 
-async def test_injected_faults(
+async def test_injected_errors(
     fake: FakeTelegram, bot: FakeBot, call: Caller, clock: MovableClock
 ) -> None:
     fake.say(bot, "hi")
