@@ -69,7 +69,9 @@ async def test_a_user_and_a_bot_exchange_messages(
     assert TOKEN not in str(shown)
 
 
-async def test_injected_errors_and_clock(fake: FakeTelegram, control: Control, call: Caller) -> None:
+async def test_injected_errors_and_clock(
+    fake: FakeTelegram, control: Control, call: Caller
+) -> None:
     await control.post("/bots", token=TOKEN)
     await control.post("/bots/4711/messages", text="hi")
     await control.post("/faults", trouble="flood", method="sendMessage", seconds=9, times=1)
