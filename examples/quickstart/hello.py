@@ -4,7 +4,7 @@ import asyncio
 
 from forge_jobs import Forge
 
-forge = Forge()  # the address in FORGE_URL, else the file forge.db in this folder
+forge = Forge()  # the address in FORGE_URL or DATABASE_URL, else the file forge.db
 
 
 @forge.task(queue="mail", max_attempts=3)
