@@ -14,7 +14,7 @@ from forge_jobs.backends.shared.rowwise import transitions
 from forge_jobs.core.decide import Finish
 from forge_jobs.core.errors import Invalid
 from forge_jobs.core.job import NewJob
-from forge_jobs.core.selection import BulkAction, Selection
+from forge_jobs.core.selection import BulkAction, Filter, Selection
 from forge_jobs.core.status import TERMINAL, Attempts, Event, JobStatus, targets
 from forge_jobs.kit.entropy import SeededEntropy
 from forge_jobs.store.jobs import Exchange, Retention, Want
@@ -97,6 +97,13 @@ async def test_lapsed_keys_are_purged(store: MemoryStore, clock: MovableClock) -
     assert len(tables.dedupe_entries) == 1
     await store.jobs.purge(Retention(), limit=10)
     assert tables.dedupe_entries == {}
+
+
+async def test_a_failed_call_leaves_counts_that_agree_with_the_rows(store: MemoryStore) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        store.enqueue_sync([JOB, NewJob(kind="work", queue="q", delay_s=float("nan"))])
+    stored = (await store.jobs.page(Filter(), limit=10)).jobs
+    assert sum(count.jobs for count in await store.metrics.counts()) == len(stored) == 1
 
 
 async def test_a_notification_is_synchronous_and_outside_the_lock(store: MemoryStore) -> None:

@@ -7,19 +7,18 @@ from collections.abc import MutableMapping
 from typing import TypeVar
 
 from forge_jobs.backends.shared.rowwise.local_storage import LocalStorage
-from forge_jobs.backends.shared.rowwise.store import RowwiseStore
+from forge_jobs.backends.shared.rowwise.store import LocalMaintenance, RowwiseStore
 from forge_jobs.backends.shared.rowwise.tables import Tables
+from forge_jobs.backends.shared.rowwise.transaction import Transaction
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.store import Capabilities, Finding, SchemaStatus, Severity, StoreSize
+from forge_jobs.store.store import Capabilities, Finding, Severity
 
 from .storage import KeyValues
 from .tables import KeyValueEntries, KeyValueTable
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-_SCHEMA = SchemaStatus(1, 1, 1)
 
 
 class KeyValueStorage(LocalStorage):
@@ -40,7 +39,7 @@ class KeyValueStorage(LocalStorage):
     def commit(self) -> None:
         self._values.commit()
 
-    def roll_back(self) -> None:
+    def roll_back(self, tx: Transaction) -> None:
         self._values.roll_back()
 
 
@@ -56,29 +55,11 @@ class KeyValueStore(RowwiseStore):
         self.maintenance = KeyValueMaintenance(self._storage)
 
 
-class KeyValueMaintenance:
+class KeyValueMaintenance(LocalMaintenance):
     """``Maintenance``: there is no schema."""
-
-    def __init__(self, storage: LocalStorage) -> None:
-        self._storage = storage
-
-    async def migrate(self) -> SchemaStatus:
-        return _SCHEMA
-
-    async def schema_status(self) -> SchemaStatus:
-        return _SCHEMA
-
-    async def drop(self) -> None:
-        with self._storage.write() as tx:
-            self._storage.clear()
-            tx.tables = self._storage.tables
-            tx.raise_control_version()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         return [Finding(Severity.OK, "store", "key-value pairs in memory")]
-
-    async def size(self) -> StoreSize:
-        return StoreSize(total=0)
 
     def describe(self) -> dict[str, str]:
         return {"backend": "key-value", "place": "this process"}

@@ -4,15 +4,14 @@ from collections.abc import MutableMapping
 from typing import TypeVar
 
 from forge_jobs.backends.shared.rowwise.local_storage import LocalStorage
-from forge_jobs.backends.shared.rowwise.store import RowwiseStore
+from forge_jobs.backends.shared.rowwise.store import LocalMaintenance, RowwiseStore
 from forge_jobs.backends.shared.rowwise.tables import Tables
 from forge_jobs.kit.clock import SYSTEM_CLOCK, Clock
 from forge_jobs.kit.entropy import SYSTEM_ENTROPY, Entropy
-from forge_jobs.store.store import Capabilities, Finding, SchemaStatus, Severity, StoreSize
+from forge_jobs.store.store import Capabilities, Finding, Severity
 
 from .entries import SortedEntries
 
-_SCHEMA = SchemaStatus(1, 1, 1)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -32,23 +31,8 @@ def _table(name: str, key: type[K], value: type[V]) -> MutableMapping[K, V]:
     return {}
 
 
-class MemoryMaintenance:
+class MemoryMaintenance(LocalMaintenance):
     """``Maintenance`` on memory: there is no schema."""
-
-    def __init__(self, storage: LocalStorage) -> None:
-        self._storage = storage
-
-    async def migrate(self) -> SchemaStatus:
-        return _SCHEMA
-
-    async def schema_status(self) -> SchemaStatus:
-        return _SCHEMA
-
-    async def drop(self) -> None:
-        with self._storage.write() as tx:
-            self._storage.clear()
-            tx.tables = self._storage.tables
-            tx.raise_control_version()
 
     async def examine(self, *, deep: bool = True) -> list[Finding]:
         with self._storage.read():
@@ -62,9 +46,6 @@ class MemoryMaintenance:
                 "use sqlite:///forge.db",
             ),
         ]
-
-    async def size(self) -> StoreSize:
-        return StoreSize(total=0)
 
     def describe(self) -> dict[str, str]:
         return {"backend": "memory", "place": "this process"}

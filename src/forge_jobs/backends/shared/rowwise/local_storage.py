@@ -49,8 +49,10 @@ class LocalStorage:
     def commit(self) -> None:
         """Called at the end of a write transaction."""
 
-    def roll_back(self) -> None:
-        """Called when a write transaction has failed."""
+    def roll_back(self, tx: Transaction) -> None:
+        """Called when a write transaction has failed. Without an undo, what it wrote stays, so its
+        counters are written too: counts and rows agree."""
+        tx.before_commit()
 
     @contextmanager
     def write(self) -> Generator[Transaction, None, None]:
@@ -61,7 +63,7 @@ class LocalStorage:
                 yield tx
                 tx.before_commit()
             except BaseException:
-                self.roll_back()
+                self.roll_back(tx)
                 raise
             self.commit()
             callbacks = [

@@ -9,7 +9,13 @@ from forge_jobs.store.jobs import Exchange, Exchanged
 from forge_jobs.store.limits import Limits
 from forge_jobs.store.queues import Queues
 from forge_jobs.store.schedules import CronSchedules
-from forge_jobs.store.store import Capabilities, Notify, Subscription
+from forge_jobs.store.store import (
+    Capabilities,
+    Notify,
+    SchemaStatus,
+    StoreSize,
+    Subscription,
+)
 from forge_jobs.store.token_buckets import TokenBuckets
 
 from .jobs import RowwiseJobs
@@ -19,6 +25,8 @@ from .metrics import RowwiseMetrics
 from .processes import RowwiseProcesses
 from .schedules import RowwiseSchedules, RowwiseTokenBuckets
 from .settings import RowwiseSettings
+
+_SCHEMA = SchemaStatus(1, 1, 1)
 
 
 class RowwiseStore:
@@ -85,3 +93,25 @@ class LocalSubscription:
 
     async def close(self) -> None:
         self._storage.unsubscribe(self._listener)
+
+
+class LocalMaintenance:
+    """The part of ``Maintenance`` that is the same for every store without a schema."""
+
+    def __init__(self, storage: LocalStorage) -> None:
+        self._storage = storage
+
+    async def migrate(self) -> SchemaStatus:
+        return _SCHEMA
+
+    async def schema_status(self) -> SchemaStatus:
+        return _SCHEMA
+
+    async def drop(self) -> None:
+        with self._storage.write() as tx:
+            self._storage.clear()
+            tx.tables = self._storage.tables
+            tx.raise_control_version()
+
+    async def size(self) -> StoreSize:
+        return StoreSize(total=0)
