@@ -14,7 +14,7 @@ T ?=
 SIDE_BY_SIDE ?= 3
 # A few failed tests get a second look, alone (docs/decisions/0090); SECOND_LOOK=0 leaves it out.
 SECOND_LOOK ?= 1
-MAJORS ?=
+VERSIONS ?=
 SEEDS ?= 100
 SEED ?=
 ARGS ?=
@@ -37,8 +37,8 @@ test: setup $(VENV)/.browser check ## Check, then run the whole test suite (T="t
 	@echo "Running the tests ..."
 	@$(PY) $(if $(filter 0,$(SECOND_LOOK)),-m pytest,scripts/run_tests.py) -n $(SIDE_BY_SIDE) --dist loadfile $(T)
 
-matrix: setup ## The tests on Postgres, on each major from 13 to 18 (MAJORS="13 18" narrows it)
-	@$(PY) -m scripts.postgres_matrix $(MAJORS) -- -n $(SIDE_BY_SIDE) --dist loadfile
+matrix: setup ## The tests on Postgres 13 to 18 and Python 3.11 to 3.13 (VERSIONS="13 3.12" narrows it)
+	@$(PY) -m scripts.matrix $(VERSIONS) -- -n $(SIDE_BY_SIDE) --dist loadfile
 
 check: $(VENV)/.package $(VENV)/.dev ## Lint, format, types, import rules and sizes
 	@echo "Checking lint rules and format (ruff) ..."
