@@ -10,6 +10,7 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
+from tests.dispositions import restore
 from tests.postgres.schemas import schemas
 from tests.postgres.server import oldest_postgres, postgres
 from tests.stores import any_url, shared_url
@@ -20,6 +21,9 @@ __all__ = ["any_url", "oldest_postgres", "postgres", "schemas", "shared_url"]
 for name in list(os.environ):
     if name.startswith("FORGE_") or name == "DATABASE_URL":
         del os.environ[name]
+
+# Under nohup, in a background job or from cron, some signals are ignored.
+restore()
 
 # The machine may be slow, so examples carry no deadline; the same commit tries the same examples.
 settings.register_profile("forge", deadline=None, derandomize=True, print_blob=True)

@@ -52,7 +52,27 @@ def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
     text = "".join(f"def test_{n}():\n    assert False\n\n" for n in range(4))
     code, said = run(tmp_path, text)
     assert code == 1
-    assert "second look" not in said
+    assert "4 failed: at most 2 get a second look." in said
+    assert said.count("FAILED test_it.py::test_0") == 1
+
+
+def fails_once(count: int) -> str:
+    """So many tests that fail once, each by a file of its own."""
+    return "".join(
+        FAILS_ONCE.replace('"seen"', f'"seen{n}"').replace("unsteady", f"unsteady_{n}")
+        for n in range(count)
+    )
+
+
+def test_u20_a_third_unsteady_test_fails_the_run(tmp_path: Path) -> None:
+    three = fails_once(3)
+    assert run(tmp_path, three)[0] == 1
+    for left in tmp_path.glob("seen*"):
+        left.unlink()
+    two = fails_once(2)
+    code, said = run(tmp_path, two)
+    assert code == 0
+    assert "UNSTEADY: 2 failed once and passed alone" in said
 
 
 def test_what_is_no_failed_test_is_passed_on(tmp_path: Path) -> None:
