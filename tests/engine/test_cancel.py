@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from forge_jobs.config import EngineSettings
 from forge_jobs.core.errors import Unavailable
 from forge_jobs.core.ids import job_id
 from forge_jobs.core.outcome import Snooze
@@ -104,6 +105,24 @@ async def test_a_cancel_from_elsewhere_arrives(rig: Rig) -> None:
         record = await rig.reaches(running)
         assert (record.status, record.last_error) == (JobStatus.CANCELLED, "stop it")
         assert time.monotonic() - asked_at < 30
+
+
+async def test_p34_a_cancel_from_elsewhere_is_notified_and_waits_for_no_heartbeat(rig: Rig) -> None:
+    started = asyncio.Event()
+
+    async def body(ctx: Context, given: Any) -> None:
+        started.set()
+        await asyncio.sleep(600)
+
+    rig.on("work", body)
+    # A heartbeat and a poll of minutes, so that only the notification can explain the end.
+    slow = EngineSettings(lease_s=900.0, heartbeat_s=300.0, poll_s=300.0, shutdown_s=10.0)
+    async with rig.working(settings=slow):
+        running = await rig.add("work")
+        await started.wait()
+        await rig.store.jobs.act(BulkAction.CANCEL, Selection(ids=(running,)), limit=1)
+        record = await rig.reaches(running)
+        assert record.status is JobStatus.CANCELLED
 
 
 async def test_M2_a_late_cancel_does_not_rewrite_done(rig: Rig) -> None:

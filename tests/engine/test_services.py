@@ -15,6 +15,7 @@ from forge_jobs.core.status import JobStatus
 from forge_jobs.engine.drain import drain
 from forge_jobs.engine.running.context import Context
 from forge_jobs.engine.running.registry import HandlerRegistry
+from forge_jobs.engine.runtime import QueueRuntime
 from forge_jobs.engine.services import CleanupReport, cleanup_once, reap_stale_jobs
 from forge_jobs.engine.services.cleanup import Cleanup
 from forge_jobs.engine.services.leadership import Leadership
@@ -201,6 +202,37 @@ async def test_cleanup_removes_in_batches_what_is_past_its_retention() -> None:
     assert report.jobs == 3
     assert report.minutes > 0
     assert await rig.counts() == {}
+
+
+async def test_p44_minutes_are_kept_for_thirty_days() -> None:
+    clock = MovableClock()
+    store = MemoryStore(clock)
+    await Rig(store).add("work")
+    while await store.metrics.roll_up(limit=100):
+        pass
+    clock.advance(30 * 86_400 - 60)
+    assert (await cleanup_once(store, clock=clock)).minutes == 0
+    clock.advance(180)
+    assert (await cleanup_once(store, clock=clock)).minutes == 1
+
+
+async def test_p63_a_worker_that_gets_no_notification_finds_jobs_by_its_poll(rig: Rig) -> None:
+    class Deaf:
+        """The store, with a subscription that never calls."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(rig.store, name)
+
+        async def subscribe(self, queues: Any, notify: Any) -> Any:
+            return await rig.store.subscribe(["another"], lambda: None)
+
+    async def body(ctx: Context, given: Any) -> None: ...
+
+    rig.on("work", body)
+    runtime = QueueRuntime(Deaf(), rig.registry, settings=FAST).with_queues({"q": 10})  # type: ignore[arg-type]
+    async with runtime:
+        for _ in range(3):
+            assert (await rig.runs("work")).status is JobStatus.DONE
 
 
 async def test_one_leads_and_releases_the_lead_at_once() -> None:

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from forge_jobs.core.errors import BadOption, NotFound
 from forge_jobs.core.instant import Instant
+from forge_jobs.core.names import queue_name
 from forge_jobs.core.throttle import OPEN, Gate
 
 from .limits import LimitStore
@@ -140,6 +141,7 @@ def _not_found(name: str) -> NotFound:
 
 
 def _checked(config: QueueConfig) -> QueueConfig:
+    queue_name(config.name)
     if not 0 <= config.slots <= _MAX_SLOTS:
         raise BadOption(f"slots={config.slots} of a queue must lie between 0 and {_MAX_SLOTS:,}")
     spans = {

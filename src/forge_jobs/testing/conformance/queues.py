@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from forge_jobs.core.errors import BadOption, NotFound
+from forge_jobs.core.errors import BadName, BadOption, NotFound
 from forge_jobs.core.throttle import Gate
 from forge_jobs.store.queues import QueueChange, QueueConfig
 from forge_jobs.store.store import Store
@@ -36,6 +36,12 @@ class TestQueues:
         assert config == QueueConfig(name="mail", slots=20, updated_at=clock.now())
         assert config.gate == Gate()
         assert await store.queues.get("mail") == config
+
+    @pytest.mark.parametrize("name", ["", "a,b", "a b", "é", "q" * 128])
+    async def test_p53_a_bad_name_is_refused(self, store: Store, name: str) -> None:
+        with pytest.raises(BadName, match="queue"):
+            await store.queues.ensure(name, slots=1)
+        assert await store.queues.all() == []
 
     async def test_A25_ensure_never_overwrites(self, store: Store) -> None:
         await store.queues.ensure("mail", slots=20)
