@@ -7,17 +7,20 @@ wheel is installed into an environment of its own, which has its dependencies fr
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import threading
+import time
 import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Response, expect
+from playwright.sync_api import Page, Response, expect
 
 from tests.browser_start import chromium
 from tests.repository.test_repository import committed_files
@@ -86,11 +89,14 @@ def environment(wheel: Path, folder: Path) -> Path:
 
 
 @contextmanager
-def served(programs: Path, url: str) -> Generator[str]:
-    """The address of ``forge web`` as installed."""
-    web = subprocess.Popen(
-        [programs / "forge", "web", "--port", "0", "--url", url],
-        cwd=programs,
+def started(
+    *command: str | Path, cwd: Path, until: str = r"http://127\.0\.0\.1:\d+"
+) -> Generator[str]:
+    """A command that serves; yields the first match of ``until`` in what it prints, then ends it
+    as Ctrl-C does."""
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=cwd,
         env=plain_environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -98,14 +104,47 @@ def served(programs: Path, url: str) -> Generator[str]:
         text=True,
     )
     try:
-        assert web.stdout is not None
-        line = web.stdout.readline()
-        address = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert address is not None, line + web.stdout.read()
-        yield address[0]
+        assert process.stdout is not None
+        printed = ""
+        while (found := re.search(until, printed)) is None:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        # What is printed later must not fill the pipe.
+        reader = threading.Thread(target=process.stdout.read, daemon=True)
+        reader.start()
+        yield found[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        reader.join(PATIENCE_S)
     finally:
-        web.terminate()
-        web.communicate(timeout=PATIENCE_S)
+        process.kill()
+        process.wait(PATIENCE_S)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def charts_of(address: str) -> Generator[Page]:
+    """The overview in a browser, with its charts drawn. Fails on an error in its console and on a
+    response that is one."""
+    refused: list[str] = []
+
+    def record(response: Response) -> None:
+        if response.status >= 400:
+            refused.append(f"{response.status} {response.url}")
+
+    with chromium() as browser, open_window(browser, address) as page:
+        page.on("response", record)
+        page.goto("/")
+        for chart in ("flow", "waited", "ran"):
+            canvas = page.locator(f"#plot-{chart} canvas")
+            expect(canvas).to_be_visible()
+            assert canvas.evaluate(DRAWN), chart
+        assert page.evaluate("typeof htmx.process") == "function"
+        page.wait_for_load_state("load")
+        yield page
+    assert refused == []
 
 
 @pytest.fixture(scope="module")
@@ -131,27 +170,59 @@ def test_u3_a_page_of_a_wheel_from_a_clean_clone_works_in_the_browser(
     place = run(programs / "python", "-c", "import forge_jobs; print(forge_jobs.__file__)")
     assert Path(place.stdout.strip()).is_relative_to(programs.parent), place
     assert run(programs / "forge", "enqueue", "note", "{}", "--url", url).returncode == 0
-    refused: list[str] = []
+    web = (programs / "forge", "web", "--port", "0", "--url", url)
+    with started(*web, cwd=tmp_path) as address, charts_of(address):
+        pass
 
-    def record(response: Response) -> None:
-        if response.status >= 400:
-            refused.append(f"{response.status} {response.url}")
 
+@pytest.mark.slow
+@pytest.mark.processes
+def test_u3_the_quickstart_runs_from_the_wheel(
+    programs: Path, project_root: Path, tmp_path: Path
+) -> None:
+    example = project_root / "examples" / "quickstart" / "hello.py"
+    shutil.copy(example, tmp_path / "hello.py")
+    ran = run(programs / "python", "hello.py", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == ["Hello, Ada!", "Hello, Grace!", "Hello, Linus!"]
+    worker = (programs / "forge", "worker", "hello:forge", "--queues", "mail")
+    with started(*worker, cwd=tmp_path, until="started"):
+        sent = run(programs / "forge", "enqueue", "greet", '{"name": "Guido"}', cwd=tmp_path)
+        assert sent.returncode == 0, sent
+        job = sent.stdout.split()[0]
+        deadline = time.monotonic() + PATIENCE_S
+        while '"done"' not in (shown := run_forge(programs, tmp_path, "jobs", "show", job)):
+            assert time.monotonic() < deadline, shown
+    assert "Hello, Guido!" in shown
+    examined = run(programs / "forge", "doctor", "--json", cwd=tmp_path)
+    assert examined.returncode == 0, examined
+    assert '"failed"' not in examined.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_u3_the_demos_run_from_the_wheel(programs: Path, tmp_path: Path) -> None:
+    demo = (programs / "forge", "demo", "--port", "0")
+    with started(*demo, cwd=tmp_path) as address, charts_of(address) as page:
+        page.goto("/jobs")
+        expect(page.locator("tbody tr").first).to_be_visible()
+    gateway = (programs / "telegram-gateway", "demo", "--port", "0")
     with (
-        served(programs, url) as address,
+        started(*gateway, cwd=tmp_path) as address,
         chromium() as browser,
-        # fails this test for anything in its console: errors, refusals of the content policy
         open_window(browser, address) as page,
     ):
-        page.on("response", record)
         page.goto("/")
-        for chart in ("flow", "waited", "ran"):
-            canvas = page.locator(f"#plot-{chart} canvas")
-            expect(canvas).to_be_visible()
-            assert canvas.evaluate(DRAWN), chart
-        assert page.evaluate("typeof htmx.process") == "function"
-        page.wait_for_load_state("load")
-    assert refused == []
+        page.get_by_role("textbox").first.fill("from the wheel")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("from the wheel")).to_have_count(2)
+
+
+def run_forge(programs: Path, folder: Path, *words: str) -> str:
+    """What a command of the wheel prints as JSON."""
+    done = run(programs / "forge", *words, "--json", cwd=folder)
+    assert done.returncode == 0, done
+    return done.stdout
 
 
 def test_u3_a_wheel_has_every_file_that_is_pinned(wheel: Path) -> None:
