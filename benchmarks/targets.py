@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from benchmarks.figures import Sense, Target
 
-DRAIN_FULL = Target("drain-full", "drain, FULL, to the best FULL peer", 10, 25, "×", level="full")
+DRAIN_FULL = Target("drain-full", "drain, FULL, to the best FULL peer", 15, 25, "×", level="full")
 DRAIN_NORMAL = Target(
-    "drain-normal", "drain, NORMAL, to litequeue, rows kept", 10, 25, "×", level="normal"
+    "drain-normal", "drain, NORMAL, to litequeue, rows kept", 20, 30, "×", level="normal"
 )
-ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.0, 1.1, "×")
-ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.7, 0.9, "×")
+ENQUEUE_FULL = Target("enqueue-full", "enqueue one by one, FULL, to Huey", 1.1, 1.5, "×")
+ENQUEUE_NORMAL = Target("enqueue-normal", "enqueue one by one, NORMAL, to litequeue", 0.9, 1, "×")
 IDLE_P50 = Target("idle-p50", "enqueue to start, other process, p50", 3, 1, "ms", Sense.MAX_AT)
 IDLE_P99 = Target("idle-p99", "enqueue to start, other process, p99", 8, 5, "ms", Sense.MAX_AT)
 IDLE_CPU = Target("idle-cpu", "CPU of an idle worker", 1.0, 0.5, "%", Sense.BELOW)
-MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 50, "MB", Sense.MAX_AT)
+MEMORY = Target("memory", "memory of an idle worker, 100 slots", 80, 45, "MB", Sense.MAX_AT)
 AWAIT = Target("await", "handlers that await 10 ms, of 10,000 jobs/s", 90, 97, "%")
 DEF_FULL = Target("def-full", "def no-op, FULL, to the best FULL peer", 5, 10, "×", level="full")
 DEF_NORMAL = Target(
@@ -35,14 +35,27 @@ POSTGRES_LIMITS = Target(
 POOL = Target("pool", "a warm Python child, to one process per job", 20, 40, "×")
 POSTGRES_DRAIN = Target("postgres-drain", "Postgres: drain, to the best peer", 3, 4, "×")
 POSTGRES_CEILING = Target(
-    "postgres-ceiling", "Postgres: drain, of the raw-SQL ceiling", 50, 65, "%"
+    "postgres-ceiling", "Postgres: drain, of the raw-SQL ceiling", 60, 80, "%"
+)
+POSTGRES_SERVER = Target(
+    "postgres-server", "Postgres: server time per job of a drain", 25, 23, "µs", Sense.MAX_AT
 )
 POSTGRES_BULK = Target(
     "postgres-bulk", "Postgres: enqueue in bulk, to the best peer", 2.5, 3.5, "×"
 )
 POSTGRES_ONE = Target("postgres-one", "Postgres: enqueue one by one, to the best peer", 1, 1.2, "×")
 POSTGRES_CALLERS = Target(
-    "postgres-callers", "Postgres: enqueue, 100 callers, to the best", 10, 20, "×"
+    "postgres-callers", "Postgres: enqueue, 100 callers, to the best", 20, 25, "×"
+)
+POSTGRES_SYNC = Target(
+    "postgres-sync", "Postgres: from sync code, to PgQueuer awaited", 0.9, 1, "×"
+)
+POSTGRES_AWAIT = Target("postgres-await", "Postgres: await 5 ms, of 20,000 jobs/s", 85, 95, "%")
+POSTGRES_ENDED = Target(
+    "postgres-ended", "Postgres: drain with 10 M ended rows, to 1 M", 1.2, 1.05, "×", Sense.MAX_AT
+)
+POSTGRES_RECOVERY = Target(
+    "postgres-recovery", "Postgres: a killed worker's job starts again", 20, 8, "s", Sense.MAX_AT
 )
 POSTGRES_P50 = Target(
     "postgres-idle-p50", "Postgres: enqueue to start, idle, p50", 3, 2, "ms", Sense.MAX_AT
@@ -85,7 +98,8 @@ ALL = (
     POSTGRES_DRAIN,
     POSTGRES_CEILING, POSTGRES_BULK,
     POSTGRES_ONE, POSTGRES_CALLERS, POSTGRES_P50, POSTGRES_P99, POSTGRES_MEMORY, POSTGRES_DEPTH,
-    POSTGRES_SNAPSHOT,
+    POSTGRES_SNAPSHOT, POSTGRES_SERVER, POSTGRES_SYNC, POSTGRES_AWAIT, POSTGRES_ENDED,
+    POSTGRES_RECOVERY,
     PAGES, PAGES_BUSY, PAGES_SIGHT, PAGES_IDLE, POSTGRES_PAGES, POSTGRES_PAGES_BUSY,
     POSTGRES_PAGES_SIGHT, POSTGRES_PAGES_IDLE,
 )  # fmt: skip

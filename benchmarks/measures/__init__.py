@@ -16,9 +16,12 @@ from benchmarks.measures.pages import Pages, PostgresPages
 from benchmarks.measures.pool import Pool
 from benchmarks.measures.postgres_depth import PostgresDepth
 from benchmarks.measures.postgres_drain import PostgresDrain
+from benchmarks.measures.postgres_ended import PostgresEnded
 from benchmarks.measures.postgres_enqueue import PostgresEnqueue
 from benchmarks.measures.postgres_idle import PostgresIdle
+from benchmarks.measures.postgres_recovery import PostgresRecovery
 from benchmarks.measures.postgres_snapshot import PostgresSnapshot
+from benchmarks.measures.postgres_waiting import PostgresWaiting
 from benchmarks.measures.sync import Sync
 from benchmarks.measures.waiting import Waiting
 
@@ -40,6 +43,9 @@ MEASURES: dict[str, Callable[[], Measure]] = {
     "postgres-metrics": PostgresMetrics,
     "postgres-limits": PostgresLimits,
     "postgres-snapshot": PostgresSnapshot,
+    "postgres-await": PostgresWaiting,
+    "postgres-recovery": PostgresRecovery,
+    "postgres-ended": PostgresEnded,
     "postgres-pages": PostgresPages,
     "door": Door,
 }

@@ -72,7 +72,18 @@ class PostgresDrain:
         return [
             ratio(targets.POSTGRES_DRAIN, own, series.best(peers, "jobs/s")),
             Outcome(targets.POSTGRES_CEILING, share, note),
+            _server_time(series),
         ]
+
+
+def _server_time(series: Series) -> Outcome:
+    """Processor time of the server per job: it is what a whole cluster shares."""
+    others = {
+        label: series.median(label, "server cpu")
+        for label in (CEILING, *sorted({system for system, _ in series.values} - {OWN, CEILING}))
+    }
+    note = ", ".join(f"{label} {cpu:.1f}" for label, cpu in others.items() if cpu is not None)
+    return Outcome(targets.POSTGRES_SERVER, series.median(OWN, "server cpu"), note)
 
 
 def drain_once(bench: Bench, contender: Contender, problems: list[str]) -> list[Figure]:

@@ -5,7 +5,7 @@ Bulk: 1,000 jobs a call. Both in windows that take turns between all systems, be
 changes its pace within seconds: the ratio to each peer within a turn counts, and the peer with the
 best median is the one that is judged, with a 90 % interval. 100 callers: tasks of one event loop;
 PgQueuer once over one connection and once over a pool of 20. Our own call from synchronous code
-stands beside, without a bar.
+takes turns with PgQueuer's awaited one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ SYSTEMS = {
     "saq": "saq",
     "chancy": "chancy",
 }
+PGQUEUER = "pgqueuer"
 POOLED = "pgqueuer, pool"
+SYNC_RATIO = "sync ratio to pgqueuer"
 # Whoever stores 5,000 jobs within a second.
 FAST = (OWN, "pgqueuer")
 
@@ -95,9 +97,24 @@ class PostgresEnqueue:
     def _one_by_one(self, bench: Bench, agents: dict[str, Agent], number: int) -> list[Figure]:
         window = bench.size.jobs(300, 30)
         figures = self._turns(bench, agents, number, ONE, dict.fromkeys(agents, window))
-        if OWN in agents:
-            value = self._ask(agents, OWN, "enqueue_from_thread", window)
-            figures.append(Figure(OWN, "sync calls/s", value, "/s"))
+        return figures + self._synchronous(bench, agents, number, window)
+
+    def _synchronous(
+        self, bench: Bench, agents: dict[str, Agent], number: int, window: int
+    ) -> list[Figure]:
+        """Our call from synchronous code and PgQueuer's awaited one, window by window."""
+        verbs = {OWN: "enqueue_from_thread", PGQUEUER: ONE.verb}
+        figures = list[Figure]()
+        for pair in range(bench.size.pairs_a_round()):
+            speed = {
+                label: self._ask(agents, label, verbs[label], window)
+                for label in in_turn([one for one in verbs if one in agents], number + pair)
+            }
+            if OWN in speed:
+                figures.append(Figure(OWN, "sync calls/s", speed[OWN], "/s"))
+            if len(speed) == len(verbs):
+                value = speed[OWN] / speed[PGQUEUER]
+                figures.append(Figure(OWN, SYNC_RATIO, value, "×"))
         return figures
 
     def _bulk(self, bench: Bench, agents: dict[str, Agent], number: int) -> list[Figure]:
@@ -148,7 +165,6 @@ class PostgresEnqueue:
     def judge(self, series: Series) -> list[Outcome]:
         peers = [label for label in SYSTEMS if label != OWN]
         callers = f"{CALLERS} callers/s"
-        sync = targets.untargeted("postgres-sync", "Postgres: one by one from synchronous code")
         return [
             _paired(series, targets.POSTGRES_BULK, BULK, peers),
             _paired(series, targets.POSTGRES_ONE, ONE, peers),
@@ -157,7 +173,7 @@ class PostgresEnqueue:
                 series.median(OWN, callers),
                 series.best([*peers, POOLED], callers),
             ),
-            ratio(sync, series.median(OWN, "sync calls/s"), series.best(peers, ONE.rate)),
+            paired(targets.POSTGRES_SYNC, series.of(OWN, SYNC_RATIO)),
         ]
 
 

@@ -59,6 +59,20 @@ async def wait() -> None:
     TALLY.count()
 
 
+@forge.task(kind="wait_5", queue=QUEUE)
+async def wait_5() -> None:
+    await asyncio.sleep(0.005)
+    TALLY.count()
+
+
+@forge.task(kind="long_stamp", queue=QUEUE)
+async def long_stamp() -> None:
+    """Writes the moment of each start, then outlives the measure."""
+    with open(os.environ[STAMPS], "a") as stamps:
+        stamps.write(f"{time.monotonic()!r}\n")
+    await asyncio.sleep(600)
+
+
 @forge.task(kind="stamp", queue=QUEUE)
 async def stamp(sent: float) -> None:
     milliseconds = (time.monotonic() - sent) * 1_000
@@ -66,4 +80,6 @@ async def stamp(sent: float) -> None:
         stamps.write(f"{milliseconds!r}\n")
 
 
-TASKS = {"noop": noop, "noop_def": noop_def, "wait": wait}
+TASKS = {
+    "noop": noop, "noop_def": noop_def, "wait": wait, "wait_5": wait_5, "long_stamp": long_stamp,
+}  # fmt: skip

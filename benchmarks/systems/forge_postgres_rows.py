@@ -78,11 +78,11 @@ def discord(store: Path) -> list[str]:
     return [] if counted == rows else [f"the counters say {counted}, the rows are {rows}"]
 
 
-def multiply(store: Path, copies: int) -> None:
-    """Beside the one row of each sort `copies` more like it, made inside the server."""
+def multiply(store: Path, copies: int, sorts: tuple[tuple[str, str], ...] = SORTS) -> None:
+    """Beside the newest row of each sort `copies` more like it, made inside the server."""
     with psycopg.connect(postgres.address(store), autocommit=True) as link:
         link.execute("SET synchronous_commit = off")
-        for table, status in SORTS:
+        for table, status in sorts:
             columns = [
                 name
                 for (name,) in link.execute(

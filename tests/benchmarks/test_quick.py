@@ -31,6 +31,7 @@ NEEDS_PEER = {
     "postgres-bulk": {"pgqueuer"},
     "postgres-one": {"pgqueuer"},
     "postgres-callers": {"pgqueuer"},
+    "postgres-sync": {"pgqueuer"},
     "door-sqlite": {"python-telegram-bot"},
     "door-postgres": {"python-telegram-bot"},
 }
