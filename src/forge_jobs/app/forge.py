@@ -56,8 +56,9 @@ class Forge(ForgeStore):
 
     Without ``url`` the address is FORGE_URL, else DATABASE_URL, else that of forge.toml, else
     ``sqlite:///forge.db``. The store is opened on first use, which also creates or upgrades the
-    tables (unless FORGE_AUTO_MIGRATE=0). One object serves threads, event loops and forked
-    children. Methods whose names begin with ``a`` are for coroutines.
+    tables (unless FORGE_AUTO_MIGRATE=0); after ``close`` the next use opens it again. One object
+    serves threads, event loops and forked children. Methods whose names begin with ``a`` are for
+    coroutines.
     """
 
     def __init__(

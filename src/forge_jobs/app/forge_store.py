@@ -62,7 +62,7 @@ class ForgeStore:
         return await self._access.aready()
 
     def close(self) -> None:
-        """Close the store and end the I/O thread; later calls raise Closed."""
+        """Close the store's connections and end the I/O thread. The next use opens it again."""
         self._check_idle()
         self._access.close()
 

@@ -16,7 +16,7 @@
      │   ├ NotWritable ─ ServerTooOld
      │   ├ Corrupt  SchemaMismatch
      ├ ResultTimeout  JobFailed     while waiting for a result
-     └ Closed           the client was closed, or the interpreter is shutting down
+     └ Closed           closed during the call, or the interpreter is shutting down
 
 Each class has a stable ``code``; programs compare the class or the code, never the text.
 """
@@ -257,6 +257,9 @@ class JobFailed(ForgeError):
 
 
 class Closed(ForgeError):
-    """The client is closed, or the interpreter is shutting down."""
+    """The store was closed while a call used it, or the interpreter is shutting down.
+
+    A Forge that was closed before the call opens again instead.
+    """
 
     code = "closed"
