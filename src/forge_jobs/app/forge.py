@@ -30,6 +30,7 @@ from forge_jobs.kit.hooks import Hook
 
 from .forge_store import ForgeStore
 from .local_run import LocalRuns
+from .pending_drain import PendingDrain
 from .task_registration import TaskRegistration
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Forge(ForgeStore):
         self._registration = TaskRegistration(tasks, self.registry, self.client, local)
         self._schedules = DeclaredSchedules(tasks)
         self.task = TaskDecorator(self._registration.register, {})
+        self.client.reader_of = self._reader
         self._access.at_fork(lambda: setattr(self, "_limiter", None))
 
     # ------------------------------------------------------------------ enqueue
@@ -276,10 +278,18 @@ class Forge(ForgeStore):
             )
         )
 
-    async def drain(
+    def drain(
+        self, queues: Iterable[str] | None = None, *, limit: int | None = None
+    ) -> PendingDrain:
+        """Run all jobs that are due, and the jobs they enqueue, here and now; for tests and
+        scripts: ``await forge.drain()``, or ``forge.drain().run()`` in synchronous code.
+        """
+        return PendingDrain(self.adrain(queues, limit=limit))
+
+    async def adrain(
         self, queues: Iterable[str] | None = None, *, limit: int | None = None
     ) -> "DrainReport":
-        """Run all jobs that are due, and the jobs they enqueue, on this event loop; for tests."""
+        """``drain`` for coroutines: on this event loop."""
         from forge_jobs.engine.drain import drain
 
         await self._requests.refresh()

@@ -238,8 +238,9 @@ class SchemaMismatch(StoreError):
     code = "schema_mismatch"
 
 
-class ResultTimeout(ForgeError):
-    """The job did not end within the given time. The job itself is not affected."""
+class ResultTimeout(ForgeError, TimeoutError):
+    """The job did not end within the given time. The job itself is not affected. It is a
+    ``TimeoutError`` too, as callers of other waiting functions expect."""
 
     code = "result_timeout"
 
